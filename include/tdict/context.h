@@ -1,0 +1,92 @@
+/* The context: devices, memories, threads and staging of one program, made once and used everywhere.
+ *
+ * Thread rule: every call but create and destroy may be made from any thread at any time. */
+#ifndef TDICT_CONTEXT_H
+#define TDICT_CONTEXT_H
+
+#include "tdict/memory.h"
+#include "tdict/sim.h"
+
+TDICT_BEGIN_DECLS
+
+#define TDICT_LOG_ERROR 1
+#define TDICT_LOG_WARNING 2
+#define TDICT_LOG_INFO 3
+
+typedef struct tdict_context_options {
+  size_t struct_size;
+  tdict_device device;       /**< the default device. All zero (default) is "auto": cuda:0 when there is one, else sim:0
+                                  when `sim` is given, else the cpu [T:context_auto_device] */
+  int32_t num_threads;       /**< of the pool; -1 (default): one for each CPU of the process's mask, at least 8 */
+  size_t staging_bytes;      /**< pinned bytes of the staging ring of each device; default 64 MiB, at least 64 KiB */
+  size_t pinned_bytes;       /**< the most that the pinned pool holds, live and cached; 0 (default): no limit */
+  size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it */
+  void (*log)(void *user, int32_t level, const char *text); /**< NULL (default): silence. Called from any thread,
+                                                                 with no lock held; must not call the library */
+  void *user;                /**< for `log` */
+  const char *tuning_file;   /**< must be NULL: no tuning file is read yet */
+  const tdict_sim_options *sim; /**< simulated devices beside the others; borrowed for the call; NULL: none, unless
+                                     `device` is one */
+} tdict_context_options;
+static inline tdict_context_options tdict_context_options_default(void) {
+  tdict_context_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  o.num_threads = -1;
+  o.staging_bytes = (size_t)64 << 20;
+  o.device_cache_bytes = (size_t)-1;
+  return o;
+}
+
+/** @brief Makes a context: starts its threads and opens its default device.
+ *  @param[in] options  NULL for the defaults. A struct that an older or newer header made is taken by its
+ *                      struct_size: missing fields have their defaults, unknown ones must be zero
+ *                      [T:context_option_sizes].
+ *  @return #TDICT_OK; #TDICT_EINVAL an option out of range [T:context_create_refuses]; #TDICT_ENODEVICE the device that
+ *          was named is absent, the message says why [T:context_absent_device]; #TDICT_ENOMEM, #TDICT_EDEVICE. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
+                                                            tdict_error *err);
+/** @brief Waits for transfers that are under way, joins the threads, frees what nobody uses; NULL is allowed.
+ *  Trees, tensors and finished futures outlive it and are released as ever [T:context_destroy_waits]
+ *  [T:memory_outlives_context]. No other call on the context may run or follow. */
+TDICT_API void tdict_context_destroy(tdict_context *context);
+
+/** @brief The default device [T:context_auto_device].
+ *  @param[out] why  may be NULL; if the device is no GPU, says why none is used (#TDICT_ENODEVICE), else untouched. */
+TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
+/** @brief The number of threads in the pool [T:context_num_threads]. */
+TDICT_API int tdict_context_num_threads(const tdict_context *context);
+/** @brief Gives cached memory that is not in use back until at most @p keep_bytes are cached: of the pinned pool for
+ *  tdict_cpu(), else of the device's memory [T:context_trim]. Does nothing for an absent device. */
+TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
+
+/** @brief Page-locked host memory, pooled, for all devices of the context. Never NULL; without a device that could
+ *  read it every allocation fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the
+ *  context. */
+TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
+/** @brief Memory of a device; plain host memory for tdict_cpu(). Never NULL; for an absent device every allocation
+ *  fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the context. */
+TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
+
+/** @brief A new non-blocking stream of a cuda or simulated device; the program ends it with tdict_stream_destroy()
+ *  before it destroys the context [T:stream_create_and_destroy].
+ *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EDEVICE; #TDICT_EINVAL for the cpu [T:stream_create_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *context, tdict_device device,
+                                                           tdict_stream *out, tdict_error *err);
+/** @brief Ends a stream; what is queued on it still runs [T:stream_create_and_destroy]. */
+TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream);
+
+/** What a device has in use, for programs that watch themselves: bytes registered or allocated as pinned memory,
+ *  bytes of device memory, live streams and events, all as counted at the driver's table. */
+typedef struct tdict_device_counts {
+  size_t pinned_bytes, peak_pinned_bytes; /**< bytes; of the whole driver, not of one device */
+  size_t device_bytes;
+  int64_t num_streams, num_events;
+} tdict_device_counts;
+/** @brief Reads the counts of a device [T:context_counts_are_stable].
+ *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EINVAL for the cpu [T:stream_create_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,
+                                                                tdict_device_counts *out, tdict_error *err);
+
+TDICT_END_DECLS
+#endif

@@ -1,0 +1,30 @@
+/* What a declaration of the library is marked with. No other header is needed to read this one. */
+#ifndef TDICT_EXPORT_H
+#define TDICT_EXPORT_H
+
+#if defined(__GNUC__)
+#define TDICT_API __attribute__((visibility("default")))
+#define TDICT_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define TDICT_API
+#define TDICT_PRINTF(text, first)
+#endif
+
+/* The result must be looked at: a status that nobody reads is an error that nobody sees. */
+#if defined(__cplusplus) && __cplusplus >= 201703L
+#define TDICT_NODISCARD [[nodiscard]]
+#elif defined(__GNUC__)
+#define TDICT_NODISCARD __attribute__((warn_unused_result))
+#else
+#define TDICT_NODISCARD
+#endif
+
+#ifdef __cplusplus
+#define TDICT_BEGIN_DECLS extern "C" {
+#define TDICT_END_DECLS }
+#else
+#define TDICT_BEGIN_DECLS
+#define TDICT_END_DECLS
+#endif
+
+#endif

@@ -1,0 +1,17 @@
+/* Everything: tensors, trees, contexts and transfers. The library's own version is below. */
+#ifndef TDICT_TDICT_H
+#define TDICT_TDICT_H
+
+#include "tdict/transfer.h"
+
+#define TDICT_VERSION_MAJOR 0
+#define TDICT_VERSION_MINOR 1
+#define TDICT_VERSION_PATCH 0
+
+TDICT_BEGIN_DECLS
+
+/** @brief The version of the library that runs, major * 10000 + minor * 100 + patch [T:version_is_the_headers]. */
+TDICT_API int tdict_version(void);
+
+TDICT_END_DECLS
+#endif

@@ -1,0 +1,181 @@
+/* A tree: keys in insertion order, each a tensor or a tree, with a batch size that is the leading dimensions of
+ * every tensor below it.
+ *
+ * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
+ * source is the one key `h.0`; any other byte is legal; an empty key is an error [T:tree_paths].
+ * Trees are counted: makers give one reference, drop it with tdict_release(). Thread rule: a tree is read by many
+ * threads or written by one; counting is safe everywhere.
+ * Rules are those of TensorDict 0.14 where this header does not say otherwise. */
+#ifndef TDICT_TREE_H
+#define TDICT_TREE_H
+
+#include <stdio.h>
+
+#include "tdict/tensor.h"
+
+TDICT_BEGIN_DECLS
+
+typedef struct tdict_tree tdict_tree;
+
+/** The most dimensions of a batch size. */
+#define TDICT_MAX_BATCH_NDIM 16
+
+/** @brief A new empty tree.
+ *  @param[in] batch_size  @p batch_ndim counts of zero or more; may be NULL when @p batch_ndim is 0.
+ *  @return #TDICT_OK; #TDICT_EINVAL a negative or too large number of dimensions, or a negative count
+ *          [T:tree_create_refuses]; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out,
+                                                    tdict_error *err);
+
+/** One tensor of a schema. */
+typedef struct tdict_field {
+  const char *path;
+  tdict_dtype dtype;
+  int32_t ndim;
+  int64_t shape[6]; /**< without the batch dimensions, which come before it */
+} tdict_field;
+typedef struct tdict_schema {
+  const tdict_field *fields;
+  size_t num_fields;
+} tdict_schema;
+
+/** @brief A tree of zeroed tensors, all views of one storage, each beginning on a multiple of 256 bytes, in the order
+ *  of the fields [T:tree_create_from_one_storage].
+ *  @param[in] memory  NULL for plain host memory.
+ *  @return #TDICT_OK; #TDICT_EEXIST two fields of one path, #TDICT_ETYPE a path through a tensor, and what
+ *          tdict_create(), tdict_set() and tdict_tensor_empty() answer, err->path naming the field
+ *          [T:tree_create_from_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim,
+                                                         const int64_t *batch_size, tdict_memory *memory,
+                                                         tdict_tree **out, tdict_error *err);
+
+/** @brief Adds a reference and returns @p td [T:tree_counts]. */
+TDICT_API tdict_tree *tdict_retain(const tdict_tree *td);
+/** @brief Drops a reference; the last one releases the leaves; NULL is allowed [T:tree_counts]. */
+TDICT_API void tdict_release(tdict_tree *td);
+
+/** @brief Puts a tensor at a path: shared, not copied. Nodes on the way are made with the batch size and device of
+ *  the node above [T:tree_set_makes_nodes]. What stood at the path is replaced and keeps its place in the order
+ *  [T:tree_set_replaces].
+ *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or NULL [T:tree_paths]; #TDICT_ETYPE the path leads through a tensor
+ *          [T:tree_set_refuses_path_through_leaf]; #TDICT_ESHAPE the leading dimensions are not the batch size
+ *          [T:tree_set_refuses_batch_mismatch]; #TDICT_EWRONGDEVICE the tree has another device
+ *          [T:tree_set_refuses_other_device]; #TDICT_ELOCKED [T:tree_lock_blocks]; #TDICT_ENOMEM
+ *          [T:tree_set_survives_enomem]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor,
+                                                 tdict_error *err);
+/** @brief Puts a tree at a path: shared, not copied, unless its batch size is shorter than that of the tree it
+ *  comes under, or it has no device where that one has: then, if its contents agree, what is put there is a shallow
+ *  copy with that batch size and device, and @p child is as it was [T:tree_set_tree_grows_batch]. A shared child that
+ *  is changed later is changed wherever it hangs.
+ *  @return as tdict_set() [T:tree_set_tree_refuses]; #TDICT_EINVAL also when @p child is, or holds, the tree that it
+ *          would come under [T:tree_set_tree_refuses_cycle]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child,
+                                                      tdict_error *err);
+
+/** @brief The tensor at a path, borrowed from the tree [T:tree_get_borrows].
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE a tree stands there, or the path leads through a tensor;
+ *          #TDICT_EINVAL an empty key, or NULL [T:tree_get_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out,
+                                                 tdict_error *err);
+/** @brief The tree at a path, borrowed; errors as tdict_get() [T:tree_get_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out,
+                                                      tdict_error *err);
+/** @brief tdict_tensor_data() of the tensor at a path; NULL when there is none [T:tree_data]. */
+TDICT_API void *tdict_data(tdict_tree *td, const char *path);
+/** @brief tdict_tensor_const_data() of the tensor at a path; NULL when there is none [T:tree_data]. */
+TDICT_API const void *tdict_const_data(const tdict_tree *td, const char *path);
+/** @brief True when a tensor or a tree stands at the path; false for a path that is no path [T:tree_has]. */
+TDICT_API bool tdict_has(const tdict_tree *td, const char *path);
+
+/** @brief Takes a tensor or a tree out of the tree and releases it [T:tree_delete].
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE; #TDICT_EINVAL [T:tree_delete_refuses]; #TDICT_ELOCKED
+ *          [T:tree_lock_blocks]; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err);
+/** @brief Takes a tensor out of the tree and hands over the tree's reference [T:tree_pop]. Errors as tdict_delete();
+ *  #TDICT_ETYPE a tree stands there [T:tree_pop_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out,
+                                                 tdict_error *err);
+/** @brief As tdict_pop(), for a tree [T:tree_pop]; #TDICT_ETYPE a tensor stands there [T:tree_pop_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out,
+                                                      tdict_error *err);
+/** @brief Moves what stands at @p from to @p to, making nodes on the way. Within one node the entry keeps its place
+ *  in the order [T:tree_rename]. What stood at @p to is replaced, unless @p safe is true.
+ *  @return as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe and @p to is taken; #TDICT_EINVAL @p to lies
+ *          below @p from [T:tree_rename_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe,
+                                                    tdict_error *err);
+
+/** @brief The number of batch dimensions, and their counts, borrowed from the tree [T:tree_batch_size]. */
+TDICT_API int tdict_batch_ndim(const tdict_tree *td);
+TDICT_API const int64_t *tdict_batch_size(const tdict_tree *td);
+/** @brief Gives the tree another batch size. Children with fewer dimensions grow to it; no child's shrinks
+ *  [T:tree_set_batch_size].
+ *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child disagrees, err->path naming it;
+ *          #TDICT_ELOCKED [T:tree_set_batch_size_refuses]; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size,
+                                                            tdict_error *err);
+/** @brief True and @p out written when the tree has a device; @p out may be NULL [T:tree_device]. */
+TDICT_API bool tdict_get_device(const tdict_tree *td, tdict_device *out);
+/** @brief Gives the tree and all below it a device, or takes it away with NULL; moves nothing [T:tree_device].
+ *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor lives elsewhere, err->path naming it [T:tree_device_refuses];
+ *          #TDICT_ELOCKED. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err);
+
+/** @brief Locks the tree and all below it: nothing can be added, removed or replaced; elements can be written
+ *  [T:tree_lock_blocks]. */
+TDICT_API void tdict_lock(tdict_tree *td);
+/** @brief Undoes tdict_lock() for the tree and what hangs below it and under no other locked tree; an unlocked tree
+ *  stays so [T:tree_unlock].
+ *  @return #TDICT_OK; #TDICT_ELOCKED the tree hangs below a locked one [T:tree_unlock_refuses_child]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *td, tdict_error *err);
+TDICT_API bool tdict_is_locked(const tdict_tree *td);
+
+/** @brief The number of keys of this node [T:tree_keys_in_order]. */
+TDICT_API size_t tdict_num_keys(const tdict_tree *td);
+/** @brief The i-th key of this node in order, unescaped, borrowed until the tree is changed; NULL past the end. Cost:
+ *  constant while nothing was deleted, else up to the number of keys [T:tree_keys_in_order]. */
+TDICT_API const char *tdict_key_at(const tdict_tree *td, size_t i);
+/** @brief The number of tensors in the tree [T:tree_counts_leaves]. */
+TDICT_API size_t tdict_num_leaves(const tdict_tree *td);
+/** @brief Bytes of all tensors' elements; what is shared counts as often as it is met [T:tree_counts_bytes]. */
+TDICT_API size_t tdict_bytes(const tdict_tree *td);
+/** @brief Bytes of all storages below the tree, each counted once and whole [T:tree_counts_bytes].
+ *  @return #TDICT_OK; #TDICT_ENOMEM [T:tree_unique_bytes_survives_enomem]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err);
+
+/** What a visitor is shown. All is borrowed for the call. */
+typedef struct tdict_entry {
+  const char *path;     /**< from the tree that is walked, escaped */
+  const char *key;      /**< the last key, unescaped */
+  int32_t depth;        /**< 0 for the keys of the tree that is walked */
+  tdict_tensor *tensor; /**< NULL when it is a tree */
+  tdict_tree *tree;     /**< NULL when it is a tensor */
+} tdict_entry;
+typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
+/** @brief Shows every tensor and tree below @p td in insertion order, a tree before its children [T:tree_walk_order].
+ *  The visitor may read trees and write elements, and must not change any tree that is walked.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_ENOMEM; the first status but #TDICT_OK that the visitor answers,
+ *          which ends the walk, with err->path filled if the visitor left it empty [T:tree_walk_stops]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
+                                                  tdict_error *err);
+
+/** @brief Writes a text of the tree - keys, dtypes, shapes, devices, pinned or not, never elements - to @p buffer,
+ *  cut to @p bytes and ended by 0 [T:tree_format].
+ *  @return the length that the whole text has, without the 0, as snprintf does. @p buffer may be NULL when @p bytes
+ *          is 0. */
+TDICT_API size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes);
+/** @brief Writes the text of tdict_format() to @p file [T:tree_print].
+ *  @return #TDICT_OK; #TDICT_EIO the file refused it, err->native has errno [T:tree_print]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err);
+
+/** @brief Writes @p key with a backslash before each dot and backslash, cut to @p bytes and ended by 0
+ *  [T:tree_path_escape].
+ *  @return the length that the whole text has, without the 0. */
+TDICT_API size_t tdict_path_escape(const char *key, char *buffer, size_t bytes);
+/** @brief Writes the path of @p count unescaped keys, cut to @p bytes and ended by 0 [T:tree_path_join].
+ *  @return the length that the whole text has, without the 0. */
+TDICT_API size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes);
+
+TDICT_END_DECLS
+#endif

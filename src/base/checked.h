@@ -1,0 +1,23 @@
+/* Arithmetic that says when it overflows: each returns true and writes *out when the result fits. */
+#ifndef TDICT_BASE_CHECKED_H
+#define TDICT_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool tdict_mul_size(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool tdict_add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool tdict_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool tdict_add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
+/* The next multiple of `step`, a power of two. */
+static inline bool tdict_round_up(size_t value, size_t step, size_t *out) {
+  size_t sum;
+  if (!tdict_add_size(value, step - 1, &sum)) return false;
+  *out = sum & ~(step - 1);
+  return true;
+}
+/* The same where the caller knows that it fits. */
+static inline size_t tdict_align(size_t value, size_t step) { return (value + step - 1) & ~(step - 1); }
+
+#endif

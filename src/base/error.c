@@ -1,0 +1,80 @@
+/* Status names and the filling of errors. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *tdict_status_name(tdict_status status) {
+  switch (status) {
+#define NAME(s) \
+  case s:       \
+    return #s
+    NAME(TDICT_OK);
+    NAME(TDICT_EINVAL);
+    NAME(TDICT_ENOMEM);
+    NAME(TDICT_ENOTFOUND);
+    NAME(TDICT_EEXIST);
+    NAME(TDICT_ETYPE);
+    NAME(TDICT_ESHAPE);
+    NAME(TDICT_EDTYPE);
+    NAME(TDICT_EOVERFLOW);
+    NAME(TDICT_ELOCKED);
+    NAME(TDICT_EREADONLY);
+    NAME(TDICT_EWRONGDEVICE);
+    NAME(TDICT_ENODEVICE);
+    NAME(TDICT_EDEVICE);
+    NAME(TDICT_ELOST);
+    NAME(TDICT_ECANCELLED);
+    NAME(TDICT_ETIMEDOUT);
+    NAME(TDICT_EDEADLOCK);
+    NAME(TDICT_EFORKED);
+    NAME(TDICT_ECAPTURE);
+    NAME(TDICT_ECHANGED);
+    NAME(TDICT_EHOOK);
+    NAME(TDICT_EIO);
+    NAME(TDICT_EFORMAT);
+    NAME(TDICT_ENOTSUP);
+#undef NAME
+  }
+  return "TDICT_?";
+}
+
+static void fill(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
+  if (!err) return;
+  memset(err, 0, sizeof *err);
+  err->status = (int32_t)status;
+  err->native = native;
+  vsnprintf(err->message, sizeof err->message, format, args);
+}
+
+tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fill(err, status, 0, format, args);
+  va_end(args);
+  return status;
+}
+
+tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fill(err, status, native, format, args);
+  va_end(args);
+  return status;
+}
+
+tdict_status tdict_at(tdict_error *err, tdict_status status, const char *path) {
+  static const char cut[] = "...";
+  if (!err || !path) return status;
+  size_t length = strlen(path), room = sizeof err->path - 1;
+  if (length <= room) {
+    memcpy(err->path, path, length + 1);
+    return status;
+  }
+  size_t kept = room - (sizeof cut - 1), head = kept / 2, tail = kept - head;
+  memcpy(err->path, path, head);
+  memcpy(err->path + head, cut, sizeof cut - 1);
+  memcpy(err->path + head + sizeof cut - 1, path + length - tail, tail + 1);
+  return status;
+}

@@ -1,0 +1,16 @@
+/* Filling tdict_error: one line at each failing exit. Thread rule: an error belongs to its caller. */
+#ifndef TDICT_BASE_ERROR_H
+#define TDICT_BASE_ERROR_H
+
+#include "tdict/status.h"
+
+/* Fills *err (when not NULL) with status, an empty path, native 0 and the formatted sentence; returns status. */
+tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
+/* The same with the code of the driver or errno. */
+tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
+    TDICT_PRINTF(4, 5);
+/* Sets err->path, cut in the middle when it is too long; err may be NULL. Returns err->status, or `status` when err is
+ * NULL, so that `return tdict_at(err, status, path)` ends a function. */
+tdict_status tdict_at(tdict_error *err, tdict_status status, const char *path);
+
+#endif

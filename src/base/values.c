@@ -1,0 +1,91 @@
+/* Element types and devices: sizes, names, parsing. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tdict/values.h"
+
+static const struct {
+  tdict_dtype dtype;
+  const char *name;
+} dtypes[] = {
+    {TDICT_I8, "int8"},       {TDICT_I16, "int16"},       {TDICT_I32, "int32"},     {TDICT_I64, "int64"},
+    {TDICT_U8, "uint8"},      {TDICT_U16, "uint16"},      {TDICT_U32, "uint32"},    {TDICT_U64, "uint64"},
+    {TDICT_F16, "float16"},   {TDICT_F32, "float32"},     {TDICT_F64, "float64"},   {TDICT_BF16, "bfloat16"},
+    {TDICT_C64, "complex64"}, {TDICT_C128, "complex128"}, {TDICT_BOOL, "bool"},     {TDICT_F8E4M3, "float8_e4m3fn"},
+    {TDICT_F8E5M2, "float8_e5m2"},
+};
+
+static const char *name_of(tdict_dtype dtype) {
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    if ((dtypes[i].dtype & 0xffffu) == (dtype & 0xffffu)) return dtype >> 16 ? dtypes[i].name : NULL;
+  return NULL;
+}
+
+size_t tdict_dtype_bytes(tdict_dtype dtype) {
+  return name_of(dtype) ? (size_t)(dtype >> 8 & 0xffu) / 8 * (dtype >> 16) : 0;
+}
+
+const char *tdict_dtype_name(tdict_dtype dtype) {
+  const char *name = name_of(dtype);
+  return name ? name : "unknown";
+}
+
+static tdict_device device_of(int32_t type, int index) {
+  tdict_device d = {type, index};
+  return d;
+}
+tdict_device tdict_cpu(void) { return device_of(TDICT_DEVICE_CPU, 0); }
+tdict_device tdict_cuda(int index) { return device_of(TDICT_DEVICE_CUDA, index); }
+tdict_device tdict_sim(int index) { return device_of(TDICT_DEVICE_SIM, index); }
+bool tdict_device_equal(tdict_device a, tdict_device b) { return a.type == b.type && a.index == b.index; }
+
+static const struct {
+  const char *name;
+  int32_t type;
+  bool indexed;
+} device_types[] = {{"auto", TDICT_DEVICE_AUTO, false},
+                    {"cpu", TDICT_DEVICE_CPU, false},
+                    {"cuda", TDICT_DEVICE_CUDA, true},
+                    {"sim", TDICT_DEVICE_SIM, true}};
+#define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
+
+/* Reads ":12" up to the end of the text; -1 when it is something else. */
+static int index_of(const char *text) {
+  if (!*text) return 0;
+  if (*text++ != ':' || !*text || strlen(text) > 4) return -1;
+  int index = 0;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9') return -1;
+    index = index * 10 + (*text - '0');
+  }
+  return index;
+}
+
+tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err) {
+  if (!text || !out) return tdict_fail(err, TDICT_EINVAL, "device: %s is NULL", text ? "out" : "text");
+  for (size_t i = 0; i < NUM_DEVICE_TYPES; i++) {
+    size_t length = strlen(device_types[i].name);
+    if (strncmp(text, device_types[i].name, length) != 0) continue;
+    int index = index_of(text + length);
+    if (index < 0 || (text[length] && !device_types[i].indexed)) break;
+    *out = device_of(device_types[i].type, index);
+    return TDICT_OK;
+  }
+  return tdict_fail(err, TDICT_EINVAL, "device: '%.40s' is none of auto, cpu, cuda, cuda:N, sim, sim:N", text);
+}
+
+char *tdict_device_format(tdict_device device, char *buffer, size_t bytes) {
+  const char *name = NULL;
+  bool indexed = true;
+  for (size_t i = 0; i < NUM_DEVICE_TYPES; i++)
+    if (device_types[i].type == device.type) name = device_types[i].name, indexed = device_types[i].indexed;
+  if (bytes == 0) return buffer;
+  if (name && !indexed)
+    snprintf(buffer, bytes, "%s", name);
+  else if (name)
+    snprintf(buffer, bytes, "%s:%d", name, (int)device.index);
+  else
+    snprintf(buffer, bytes, "device type %d:%d", (int)device.type, (int)device.index);
+  return buffer;
+}

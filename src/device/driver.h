@@ -1,0 +1,153 @@
+/* A driver's table: what gpu.c asks of a GPU driver, in CUDA's terms and with CUDA's result codes. driver_cuda.c and
+ * driver_sim.c fill it; a wrapper may stand before either.
+ *
+ * Thread rule: every entry is safe from any thread; entries marked (ctx) need a current context on the calling thread and
+ * answer TDICT_CU_INVALID_CONTEXT without. Device addresses are `void *` that the host never touches. Handles are the
+ * driver's own pointers. Results are CUresult codes: 0 is success. Rules come from NVIDIA's "CUDA Driver API" manual. */
+#ifndef TDICT_DEVICE_DRIVER_H
+#define TDICT_DEVICE_DRIVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tdict/values.h"
+
+typedef int tdict_cu; /* a CUresult */
+enum {
+  TDICT_CU_SUCCESS = 0,
+  TDICT_CU_INVALID_VALUE = 1,
+  TDICT_CU_OUT_OF_MEMORY = 2,
+  TDICT_CU_NOT_INITIALIZED = 3,
+  TDICT_CU_NO_DEVICE = 100,
+  TDICT_CU_INVALID_DEVICE = 101,
+  TDICT_CU_INVALID_CONTEXT = 201,
+  TDICT_CU_INVALID_HANDLE = 400,
+  TDICT_CU_NOT_FOUND = 500,
+  TDICT_CU_NOT_READY = 600,
+  TDICT_CU_ILLEGAL_ADDRESS = 700,
+  TDICT_CU_PEER_ACCESS_ALREADY_ENABLED = 704,
+  TDICT_CU_HOST_MEMORY_ALREADY_REGISTERED = 712,
+  TDICT_CU_HOST_MEMORY_NOT_REGISTERED = 713,
+  TDICT_CU_NOT_SUPPORTED = 801,
+  TDICT_CU_STREAM_CAPTURE_UNSUPPORTED = 900,
+  TDICT_CU_UNKNOWN = 999
+};
+
+typedef struct tdict_cu_context *tdict_cu_context; /* CUcontext */
+typedef struct tdict_cu_stream *tdict_cu_stream;   /* CUstream; NULL and (void *)1 are the legacy stream */
+typedef struct tdict_cu_event *tdict_cu_event;     /* CUevent */
+typedef struct tdict_cu_pool *tdict_cu_pool;       /* CUmemoryPool */
+
+/* CUstream_flags, CUevent_flags, CUmemhostalloc and register flags, CUdevice_attribute, CUstreamCaptureMode */
+enum { TDICT_CU_STREAM_DEFAULT = 0, TDICT_CU_STREAM_NON_BLOCKING = 1 };
+enum { TDICT_CU_EVENT_DEFAULT = 0, TDICT_CU_EVENT_BLOCKING_SYNC = 1, TDICT_CU_EVENT_DISABLE_TIMING = 2 };
+enum { TDICT_CU_HOST_PORTABLE = 1 };
+enum {
+  TDICT_CU_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  TDICT_CU_ATTRIBUTE_PCI_BUS_ID = 33,
+  TDICT_CU_ATTRIBUTE_PCI_DEVICE_ID = 34,
+  TDICT_CU_ATTRIBUTE_ASYNC_ENGINE_COUNT = 40,
+  TDICT_CU_ATTRIBUTE_PCI_DOMAIN_ID = 50,
+  TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115
+};
+enum {
+  TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
+  TDICT_CU_POOL_REUSE_ALLOW_OPPORTUNISTIC = 2,
+  TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+  TDICT_CU_POOL_RELEASE_THRESHOLD = 4,
+  TDICT_CU_POOL_RESERVED_MEM_CURRENT = 5,
+  TDICT_CU_POOL_USED_MEM_CURRENT = 7
+};
+enum { TDICT_CU_CAPTURE_GLOBAL = 0, TDICT_CU_CAPTURE_THREAD_LOCAL = 1, TDICT_CU_CAPTURE_RELAXED = 2 };
+enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDICT_CU_CAPTURE_STATUS_INVALIDATED = 2 };
+
+/* What is known of an address. */
+typedef struct tdict_cu_pointer {
+  bool known;       /* the driver knows the address at all */
+  bool device;      /* device memory; else page-locked host memory */
+  int32_t ordinal;  /* of the device it belongs to */
+  void *range;      /* start of the allocation or registration that holds it, and its bytes */
+  size_t range_bytes;
+} tdict_cu_pointer;
+
+/* A rectangle, as CUDA_MEMCPY2D; pitches are at least the width. */
+typedef enum tdict_cu_kind { TDICT_CU_H2D, TDICT_CU_D2H, TDICT_CU_D2D } tdict_cu_kind;
+typedef struct tdict_cu_rect {
+  tdict_cu_kind kind;
+  void *dst;
+  const void *src;
+  size_t dst_pitch, src_pitch, width, height;
+} tdict_cu_rect;
+
+typedef struct tdict_driver tdict_driver;
+typedef struct tdict_driver_ops {
+  void (*close)(tdict_driver *d); /* after the last release; frees d */
+
+  tdict_cu (*error_text)(tdict_driver *d, tdict_cu result, const char **name, const char **text);
+  tdict_cu (*driver_version)(tdict_driver *d, int *version); /* 13000 is 13.0 */
+  tdict_cu (*device_count)(tdict_driver *d, int *count);
+  tdict_cu (*device_name)(tdict_driver *d, int ordinal, char *buffer, int bytes);
+  tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
+  tdict_cu (*device_attribute)(tdict_driver *d, int ordinal, int attribute, int *value);
+
+  tdict_cu (*ctx_retain)(tdict_driver *d, int ordinal, tdict_cu_context *out); /* the device's primary context */
+  tdict_cu (*ctx_release)(tdict_driver *d, int ordinal);
+  tdict_cu (*ctx_push)(tdict_driver *d, tdict_cu_context context);
+  tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out); /* (ctx) */
+  tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* NULL when there is none */
+  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);        /* exchanges the thread's capture mode with *mode */
+
+  tdict_cu (*pool_create)(tdict_driver *d, int ordinal, tdict_cu_pool *out);
+  tdict_cu (*pool_destroy)(tdict_driver *d, tdict_cu_pool pool);
+  tdict_cu (*pool_trim)(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes);
+  tdict_cu (*pool_set)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value);
+  tdict_cu (*pool_get)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value);
+  tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
+  tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
+  tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
+  tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) waits for the device */
+
+  tdict_cu (*host_alloc)(tdict_driver *d, void **out, size_t bytes, unsigned flags); /* (ctx) */
+  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes);                  /* (ctx) bytes: as allocated, for counting */
+  tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
+  tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
+  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* unknown addresses succeed */
+
+  tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes);  /* (ctx) waits */
+  tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes);  /* (ctx) waits */
+  tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s); /* (ctx) */
+  tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s); /* (ctx) */
+  tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);     /* (ctx) one or two devices */
+  tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s);                   /* (ctx) */
+  tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s);   /* (ctx) */
+
+  tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
+  tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
+  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s);                     /* SUCCESS or NOT_READY */
+  tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
+  tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e); /* nothing for an event never recorded */
+  tdict_cu (*stream_capture_status)(tdict_driver *d, tdict_cu_stream s, int *status);
+  tdict_cu (*event_create)(tdict_driver *d, tdict_cu_event *out, unsigned flags);   /* (ctx) */
+  tdict_cu (*event_destroy)(tdict_driver *d, tdict_cu_event e);
+  tdict_cu (*event_record)(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s);
+  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e);                       /* SUCCESS also when never recorded */
+  tdict_cu (*event_synchronize)(tdict_driver *d, tdict_cu_event e);
+  tdict_cu (*event_elapsed)(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
+} tdict_driver_ops;
+
+struct tdict_driver {
+  const tdict_driver_ops *ops;
+  int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
+  _Atomic(int64_t) refs;
+};
+tdict_driver *tdict_driver_retain(tdict_driver *d);
+void tdict_driver_release(tdict_driver *d); /* closes after the last; NULL is allowed */
+
+/* Opens libcuda.so.1. TDICT_ENODEVICE: none, too old (before 12.0), or without a device; the message says why. */
+tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);
+
+#endif

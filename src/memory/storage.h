@@ -1,0 +1,63 @@
+/* Storage: counted bytes with a place, an owner to give them back to, and the fences of the transfers that use them.
+ * Thread rule: everything here is safe from any thread. */
+#ifndef TDICT_MEMORY_STORAGE_H
+#define TDICT_MEMORY_STORAGE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "memory/memory.h"
+
+#define TDICT_STORAGE_READ_ONLY 1u
+#define TDICT_STORAGE_PINNED 2u  /* page-locked by a memory of the library */
+#define TDICT_STORAGE_CLAIMED 4u /* page-locked, says the program */
+#define TDICT_STORAGE_ARENA 8u   /* leaves begin on multiples of 256 bytes and the gaps between them are nobody's */
+
+typedef struct tdict_storage tdict_storage;
+typedef struct tdict_fence_node tdict_fence_node;
+/* A transfer's mark on a storage; it lies in the transfer's plan, so that marking allocates nothing. */
+struct tdict_fence_node {
+  tdict_fence_node *next, *previous;
+  tdict_storage *storage; /* counted by the plan, not by the node */
+  tdict_fence *fence;
+  bool writes;
+};
+
+struct tdict_storage {
+  _Atomic(int64_t) refs;
+  void *data;
+  size_t bytes;
+  tdict_device device;
+  uint32_t flags;
+  tdict_memory *memory; /* counted; NULL: plain host memory or the program's own */
+  tdict_block block;    /* what memory gave */
+  void (*release)(void *user);
+  void *user;
+  _Atomic(int32_t) num_nodes; /* acquire/release: 0 says that nothing uses the bytes */
+  pthread_mutex_t lock;       /* guards: nodes, uses */
+  tdict_fence_node *nodes;
+  tdict_fence **uses; /* counted fences that only the giving back of the bytes waits for */
+  int num_uses, cap_uses;
+};
+
+/* New storage with one reference. memory NULL: malloc, aligned to 64. zero: every byte is zero. bytes may be 0. */
+tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
+/* Over the program's memory; release may be NULL. */
+tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err);
+tdict_storage *tdict_storage_retain(tdict_storage *s);
+void tdict_storage_release(tdict_storage *s);
+
+/* Marks the storage as read or written by node->fence until tdict_storage_detach(). The node's storage, fence and
+ * writes are filled by the caller. */
+void tdict_storage_attach(tdict_fence_node *node);
+void tdict_storage_detach(tdict_fence_node *node);
+/* A fence (a new reference, or NULL) that stands in the way: of any writer, and when `to_write` of readers too. Marks of
+ * `except` do not count. */
+tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
+/* Waits until nothing stands in the way any more. */
+void tdict_storage_wait(tdict_storage *s, bool to_write);
+/* The bytes may be given back only when the fence is done. Takes a reference of its own. TDICT_ENOMEM. */
+tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+
+#endif

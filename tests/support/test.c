@@ -1,0 +1,83 @@
+/* The frame of a test file: see test.h. */
+#include "support/test.h"
+
+enum { MAX_CASES = 128, SKIPPED = 77 };
+static struct {
+  const char *name;
+  void (*run)(void);
+} cases[MAX_CASES];
+static int num_cases;
+static void (*chosen)(void);
+static tdict_device device;
+static bool skipped;
+tdict_error td_last_error;
+
+void td_register(const char *name, void (*run)(void)) {
+  if (num_cases == MAX_CASES) abort();
+  cases[num_cases].name = name;
+  cases[num_cases++].run = run;
+}
+
+void td_skip(const char *reason) {
+  printf("skipped: %s\n", reason);
+  skipped = true;
+  skip();
+  abort();
+}
+
+tdict_device td_device(void) { return device; }
+
+tdict_context *td_context(const tdict_context_options *options) {
+  tdict_context_options o = options ? *options : tdict_context_options_default();
+  o.device = device;
+  tdict_context *context = NULL;
+  tdict_error err = {0};
+  tdict_status status = tdict_context_create(&o, &context, &err);
+  if (status == TDICT_ENODEVICE) td_skip(err.message);
+  if (status != TDICT_OK) fail_msg("context: %s: %s", tdict_status_name(status), err.message);
+  return context;
+}
+
+void td_fill_random(void *bytes, size_t count, uint64_t seed) {
+  unsigned char *p = bytes;
+  uint64_t x = seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+  for (size_t i = 0; i < count;) {
+    x += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    uint64_t z = x;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    size_t n = count - i < 8 ? count - i : 8;
+    memcpy(p + i, &z, n);
+    i += n;
+  }
+}
+
+static void run_chosen(void **state) {
+  (void)state;
+  chosen();
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s CASE host|sim|cuda; cases:\n", argv[0]);
+    for (int i = 0; i < num_cases; i++) fprintf(stderr, "  %s\n", cases[i].name);
+    return 2;
+  }
+  if (strcmp(argv[2], "host") == 0)
+    device = tdict_cpu();
+  else if (strcmp(argv[2], "sim") == 0)
+    device = tdict_sim(0);
+  else if (strcmp(argv[2], "cuda") == 0)
+    device = tdict_cuda(0);
+  else
+    return fprintf(stderr, "no such device: %s\n", argv[2]), 2;
+  for (int i = 0; i < num_cases; i++) {
+    if (strcmp(cases[i].name, argv[1]) != 0) continue;
+    chosen = cases[i].run;
+    const struct CMUnitTest test = {argv[1], run_chosen, NULL, NULL, NULL};
+    int failed = cmocka_run_group_tests(&test, NULL, NULL);
+    return failed ? 1 : skipped ? SKIPPED : 0;
+  }
+  return fprintf(stderr, "no such case: %s\n", argv[1]), 2;
+}

@@ -1,0 +1,70 @@
+/* The frame of a test file: cases, the device they run on, random data.
+ *
+ * A file holds cases and includes this header; each is one CTest entry, found by its macro's name at the start of a line:
+ *   CASE(name)         runs once
+ *   DEVICE_CASE(name)  runs on host, sim and cuda
+ *   GPU_CASE(name)     runs on sim and cuda
+ *   SIM_CASE(name)     runs on sim
+ * The program is called as `test_x NAME DEVICE`, and answers 0, 77 (skipped, the reason printed) or a failure.
+ * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
+#ifndef TDICT_TESTS_SUPPORT_TEST_H
+#define TDICT_TESTS_SUPPORT_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tdict/tdict.h"
+
+void td_register(const char *name, void (*run)(void));
+#define TD_CASE(name)                                                              \
+  static void name(void);                                                          \
+  __attribute__((constructor)) static void td_register_##name(void) { td_register(#name, name); } \
+  static void name(void)
+#define CASE(name) TD_CASE(name)
+#define DEVICE_CASE(name) TD_CASE(name)
+#define GPU_CASE(name) TD_CASE(name)
+#define SIM_CASE(name) TD_CASE(name)
+
+/* Ends the case as skipped. */
+void td_skip(const char *reason) __attribute__((noreturn));
+/* The device that this run is for: tdict_cpu(), tdict_sim(0) or tdict_cuda(0). */
+tdict_device td_device(void);
+/* A context for it, skipping the case when there is no such device. `options` may be NULL; its device is overwritten. */
+tdict_context *td_context(const tdict_context_options *options);
+
+/* Fills bytes with a sequence that depends on the seed; different seeds give different bytes everywhere. */
+void td_fill_random(void *bytes, size_t count, uint64_t seed);
+
+/* Checks a status with its message shown on failure. */
+#define td_ok(call)                                                                                      \
+  do {                                                                                                   \
+    tdict_error td_error_ = {0};                                                                         \
+    tdict_error *err = &td_error_;                                                                       \
+    tdict_status td_status_ = (call);                                                                    \
+    if (td_status_ != TDICT_OK)                                                                          \
+      fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message);     \
+  } while (0)
+/* The call must fail with this status and a message that holds `text`; `err` is in scope for it. The error is kept in
+ * td_last_error. */
+extern tdict_error td_last_error;
+#define td_fails(wanted, text, call)                                                                     \
+  do {                                                                                                   \
+    memset(&td_last_error, 0, sizeof td_last_error);                                                     \
+    tdict_error *err = &td_last_error;                                                                   \
+    tdict_status td_status_ = (call);                                                                    \
+    if (td_status_ != (wanted) || err->status != (int32_t)(wanted))                                      \
+      fail_msg("%s: answered %s (error says %s, '%s'), wanted %s", #call, tdict_status_name(td_status_), \
+               tdict_status_name((tdict_status)err->status), err->message, #wanted);                     \
+    if (!strstr(err->message, (text)))                                                                   \
+      fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                  \
+  } while (0)
+
+#endif
