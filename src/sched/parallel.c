@@ -1,0 +1,53 @@
+/* The parallel loop: indices are claimed one by one, by the caller and by helpers of the pool. */
+#include <stdatomic.h>
+
+#include "sched/latch.h"
+#include "sched/pool.h"
+
+enum { MAX_HELPERS = 64 };
+
+typedef struct loop {
+  _Atomic(long) next; /* relaxed: a ticket counter, orders nothing; the latch orders the work */
+  long count;
+  void (*fn)(void *user, long i);
+  void *user;
+  tdict_latch latch;
+} loop;
+typedef struct helper {
+  tdict_task task; /* first: the pool gives it back */
+  loop *loop;
+} helper;
+
+static void claim(loop *l) {
+  for (;;) {
+    long i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed);
+    if (i >= l->count) return;
+    l->fn(l->user, i);
+  }
+}
+
+static void help(tdict_task *task) {
+  loop *l = ((helper *)task)->loop;
+  claim(l);
+  tdict_latch_down(&l->latch);
+}
+
+void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user) {
+  helper helpers[MAX_HELPERS];
+  loop l = {.count = count, .fn = fn, .user = user};
+  if (!pool || tdict_pool_is_worker(pool) || num_helpers < 0) num_helpers = 0;
+  if (pool && num_helpers > tdict_pool_size(pool)) num_helpers = tdict_pool_size(pool);
+  if (num_helpers > MAX_HELPERS) num_helpers = MAX_HELPERS;
+  if (num_helpers >= count) num_helpers = count > 0 ? (int)count - 1 : 0;
+  tdict_latch_init(&l.latch, num_helpers);
+  for (int i = 0; i < num_helpers; i++) {
+    helpers[i].task.run = help;
+    helpers[i].loop = &l;
+    tdict_pool_submit(pool, &helpers[i].task);
+  }
+  claim(&l);
+  for (int i = 0; i < num_helpers; i++)
+    if (tdict_pool_remove(pool, &helpers[i].task)) tdict_latch_down(&l.latch);
+  tdict_latch_wait(&l.latch, INT64_MAX);
+  tdict_latch_reset(&l.latch);
+}

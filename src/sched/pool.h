@@ -1,0 +1,35 @@
+/* The thread pool: a fixed number of threads that run tasks first come, first served.
+ * A task belongs to who submits it and must live until it has run. Thread rule: safe from any thread. */
+#ifndef TDICT_SCHED_POOL_H
+#define TDICT_SCHED_POOL_H
+
+#include <stdbool.h>
+
+#include "tdict/status.h"
+
+typedef struct tdict_pool tdict_pool;
+typedef struct tdict_task tdict_task;
+struct tdict_task {
+  void (*run)(tdict_task *task); /* may free the task */
+  tdict_task *next, *previous;   /* the pool's */
+  bool queued;                   /* guarded by the pool's lock */
+};
+
+/* The number of CPUs that this process may use, at least 8: what the pool has by default. */
+int tdict_pool_default_size(void);
+/* Starts num_threads threads. TDICT_ENOMEM: no memory, or a thread could not be started (none is left behind). */
+tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
+/* Runs what is queued, then joins; NULL is allowed. Not to be called from a task. */
+void tdict_pool_destroy(tdict_pool *pool);
+int tdict_pool_size(const tdict_pool *pool);
+void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
+/* Takes a task back that has not begun; false when it has. */
+bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
+/* True on a thread of this pool. */
+bool tdict_pool_is_worker(const tdict_pool *pool);
+
+/* Calls fn(user, i) for each i in [0, count) on the calling thread and up to num_helpers threads of the pool, and returns
+ * when all have returned. On a thread of the pool, or with pool NULL, the caller does all. */
+void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user);
+
+#endif
