@@ -1,4 +1,5 @@
-/* A fence: something that some bytes are waiting for, such as a transfer that reads them. The layers above implement
+/* A fence: something that some bytes are waiting for, such as a transfer that reads them. A fence
+ * is done only once its marks on storages are gone: who has waited finds them free. The layers above implement
  * it; storages hold them. Thread rule: every operation is safe from any thread. */
 #ifndef TDICT_MEMORY_FENCE_H
 #define TDICT_MEMORY_FENCE_H

@@ -12,6 +12,7 @@
 #define TDICT_STORAGE_PINNED 2u  /* page-locked by a memory of the library */
 #define TDICT_STORAGE_CLAIMED 4u /* page-locked, says the program */
 #define TDICT_STORAGE_ARENA 8u   /* leaves begin on multiples of 256 bytes and the gaps between them are nobody's */
+#define TDICT_STORAGE_FOREIGN 16u /* the program's own memory; set by tdict_storage_wrap() */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
@@ -55,6 +56,8 @@ void tdict_storage_detach(tdict_fence_node *node);
 /* A fence (a new reference, or NULL) that stands in the way: of any writer, and when `to_write` of readers too. Marks of
  * `except` do not count. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
+/* Shows every fence that stands in the way, with the storage's lock held: fn only takes notes. */
+void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
 /* Waits until nothing stands in the way any more. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* The bytes may be given back only when the fence is done. Takes a reference of its own. TDICT_ENOMEM. */

@@ -1,0 +1,38 @@
+/* Page-locked pages: from whom, and which way they were come by. Nothing is pooled here.
+ * Thread rule: safe from any thread. */
+#ifndef TDICT_MEMORY_PINNED_PAGES_H
+#define TDICT_MEMORY_PINNED_PAGES_H
+
+#include <stddef.h>
+
+#include "sched/pool.h"
+#include "tdict/status.h"
+
+/* Pin operations: the device layer implements them. */
+typedef struct tdict_pin_ops {
+  tdict_status (*reg)(void *self, void *pages, size_t bytes, tdict_error *err); /* page-locks pages of ours */
+  void (*unreg)(void *self, void *pages, size_t bytes);
+  tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* the driver's own pages */
+  void (*free)(void *self, void *pages, size_t bytes);
+  void (*retain)(void *self);
+  void (*release)(void *self);
+} tdict_pin_ops;
+typedef struct tdict_pinner {
+  const tdict_pin_ops *ops;
+  void *self;
+  tdict_pool *pool; /* touches pages; NULL: the caller does */
+} tdict_pinner;
+
+typedef enum tdict_pinned_way { TDICT_PINNED_REGISTERED = 1, TDICT_PINNED_DRIVER = 2 } tdict_pinned_way;
+typedef struct tdict_pinned_pages {
+  void *data;
+  size_t bytes; /* a multiple of 4096 */
+  tdict_pinned_way way;
+} tdict_pinned_pages;
+
+/* `bytes` (rounded up to 4096) of page-locked memory: large blocks are mapped with huge pages, touched in parallel and
+ * registered; small ones, and those that could not be registered, come from the driver. TDICT_ENOMEM: neither way. */
+tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out, tdict_error *err);
+void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
+
+#endif

@@ -1,0 +1,22 @@
+/* The pool behind tdict_pinned_memory(): blocks of exact sizes (multiples of 4096), kept when they are freed and used
+ * again for the same size once their fences are done. What is kept never exceeds the most that was live at once (or
+ * 64 MiB); the blocks freed longest ago go first. Thread rule: safe from any thread. */
+#ifndef TDICT_MEMORY_PINNED_POOL_H
+#define TDICT_MEMORY_PINNED_POOL_H
+
+#include "memory/memory.h"
+#include "memory/pinned_pages.h"
+#include "memory/storage.h"
+
+/* One reference. limit_bytes: the most that live and cached bytes may be together; 0: no limit. The pinner is retained.
+ * TDICT_ENOMEM. */
+tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
+                                      tdict_error *err);
+/* The pinner's thread pool is gone from here on: pages are touched by the caller. */
+void tdict_pinned_pool_forget_threads(tdict_memory *memory);
+/* Gives cached blocks whose fences are done back until at most keep_bytes are cached. */
+void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes);
+/* How the storage's pages were come by; 0 when it is not this pool's. */
+int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage);
+
+#endif

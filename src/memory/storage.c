@@ -1,0 +1,174 @@
+/* Storage: counting, giving back, and the fences of the transfers that use the bytes. */
+#include "memory/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { HOST_ALIGNMENT = 64 };
+
+static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out, tdict_error *err) {
+  tdict_storage *s = calloc(1, sizeof *s);
+  if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
+  atomic_init(&s->refs, 1);
+  atomic_init(&s->num_nodes, 0);
+  pthread_mutex_init(&s->lock, NULL);
+  s->bytes = bytes;
+  s->device = device;
+  s->flags = flags;
+  *out = s;
+  return TDICT_OK;
+}
+
+static void dispose(tdict_storage *s) {
+  pthread_mutex_destroy(&s->lock);
+  free(s->uses);
+  free(s);
+}
+
+static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err) {
+  if (s->bytes == 0) return TDICT_OK;
+  if (posix_memalign(&s->data, HOST_ALIGNMENT, s->bytes) != 0) {
+    s->data = NULL;
+    return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for %zu bytes", s->bytes);
+  }
+  if (zero) memset(s->data, 0, s->bytes);
+  return TDICT_OK;
+}
+
+static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, bool zero, tdict_error *err) {
+  tdict_status status = memory->ops->allocate(memory, s->bytes, &s->block, err);
+  if (status != TDICT_OK) return status;
+  s->data = s->block.data;
+  if (zero && s->bytes) {
+    if (memory->ops->fill)
+      status = memory->ops->fill(memory, s->data, 0, s->bytes, err);
+    else
+      memset(s->data, 0, s->bytes);
+  }
+  if (status != TDICT_OK) {
+    memory->ops->free(memory, &s->block, NULL, 0);
+    return status;
+  }
+  memory->ops->retain(memory);
+  s->memory = memory;
+  return TDICT_OK;
+}
+
+tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err) {
+  tdict_storage *s;
+  tdict_status status = make(bytes, memory ? memory->device : tdict_cpu(),
+                             memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
+  if (status != TDICT_OK) return status;
+  status = memory ? allocate_from(s, memory, zero, err) : allocate_plain(s, zero, err);
+  if (status != TDICT_OK) {
+    dispose(s);
+    return status;
+  }
+  *out = s;
+  return TDICT_OK;
+}
+
+tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err) {
+  tdict_storage *s;
+  tdict_status status = make(bytes, device, flags | TDICT_STORAGE_FOREIGN, &s, err);
+  if (status != TDICT_OK) return status;
+  s->data = data;
+  *out = s;
+  return TDICT_OK;
+}
+
+tdict_storage *tdict_storage_retain(tdict_storage *s) {
+  atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  return s;
+}
+
+void tdict_storage_release(tdict_storage *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  tdict_memory *memory = s->memory;
+  if (memory) {
+    memory->ops->free(memory, &s->block, s->uses, s->num_uses);
+  } else if (s->release) {
+    s->release(s->user);
+  } else if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
+    free(s->data);
+  }
+  if (!memory)
+    for (int i = 0; i < s->num_uses; i++) s->uses[i]->ops->release(s->uses[i]);
+  dispose(s);
+  if (memory) memory->ops->release(memory);
+}
+
+void tdict_storage_attach(tdict_fence_node *node) {
+  tdict_storage *s = node->storage;
+  pthread_mutex_lock(&s->lock);
+  node->previous = NULL;
+  node->next = s->nodes;
+  if (s->nodes) s->nodes->previous = node;
+  s->nodes = node;
+  atomic_fetch_add_explicit(&s->num_nodes, 1, memory_order_release);
+  pthread_mutex_unlock(&s->lock);
+}
+
+void tdict_storage_detach(tdict_fence_node *node) {
+  tdict_storage *s = node->storage;
+  pthread_mutex_lock(&s->lock);
+  if (node->previous)
+    node->previous->next = node->next;
+  else
+    s->nodes = node->next;
+  if (node->next) node->next->previous = node->previous;
+  atomic_fetch_sub_explicit(&s->num_nodes, 1, memory_order_release);
+  pthread_mutex_unlock(&s->lock);
+}
+
+tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except) {
+  if (atomic_load_explicit(&s->num_nodes, memory_order_acquire) == 0) return NULL;
+  tdict_fence *found = NULL;
+  pthread_mutex_lock(&s->lock);
+  for (tdict_fence_node *n = s->nodes; n && !found; n = n->next)
+    if (n->fence != except && (to_write || n->writes)) found = n->fence;
+  if (found) found->ops->retain(found);
+  pthread_mutex_unlock(&s->lock);
+  return found;
+}
+
+void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
+                                 void *user) {
+  if (atomic_load_explicit(&s->num_nodes, memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&s->lock);
+  for (tdict_fence_node *n = s->nodes; n; n = n->next)
+    if (to_write || n->writes) fn(user, n->fence);
+  pthread_mutex_unlock(&s->lock);
+}
+
+void tdict_storage_wait(tdict_storage *s, bool to_write) {
+  tdict_fence *fence;
+  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL) {
+    fence->ops->wait(fence, INT64_MAX);
+    fence->ops->release(fence);
+  }
+}
+
+tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  pthread_mutex_lock(&s->lock);
+  if (s->num_uses == s->cap_uses) {
+    int cap = s->cap_uses ? 2 * s->cap_uses : 4;
+    tdict_fence **grown = realloc(s->uses, (size_t)cap * sizeof *grown);
+    if (grown) {
+      s->uses = grown;
+      s->cap_uses = cap;
+    } else {
+      status = tdict_fail(err, TDICT_ENOMEM, "storage: no host memory to note one more use");
+    }
+  }
+  if (status == TDICT_OK) {
+    fence->ops->retain(fence);
+    s->uses[s->num_uses++] = fence;
+  }
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
