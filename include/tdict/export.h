@@ -11,10 +11,10 @@
 #endif
 
 /* The result must be looked at: a status that nobody reads is an error that nobody sees. */
-#if defined(__cplusplus) && __cplusplus >= 201703L
-#define TDICT_NODISCARD [[nodiscard]]
-#elif defined(__GNUC__)
+#if defined(__GNUC__)
 #define TDICT_NODISCARD __attribute__((warn_unused_result))
+#elif defined(__cplusplus) && __cplusplus >= 201703L
+#define TDICT_NODISCARD [[nodiscard]]
 #else
 #define TDICT_NODISCARD
 #endif

@@ -17,7 +17,7 @@ struct tdict_tensor {
   tdict_dtype dtype;
   int32_t ndim;
   int64_t numel;
-  const int64_t *dims;    /* ndim counts, then ndim strides */
+  const int64_t *dims; /* ndim counts, then ndim strides */
 };
 static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { return t->dims + t->ndim; }
 
@@ -26,21 +26,22 @@ struct tdict_slab {
   _Atomic(int64_t) refs; /* references to the slab and to all its tensors */
   tdict_storage *storage;
   size_t num_tensors, cap_tensors;
-  int64_t *next_dims;    /* where the next tensor's counts and strides go */
+  int64_t *next_dims; /* where the next tensor's counts and strides go */
   tdict_tensor tensors[];
 };
 /* A slab with room for `num_tensors` tensors with `num_dims` dimensions in all; retains storage; one reference.
  * TDICT_ENOMEM, TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
-/* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab (so the caller owns
- * one). The layout has been checked. Cannot fail. */
+/* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab (so the caller
+ * owns one). The layout has been checked. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
 void tdict_slab_release(tdict_slab *slab, int64_t count); /* drops `count` references at once */
 
-/* A view over an existing storage, alone; the layout has been checked. TDICT_ENOMEM. strides NULL: C order. */
-tdict_status tdict_tensor_over(tdict_storage *storage, void *data, tdict_dtype dtype, int ndim, const int64_t *shape,
-                               const int64_t *strides, tdict_tensor **out, tdict_error *err);
+/* A tensor, alone, over an existing storage, which it retains. Of `view` the data, dtype, ndim, shape and strides
+ * (NULL: C order) are used, which have been checked. TDICT_ENOMEM. */
+tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
+                               tdict_error *err);
 /* numel times the element's bytes, as an inline for loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
   return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));

@@ -1,0 +1,77 @@
+/* Numbers as elements of a dtype. Pure functions: nothing is owned. Thread rule: thread-safe. */
+#include "tensor/convert.h"
+
+#include <string.h>
+
+enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4 };
+
+bool tdict_convert_knows(tdict_dtype dtype) {
+  unsigned code = dtype & 0xffu;
+  return tdict_dtype_bytes(dtype) != 0 && dtype >> 16 == 1 &&
+         (code == CODE_INT || code == CODE_UINT || code == CODE_FLOAT || code == CODE_BFLOAT);
+}
+
+/* The nearest number with `mantissa` stored bits and an exponent of 15 - mantissa bits, in one rounding: by way of
+ * float there would be two. */
+static uint16_t round_to_16_bits(double value, int mantissa) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  int exponent_bits = 15 - mantissa;
+  uint64_t infinite = (((uint64_t)1 << exponent_bits) - 1) << mantissa;
+  uint64_t sign = bits >> 63 << 15, fraction = bits & (((uint64_t)1 << 52) - 1);
+  int exponent = (int)(bits >> 52 & 0x7ff);
+  if (exponent == 0x7ff) return (uint16_t)(sign | infinite | (fraction ? (uint64_t)1 << (mantissa - 1) : 0));
+  if (exponent == 0) return (uint16_t)sign; /* below 2^-1022: nothing of it is left */
+  uint64_t significand = fraction | (uint64_t)1 << 52;
+  int shift = 52 - mantissa, biased = exponent - 1023 + (1 << (exponent_bits - 1)) - 1;
+  if (biased <= 0) { /* subnormal: fewer bits are kept */
+    shift += 1 - biased;
+    biased = 1;
+  }
+  if (shift > 54) shift = 54;
+  uint64_t kept = significand >> shift, rest = significand & (((uint64_t)1 << shift) - 1);
+  uint64_t half = (uint64_t)1 << (shift - 1);
+  if (rest > half || (rest == half && (kept & 1))) kept++;
+  /* The leading bit, if there is one, counts the exponent up by one, and so does a carry out of the mantissa. */
+  uint64_t magnitude = ((uint64_t)(biased - 1) << mantissa) + kept;
+  return (uint16_t)(sign | (magnitude < infinite ? magnitude : infinite));
+}
+
+static bool write_float(tdict_dtype dtype, double value, void *element) {
+  if (dtype == TDICT_F64) {
+    memcpy(element, &value, sizeof value);
+  } else if (dtype == TDICT_F32) {
+    float single = (float)value;
+    memcpy(element, &single, sizeof single);
+  } else {
+    uint16_t bits = round_to_16_bits(value, dtype == TDICT_F16 ? 10 : 7);
+    memcpy(element, &bits, sizeof bits);
+  }
+  return true;
+}
+
+/* Two's complement is the same for both signs, so the low bytes of 64 bits are the element. */
+static bool write_integer(bool is_signed, unsigned bits, double value, void *element) {
+  double high = 1;
+  for (unsigned i = is_signed ? 1 : 0; i < bits; i++) high *= 2;
+  double low = is_signed ? -high : 0;
+  /* low - 0.5 truncates to low; with 64 bits `low - 1` is low itself, and so is the next double above it. */
+  if (!((value >= low || value > low - 1) && value < high)) return false;
+  uint64_t wide = is_signed ? (uint64_t)(int64_t)value : value <= 0 ? 0 : (uint64_t)value;
+  uint8_t narrow8 = (uint8_t)wide;
+  uint16_t narrow16 = (uint16_t)wide;
+  uint32_t narrow32 = (uint32_t)wide;
+  const void *from = bits == 8    ? (const void *)&narrow8
+                     : bits == 16 ? (const void *)&narrow16
+                     : bits == 32 ? (const void *)&narrow32
+                                  : (const void *)&wide;
+  memcpy(element, from, bits / 8);
+  return true;
+}
+
+bool tdict_convert_double(tdict_dtype dtype, double value, void *element) {
+  if (!tdict_convert_knows(dtype)) return false;
+  unsigned code = dtype & 0xffu;
+  if (code == CODE_FLOAT || code == CODE_BFLOAT) return write_float(dtype, value, element);
+  return write_integer(code == CODE_INT, dtype >> 8 & 0xffu, value, element);
+}

@@ -1,0 +1,106 @@
+/* Copies between tensors of any strides, on the host or by way of a memory's own copies. Nothing is kept.
+ * Thread rule: reads src, writes dst; waits until the bytes are there. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "tensor/layout.h"
+#include "tensor/tensor.h"
+
+/* Who moves the rectangles: NULL is the host. */
+typedef struct mover {
+  tdict_memory *memory;
+  tdict_direction direction;
+} mover;
+
+static bool on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
+
+/* The memory of a device tensor, if it can copy. */
+static tdict_memory *copier_of(const tdict_tensor *t) {
+  tdict_memory *m = t->storage->memory;
+  return m && m->ops->copy ? m : NULL;
+}
+
+static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src, mover *out, tdict_error *err) {
+  char to[32], from[32];
+  *out = (mover){NULL, TDICT_COPY_WITHIN};
+  if (on_host(dst) && on_host(src)) return TDICT_OK;
+  tdict_device_format(dst->storage->device, to, sizeof to);
+  tdict_device_format(src->storage->device, from, sizeof from);
+  if (!on_host(dst) && !on_host(src) && !tdict_device_equal(dst->storage->device, src->storage->device))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "copy: from %s to %s; wanted one device, or the host on one side", from,
+                      to);
+  out->direction = on_host(src) ? TDICT_COPY_IN : on_host(dst) ? TDICT_COPY_OUT : TDICT_COPY_WITHIN;
+  if (!on_host(dst)) out->memory = copier_of(dst);
+  if (!out->memory && !on_host(src)) out->memory = copier_of(src);
+  if (out->memory) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE,
+                    "copy: from %s to %s, where the device's bytes are the program's own and belong to no context",
+                    from, to);
+}
+
+/* "(2, 3)", cut when it is long. */
+static const char *shape_text(const tdict_tensor *t, char *text, size_t room) {
+  size_t at = (size_t)snprintf(text, room, "(");
+  for (int i = 0; i < t->ndim && at < room; i++)
+    at += (size_t)snprintf(text + at, room - at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
+  if (at < room) snprintf(text + at, room - at, ")");
+  return text;
+}
+
+static tdict_status check_pair(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  char wanted[80], found[80];
+  if (dst->dtype != src->dtype)
+    return tdict_fail(err, TDICT_EDTYPE, "copy: from %s x %u to %s x %u", tdict_dtype_name(src->dtype),
+                      (unsigned)(src->dtype >> 16), tdict_dtype_name(dst->dtype), (unsigned)(dst->dtype >> 16));
+  bool same = dst->ndim == src->ndim;
+  for (int i = 0; same && i < dst->ndim; i++) same = dst->dims[i] == src->dims[i];
+  if (!same)
+    return tdict_fail(err, TDICT_ESHAPE, "copy: from shape %s to shape %s", shape_text(src, found, sizeof found),
+                      shape_text(dst, wanted, sizeof wanted));
+  if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "copy: the destination may not be written");
+  return TDICT_OK;
+}
+
+static tdict_status move_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  const mover *m = user;
+  if (m->memory) return m->memory->ops->copy(m->memory, rect, m->direction, err);
+  tdict_rect_copy(rect);
+  return TDICT_OK;
+}
+
+tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  mover m;
+  tdict_pair pair;
+  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "copy: %s is NULL", dst ? "src" : "dst");
+  tdict_status status = check_pair(dst, src, err);
+  if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
+  if (status != TDICT_OK || dst->numel == 0) return status;
+  if (on_host(src)) tdict_storage_wait(src->storage, false);
+  if (on_host(dst)) tdict_storage_wait(dst->storage, true);
+  tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),
+                  tdict_dtype_bytes(dst->dtype));
+  const tdict_pair_part whole = {dst->data, src->data, 0, tdict_tensor_nbytes(dst)};
+  return tdict_pair_walk(&pair, &whole, move_rect, &m, err);
+}
+
+tdict_status tdict_tensor_clone(const tdict_tensor *t, tdict_memory *memory, tdict_tensor **out, tdict_error *err) {
+  tdict_tensor *copy;
+  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", t ? "out" : "t");
+  tdict_status status = tdict_tensor_empty(t->dtype, t->ndim, t->dims, memory, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_tensor_copy(copy, t, err);
+  if (status != TDICT_OK) {
+    tdict_tensor_release(copy);
+    return status;
+  }
+  *out = copy;
+  return TDICT_OK;
+}
+
+tdict_status tdict_tensor_contiguous(const tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
+  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", t ? "out" : "t");
+  if (!tdict_tensor_is_contiguous(t)) return tdict_tensor_clone(t, t->storage->memory, out, err);
+  *out = tdict_tensor_retain(t);
+  return TDICT_OK;
+}

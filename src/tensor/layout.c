@@ -1,0 +1,251 @@
+/* Shape and stride mathematics. Pure functions over their arguments: no memory is owned or allocated here.
+ * Thread rule: thread-safe. */
+#include "tensor/layout.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+/* Empty dimensions count as one, so that C-order strides of a tensor without elements fit as well. */
+static bool span_of(int ndim, const int64_t *shape, int64_t *span) {
+  *span = 1;
+  for (int i = 0; i < ndim; i++)
+    if (shape[i] != 0 && !tdict_mul_i64(*span, shape[i], span)) return false;
+  return true;
+}
+
+static bool has_elements(int ndim, const int64_t *shape) {
+  for (int i = 0; i < ndim; i++)
+    if (shape[i] == 0) return false;
+  return true;
+}
+
+tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, const int64_t *shape,
+                                tdict_layout_size *out, tdict_error *err) {
+  size_t item = tdict_dtype_bytes(dtype);
+  if (item == 0) return tdict_fail(err, TDICT_EDTYPE, "%s: dtype 0x%x is unknown", what, (unsigned)dtype);
+  if (ndim < 0 || ndim > TDICT_MAX_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, wanted 0 to %d", what, ndim, TDICT_MAX_NDIM);
+  if (ndim > 0 && !shape) return tdict_fail(err, TDICT_EINVAL, "%s: shape is NULL and ndim is %d", what, ndim);
+  for (int i = 0; i < ndim; i++)
+    if (shape[i] < 0)
+      return tdict_fail(err, TDICT_EINVAL, "%s: shape[%d] is %lld, wanted 0 or more", what, i, (long long)shape[i]);
+  int64_t span, span_bytes;
+  if (!span_of(ndim, shape, &span) || !tdict_mul_i64(span, (int64_t)item, &span_bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the bytes of %d dimensions of %s do not fit 63 bits", what, ndim,
+                      tdict_dtype_name(dtype));
+  bool some = has_elements(ndim, shape);
+  out->numel = some ? span : 0;
+  out->bytes = some ? (size_t)span_bytes : 0;
+  return TDICT_OK;
+}
+
+void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides) {
+  int64_t step = 1;
+  for (int i = ndim - 1; i >= 0; i--) {
+    strides[i] = step;
+    if (shape[i] != 0) step *= shape[i];
+  }
+}
+
+bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides) {
+  if (!has_elements(ndim, shape)) return true;
+  int64_t step = 1;
+  for (int i = ndim - 1; i >= 0; i--) {
+    if (shape[i] == 1) continue;
+    if (strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides, size_t item_bytes, int64_t *low,
+                         int64_t *end) {
+  *low = *end = 0;
+  if (!has_elements(ndim, shape)) return true;
+  int64_t item = (int64_t)item_bytes, below = 0, above = item;
+  for (int i = 0; i < ndim; i++) {
+    int64_t reach;
+    if (shape[i] == 1) continue;
+    if (!tdict_mul_i64(shape[i] - 1, strides[i], &reach) || !tdict_mul_i64(reach, item, &reach)) return false;
+    if (!tdict_add_i64(reach < 0 ? below : above, reach, reach < 0 ? &below : &above)) return false;
+  }
+  int64_t whole;
+  if (__builtin_sub_overflow(above, below, &whole)) return false;
+  *low = below;
+  *end = above;
+  return true;
+}
+
+/* True when a step of the outer dimension is `count` steps of the inner one. */
+static bool follows(int64_t outer, int64_t count, int64_t inner) {
+  int64_t whole;
+  return tdict_mul_i64(count, inner, &whole) && whole == outer;
+}
+
+/* Takes the next dimension outwards into the pair, whose dimensions stand innermost first meanwhile. */
+static void take_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
+  int last = pair->ndim - 1;
+  int64_t run = (int64_t)pair->run_bytes;
+  if (last < 0 && dst == run && src == run) {
+    pair->run_bytes *= (size_t)count;
+  } else if (last >= 0 && follows(dst, pair->shape[last], pair->dst_strides[last]) &&
+             follows(src, pair->shape[last], pair->src_strides[last])) {
+    pair->shape[last] *= count;
+  } else {
+    pair->shape[pair->ndim] = count;
+    pair->dst_strides[pair->ndim] = dst;
+    pair->src_strides[pair->ndim++] = src;
+  }
+}
+
+static void swap(int64_t *a, int64_t *b) {
+  int64_t kept = *a;
+  *a = *b;
+  *b = kept;
+}
+
+static void reverse(tdict_pair *pair) {
+  for (int i = 0, j = pair->ndim - 1; i < j; i++, j--) {
+    swap(&pair->shape[i], &pair->shape[j]);
+    swap(&pair->dst_strides[i], &pair->dst_strides[j]);
+    swap(&pair->src_strides[i], &pair->src_strides[j]);
+  }
+}
+
+void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int64_t *dst_strides,
+                     const int64_t *src_strides, size_t item_bytes) {
+  int64_t c_order[TDICT_MAX_NDIM], item = (int64_t)item_bytes;
+  memset(pair, 0, sizeof *pair);
+  pair->run_bytes = item_bytes;
+  bool some = has_elements(ndim, shape);
+  if (some) {
+    tdict_layout_strides(ndim, shape, c_order);
+    if (!dst_strides) dst_strides = c_order;
+    if (!src_strides) src_strides = c_order;
+    for (int i = ndim - 1; i >= 0; i--)
+      if (shape[i] != 1) take_dim(pair, shape[i], dst_strides[i] * item, src_strides[i] * item);
+    reverse(pair);
+  }
+  if (pair->ndim == 0) {
+    pair->ndim = 1;
+    pair->shape[0] = some ? 1 : 0;
+    pair->dst_strides[0] = pair->src_strides[0] = (int64_t)pair->run_bytes;
+  }
+}
+
+/* Where a walk is: the run at index[], its address on both sides. */
+typedef struct walk {
+  const tdict_pair *pair;
+  int64_t index[TDICT_MAX_NDIM];
+  uintptr_t dst, src;
+} walk;
+
+/* Steps along dimension i; addresses wrap as unsigned numbers do, so that going back is well defined. */
+static void step(walk *w, int i, int64_t count) {
+  w->index[i] += count;
+  w->dst += (uintptr_t)w->pair->dst_strides[i] * (uintptr_t)count;
+  w->src += (uintptr_t)w->pair->src_strides[i] * (uintptr_t)count;
+}
+
+static void seek(walk *w, size_t run) {
+  for (int i = w->pair->ndim - 1; i >= 0; i--) {
+    size_t count = (size_t)w->pair->shape[i];
+    step(w, i, (int64_t)(run % count));
+    run /= count;
+  }
+}
+
+/* `runs` further along the innermost dimension, which has that many left. */
+static void advance(walk *w, int64_t runs) {
+  int i = w->pair->ndim - 1;
+  step(w, i, runs);
+  while (i > 0 && w->index[i] == w->pair->shape[i]) {
+    step(w, i, -w->index[i]);
+    step(w, --i, 1);
+  }
+}
+
+static size_t pair_bytes(const tdict_pair *pair) {
+  size_t bytes = pair->run_bytes;
+  for (int i = 0; i < pair->ndim; i++) bytes *= (size_t)pair->shape[i];
+  return bytes;
+}
+
+tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part, tdict_rect_fn fn, void *user,
+                             tdict_error *err) {
+  size_t run = pair->run_bytes, end = pair_bytes(pair);
+  int inner = pair->ndim - 1;
+  if (end > part->end) end = part->end;
+  if (part->begin >= end) return TDICT_OK;
+  walk w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
+  seek(&w, part->begin / run);
+  for (size_t at = part->begin; at < end;) {
+    size_t skip = at % run, width = run - skip, height = 1;
+    if (width > end - at) width = end - at;
+    if (width == run) {
+      height = (size_t)(pair->shape[inner] - w.index[inner]);
+      if (height > (end - at) / run) height = (end - at) / run;
+    }
+    tdict_rect rect = {(void *)(w.dst + skip),
+                       (const void *)(w.src + skip),
+                       pair->dst_strides[inner],
+                       pair->src_strides[inner],
+                       width,
+                       height};
+    tdict_status status = fn(user, &rect, err);
+    if (status != TDICT_OK) return status;
+    at += width * height;
+    /* A piece that stops within its run is the last one, so the walk never stands in the middle of a run again. */
+    advance(&w, (int64_t)height);
+  }
+  return TDICT_OK;
+}
+
+typedef struct sixteen {
+  uint64_t low, high;
+} sixteen;
+
+/* Rows of one element: a load and a store each, since a call of memcpy would cost more than the bytes. */
+#define COPY_ROWS(type)                                                     \
+  do {                                                                      \
+    for (size_t i = 0; i < rect->height; i++) {                             \
+      type value;                                                           \
+      memcpy(&value, (const void *)src, sizeof value);                      \
+      memcpy((void *)dst, &value, sizeof value);                            \
+      dst += (uintptr_t)rect->dst_pitch, src += (uintptr_t)rect->src_pitch; \
+    }                                                                       \
+  } while (0)
+
+/* memmove: where source and destination overlap the result is unspecified, but it is no undefined behaviour. */
+void tdict_rect_copy(const tdict_rect *rect) {
+  size_t width = rect->width;
+  if (rect->height == 1 || (rect->dst_pitch == (int64_t)width && rect->src_pitch == (int64_t)width)) {
+    memmove(rect->dst, rect->src, width * rect->height);
+    return;
+  }
+  uintptr_t dst = (uintptr_t)rect->dst, src = (uintptr_t)rect->src;
+  switch (width) {
+  case 1:
+    COPY_ROWS(uint8_t);
+    break;
+  case 2:
+    COPY_ROWS(uint16_t);
+    break;
+  case 4:
+    COPY_ROWS(uint32_t);
+    break;
+  case 8:
+    COPY_ROWS(uint64_t);
+    break;
+  case 16:
+    COPY_ROWS(sixteen);
+    break;
+  default:
+    for (size_t i = 0; i < rect->height; i++) {
+      memmove((void *)dst, (const void *)src, width);
+      dst += (uintptr_t)rect->dst_pitch, src += (uintptr_t)rect->src_pitch;
+    }
+  }
+}

@@ -1,0 +1,281 @@
+/* Tensors: making, counting, describing, and the slab that many are made in at once.
+ * A tensor that is alone counts its storage; tensors of a slab share the slab's count of it. Thread rule: as in
+ * tdict/tensor.h. */
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "tensor/convert.h"
+#include "tensor/layout.h"
+
+static void describe(tdict_tensor *t, const tdict_tensor_view *view, int64_t *dims) {
+  int ndim = view->ndim;
+  t->data = view->data;
+  t->dtype = view->dtype;
+  t->ndim = view->ndim;
+  t->numel = 1;
+  t->dims = dims;
+  for (int i = 0; i < ndim; i++) {
+    dims[i] = view->shape[i];
+    if (view->strides) dims[ndim + i] = view->strides[i];
+    if (dims[i] == 0) t->numel = 0;
+  }
+  for (int i = 0; i < ndim && t->numel != 0; i++) t->numel *= dims[i];
+  if (!view->strides) tdict_layout_strides(ndim, dims, dims + ndim);
+}
+
+tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
+                               tdict_error *err) {
+  tdict_tensor *t = malloc(sizeof *t + 2 * (size_t)view->ndim * sizeof(int64_t));
+  if (!t) {
+    tdict_fail(err, TDICT_ENOMEM, "tensor: no host memory for its record");
+    return TDICT_ENOMEM;
+  }
+  atomic_init(&t->refs, 1);
+  t->slab = NULL;
+  t->storage = tdict_storage_retain(storage);
+  describe(t, view, (int64_t *)(t + 1));
+  *out = t;
+  return TDICT_OK;
+}
+
+/* What a new tensor is to be, its data still to come. */
+static tdict_tensor_view wanted(tdict_dtype dtype, int ndim, const int64_t *shape) {
+  return (tdict_tensor_view){.dtype = dtype, .ndim = ndim, .shape = shape};
+}
+
+static tdict_status make(tdict_tensor_view view, tdict_memory *memory, bool zero, tdict_tensor **out,
+                         tdict_error *err) {
+  tdict_layout_size size;
+  tdict_storage *storage;
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  tdict_status status = tdict_layout_check("tensor", view.dtype, view.ndim, view.shape, &size, err);
+  if (status == TDICT_OK) status = tdict_storage_create(memory, size.bytes, zero, &storage, err);
+  if (status != TDICT_OK) return status;
+  view.data = storage->data;
+  status = tdict_tensor_over(storage, &view, out, err);
+  tdict_storage_release(storage);
+  return status;
+}
+
+tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory,
+                                tdict_tensor **out, tdict_error *err) {
+  return make(wanted(dtype, ndim, shape), memory, false, out, err);
+}
+
+tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory,
+                                tdict_tensor **out, tdict_error *err) {
+  return make(wanted(dtype, ndim, shape), memory, true, out, err);
+}
+
+tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape, const void *element,
+                               tdict_tensor **out, tdict_error *err) {
+  if (!element) return tdict_fail(err, TDICT_EINVAL, "tensor: element is NULL");
+  tdict_status status = make(wanted(dtype, ndim, shape), NULL, false, out, err);
+  if (status != TDICT_OK || (*out)->numel == 0) return status;
+  unsigned char *data = (*out)->data;
+  size_t bytes = tdict_tensor_nbytes(*out), done = tdict_dtype_bytes(dtype);
+  memcpy(data, element, done);
+  while (done < bytes) { /* what is there doubles */
+    size_t more = done < bytes - done ? done : bytes - done;
+    memcpy(data + done, data, more);
+    done += more;
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count, tdict_tensor **out,
+                                 tdict_error *err) {
+  size_t item = tdict_dtype_bytes(dtype);
+  tdict_tensor *t = NULL;
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  if (item != 0 && !tdict_convert_knows(dtype))
+    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s x %u; wanted one integer or float of 16 bits or more",
+                      tdict_dtype_name(dtype), (unsigned)(dtype >> 16));
+  tdict_status status = make(wanted(dtype, 1, &count), NULL, false, &t, err);
+  if (status != TDICT_OK) return status;
+  unsigned char *data = t->data;
+  for (int64_t i = 0; i < count; i++) {
+    double value = start + (double)i * step;
+    if (tdict_convert_double(dtype, value, data + (size_t)i * item)) continue;
+    tdict_tensor_release(t);
+    return tdict_fail(err, TDICT_EOVERFLOW, "tensor: arange element %lld is %g, which %s cannot hold", (long long)i,
+                      value, tdict_dtype_name(dtype));
+  }
+  *out = t;
+  return TDICT_OK;
+}
+
+/* What a view's storage is: its lowest byte and its bytes. */
+typedef struct extent {
+  void *data;
+  size_t bytes;
+} extent;
+
+static tdict_status check_place(const tdict_tensor_view *v, tdict_error *err) {
+  if (v->flags & ~(TDICT_VIEW_PINNED | TDICT_VIEW_READ_ONLY))
+    return tdict_fail(err, TDICT_EINVAL, "tensor: view flags are 0x%x, wanted TDICT_VIEW_PINNED and _READ_ONLY only",
+                      (unsigned)v->flags);
+  if (v->device.type <= TDICT_DEVICE_AUTO || v->device.index < 0)
+    return tdict_fail(err, TDICT_EINVAL, "tensor: view's device has type %d and index %d, which is no place",
+                      (int)v->device.type, (int)v->device.index);
+  if (v->device.type == TDICT_DEVICE_CPU && v->device.index != 0)
+    return tdict_fail(err, TDICT_EINVAL, "tensor: view's device is cpu with index %d, wanted 0", (int)v->device.index);
+  return TDICT_OK;
+}
+
+static tdict_status find_extent(const tdict_tensor_view *v, size_t item, bool some, extent *out, tdict_error *err) {
+  int64_t low = 0, end = 0;
+  if (some && !v->data) return tdict_fail(err, TDICT_EINVAL, "tensor: view's data is NULL and there are elements");
+  if (v->strides && !tdict_layout_extent(v->ndim, v->shape, v->strides, item, &low, &end))
+    return tdict_fail(err, TDICT_EOVERFLOW, "tensor: view's strides reach further than 63 bits of bytes");
+  if (v->storage_bytes && low < 0)
+    return tdict_fail(err, TDICT_ESHAPE,
+                      "tensor: view's strides reach %lld bytes below data, which storage_bytes "
+                      "does not cover",
+                      -(long long)low);
+  if (v->storage_bytes && (uint64_t)end > v->storage_bytes)
+    return tdict_fail(err, TDICT_ESHAPE, "tensor: view's strides reach byte %lld, storage_bytes is %zu", (long long)end,
+                      v->storage_bytes);
+  uintptr_t first = (uintptr_t)v->data, last;
+  size_t above = v->storage_bytes ? v->storage_bytes : (size_t)end;
+  if (first < (uintptr_t)-low || __builtin_add_overflow(first, (uintptr_t)above, &last))
+    return tdict_fail(err, TDICT_EOVERFLOW, "tensor: view reaches outside of the address space");
+  out->data = v->data ? (void *)(first + (uintptr_t)low) : NULL;
+  out->bytes = v->data ? above + (size_t)-low : 0;
+  return TDICT_OK;
+}
+
+/* Reads the caller's view and finds its storage; the copy's strides are never NULL: they are written to c_order. */
+static tdict_status read_view(const tdict_tensor_view *view, tdict_tensor_view *v, int64_t *c_order, extent *whole,
+                              tdict_error *err) {
+  tdict_layout_size size;
+  *v = tdict_tensor_view_default();
+  tdict_status status = tdict_options_read(v, sizeof *v, view, "tdict_tensor_view", err);
+  if (status == TDICT_OK) status = check_place(v, err);
+  if (status == TDICT_OK) status = tdict_layout_check("tensor", v->dtype, v->ndim, v->shape, &size, err);
+  if (status != TDICT_OK) return status;
+  if (!v->strides) {
+    tdict_layout_strides(v->ndim, v->shape, c_order);
+    v->strides = c_order;
+  }
+  return find_extent(v, tdict_dtype_bytes(v->dtype), size.numel != 0, whole, err);
+}
+
+tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*release)(void *user), void *user,
+                                    tdict_tensor **out, tdict_error *err) {
+  tdict_tensor_view v;
+  int64_t c_order[TDICT_MAX_NDIM];
+  extent whole = {NULL, 0};
+  tdict_storage *storage;
+  if (!view || !out) return tdict_fail(err, TDICT_EINVAL, "tensor: %s is NULL", view ? "out" : "view");
+  tdict_status status = read_view(view, &v, c_order, &whole, err);
+  if (status != TDICT_OK) return status;
+  uint32_t flags = 0;
+  if (v.flags & TDICT_VIEW_PINNED) flags |= TDICT_STORAGE_CLAIMED;
+  if (v.flags & TDICT_VIEW_READ_ONLY) flags |= TDICT_STORAGE_READ_ONLY;
+  status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_tensor_over(storage, &v, out, err);
+  if (status == TDICT_OK) { /* only now is the memory taken */
+    storage->release = release;
+    storage->user = user;
+  }
+  tdict_storage_release(storage);
+  return status;
+}
+
+tdict_tensor *tdict_tensor_retain(const tdict_tensor *t) {
+  tdict_tensor *counted = (tdict_tensor *)t; /* counting is no change of the tensor */
+  atomic_fetch_add_explicit(counted->slab ? &counted->slab->refs : &counted->refs, 1, memory_order_relaxed);
+  return counted;
+}
+
+void tdict_tensor_release(tdict_tensor *t) {
+  if (!t) return;
+  if (t->slab) {
+    tdict_slab_release(t->slab, 1);
+    return;
+  }
+  if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) return;
+  tdict_storage_release(t->storage);
+  free(t);
+}
+
+tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
+                               tdict_error *err) {
+  size_t tensors, dims, bytes;
+  if (!tdict_mul_size(num_tensors, sizeof(tdict_tensor), &tensors) ||
+      !tdict_mul_size(num_dims, 2 * sizeof(int64_t), &dims) || !tdict_add_size(tensors, dims, &bytes) ||
+      !tdict_add_size(bytes, sizeof(tdict_slab), &bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "slab: %zu tensors with %zu dimensions do not fit", num_tensors, num_dims);
+  tdict_slab *slab = malloc(bytes);
+  if (!slab) return tdict_fail(err, TDICT_ENOMEM, "slab: no host memory for %zu tensors", num_tensors);
+  atomic_init(&slab->refs, 1);
+  slab->storage = tdict_storage_retain(storage);
+  slab->num_tensors = 0;
+  slab->cap_tensors = num_tensors;
+  slab->next_dims = (int64_t *)(slab->tensors + num_tensors);
+  *out = slab;
+  return TDICT_OK;
+}
+
+tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset) {
+  tdict_tensor *t = &slab->tensors[slab->num_tensors++];
+  atomic_init(&t->refs, 0);
+  atomic_fetch_add_explicit(&slab->refs, 1, memory_order_relaxed);
+  t->slab = slab;
+  t->storage = slab->storage;
+  tdict_tensor_view view = wanted(dtype, ndim, shape);
+  if (t->storage->data) view.data = (void *)((uintptr_t)t->storage->data + offset);
+  describe(t, &view, slab->next_dims);
+  slab->next_dims += 2 * (size_t)ndim;
+  return t;
+}
+
+void tdict_slab_release(tdict_slab *slab, int64_t count) {
+  if (atomic_fetch_sub_explicit(&slab->refs, count, memory_order_acq_rel) != count) return;
+  tdict_storage_release(slab->storage);
+  free(slab);
+}
+
+tdict_dtype tdict_tensor_dtype(const tdict_tensor *t) { return t->dtype; }
+tdict_device tdict_tensor_device(const tdict_tensor *t) { return t->storage->device; }
+int tdict_tensor_ndim(const tdict_tensor *t) { return t->ndim; }
+const int64_t *tdict_tensor_shape(const tdict_tensor *t) { return t->dims; }
+const int64_t *tdict_tensor_strides(const tdict_tensor *t) { return tdict_tensor_dims_strides(t); }
+int64_t tdict_tensor_numel(const tdict_tensor *t) { return t->numel; }
+size_t tdict_tensor_bytes(const tdict_tensor *t) { return tdict_tensor_nbytes(t); }
+
+bool tdict_tensor_is_contiguous(const tdict_tensor *t) {
+  return tdict_layout_is_contiguous(t->ndim, t->dims, tdict_tensor_dims_strides(t));
+}
+
+bool tdict_tensor_is_pinned(const tdict_tensor *t) {
+  return t->storage->device.type == TDICT_DEVICE_CPU &&
+         (t->storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) != 0;
+}
+
+bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
+
+/* Device memory is ordered by streams; only host memory is waited for. */
+static void wait_for_host(tdict_storage *s, bool to_write) {
+  if (s->device.type == TDICT_DEVICE_CPU && atomic_load_explicit(&s->num_nodes, memory_order_acquire) != 0)
+    tdict_storage_wait(s, to_write);
+}
+
+void *tdict_tensor_data(tdict_tensor *t) {
+  if (t->storage->flags & TDICT_STORAGE_READ_ONLY || !t->data) return NULL;
+  wait_for_host(t->storage, true);
+  return t->data;
+}
+
+const void *tdict_tensor_const_data(const tdict_tensor *t) {
+  if (!t->data) return NULL;
+  wait_for_host(t->storage, false);
+  return t->data;
+}

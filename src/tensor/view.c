@@ -1,0 +1,119 @@
+/* Views: other shapes and strides over a tensor's storage, and the description of a tensor.
+ * A view counts the storage and not the tensor it came from. Thread rule: reads its tensor only, so any thread that
+ * may read the tensor. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "tensor/layout.h"
+#include "tensor/tensor.h"
+
+static size_t item_of(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
+
+/* The address `elements` further; addresses of device memory are numbers only. */
+static void *move_by(const tdict_tensor *t, int64_t elements) {
+  return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_of(t));
+}
+
+void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
+  const tdict_storage *s = t->storage;
+  *out = tdict_tensor_view_default();
+  out->data = t->data;
+  out->device = s->device;
+  out->dtype = t->dtype;
+  out->ndim = t->ndim;
+  out->shape = t->dims;
+  out->strides = tdict_tensor_dims_strides(t);
+  out->storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
+  if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) out->flags |= TDICT_VIEW_PINNED;
+  if (s->flags & TDICT_STORAGE_READ_ONLY) out->flags |= TDICT_VIEW_READ_ONLY;
+}
+
+/* Fails unless the layout, `offset` elements from t's first, lies within the storage. */
+static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_view *v, int64_t offset, tdict_error *err) {
+  const tdict_storage *s = t->storage;
+  int64_t low, end, first;
+  int64_t now = (int64_t)((uintptr_t)t->data - (uintptr_t)s->data);
+  if (!tdict_layout_extent(v->ndim, v->shape, v->strides, item_of(t), &low, &end) ||
+      !tdict_mul_i64(offset, (int64_t)item_of(t), &first) || !tdict_add_i64(first, now, &first) ||
+      !tdict_add_i64(low, first, &low) || !tdict_add_i64(end, first, &end))
+    return tdict_fail(err, TDICT_EOVERFLOW, "as_strided: offset and strides reach further than 63 bits of bytes");
+  if (low < 0 || (uint64_t)end > s->bytes)
+    return tdict_fail(err, TDICT_ESHAPE, "as_strided: bytes %lld to %lld of a storage of %zu bytes", (long long)low,
+                      (long long)end, s->bytes);
+  return TDICT_OK;
+}
+
+tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_view *layout, int64_t offset,
+                                     tdict_tensor **out, tdict_error *err) {
+  tdict_tensor_view v = tdict_tensor_view_default();
+  int64_t c_order[TDICT_MAX_NDIM];
+  tdict_layout_size size;
+  if (!t || !layout || !out)
+    return tdict_fail(err, TDICT_EINVAL, "as_strided: %s is NULL", !t ? "t" : !layout ? "layout" : "out");
+  tdict_status status = tdict_options_read(&v, sizeof v, layout, "tdict_tensor_view", err);
+  if (status == TDICT_OK) status = tdict_layout_check("as_strided", t->dtype, v.ndim, v.shape, &size, err);
+  if (status != TDICT_OK) return status;
+  if (!v.strides) {
+    tdict_layout_strides(v.ndim, v.shape, c_order);
+    v.strides = c_order;
+  }
+  if (size.numel != 0) status = check_reach(t, &v, offset, err);
+  if (status != TDICT_OK) return status;
+  v.data = size.numel != 0 ? move_by(t, offset) : t->data;
+  v.dtype = t->dtype;
+  return tdict_tensor_over(t->storage, &v, out, err);
+}
+
+static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range *r, tdict_error *err) {
+  if (r->dim < 0 || r->dim >= t->ndim)
+    return tdict_fail(err, TDICT_EINVAL, "slice: dim is %d of a tensor with %d", (int)r->dim, (int)t->ndim);
+  if (r->step == 0) return tdict_fail(err, TDICT_EINVAL, "slice: step is 0");
+  if (r->count < 0) return tdict_fail(err, TDICT_EINVAL, "slice: count is %lld", (long long)r->count);
+  if (r->count == 0) return TDICT_OK;
+  int64_t size = t->dims[r->dim], last;
+  if (!tdict_mul_i64(r->count - 1, r->step, &last) || !tdict_add_i64(last, r->start, &last) || r->start < 0 ||
+      r->start >= size || last < 0 || last >= size)
+    return tdict_fail(err, TDICT_EINVAL, "slice: %lld elements from %lld by %lld leave dimension %d, which has %lld",
+                      (long long)r->count, (long long)r->start, (long long)r->step, (int)r->dim, (long long)size);
+  return TDICT_OK;
+}
+
+tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range *range, tdict_tensor **out,
+                                tdict_error *err) {
+  if (!t || !range || !out)
+    return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !t ? "t" : !range ? "range" : "out");
+  tdict_status status = check_range(t, range, err);
+  if (status != TDICT_OK) return status;
+  int64_t dims[2 * TDICT_MAX_NDIM];
+  size_t ndim = (size_t)t->ndim;
+  memcpy(dims, t->dims, 2 * ndim * sizeof *dims);
+  int64_t *stride = &dims[t->ndim + range->dim], stepped;
+  void *data = t->data;
+  if (t->numel != 0 && range->count != 0) data = move_by(t, range->start * *stride);
+  dims[range->dim] = range->count;
+  /* Where it does not fit no two elements are a step apart, and the stride means nothing. */
+  if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;
+  const tdict_tensor_view view = {
+      .data = data, .dtype = t->dtype, .ndim = t->ndim, .shape = dims, .strides = dims + ndim};
+  return tdict_tensor_over(t->storage, &view, out, err);
+}
+
+tdict_status tdict_tensor_permute(const tdict_tensor *t, const int *order, tdict_tensor **out, tdict_error *err) {
+  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", t ? "out" : "t");
+  if (!order && t->ndim > 0) return tdict_fail(err, TDICT_EINVAL, "permute: order is NULL");
+  int64_t dims[2 * TDICT_MAX_NDIM];
+  uint32_t seen = 0;
+  for (int i = 0; i < t->ndim; i++) {
+    if (order[i] < 0 || order[i] >= t->ndim || (seen >> order[i] & 1))
+      return tdict_fail(err, TDICT_EINVAL, "permute: order[%d] is %d; wanted each of 0 to %d once", i, order[i],
+                        (int)t->ndim - 1);
+    seen |= (uint32_t)1 << order[i];
+    dims[i] = t->dims[order[i]];
+    dims[t->ndim + i] = t->dims[t->ndim + order[i]];
+  }
+  const tdict_tensor_view view = {
+      .data = t->data, .dtype = t->dtype, .ndim = t->ndim, .shape = dims, .strides = dims + t->ndim};
+  return tdict_tensor_over(t->storage, &view, out, err);
+}
