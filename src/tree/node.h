@@ -25,20 +25,43 @@ static inline tdict_tree *tdict_leaf_tree(tdict_leaf leaf) {
 
 struct tdict_tree {
   _Atomic(int64_t) refs;
-  tdict_keys *keys;        /* counted; slots [0, keys->num_slots) */
-  tdict_leaf *leaves;      /* one a slot; counted references; 0 for a deleted slot */
+  tdict_keys *keys;   /* counted; slots [0, keys->num_slots) */
+  tdict_leaf *leaves; /* one a slot; counted references; 0 for a deleted slot */
   uint32_t cap_leaves;
   int32_t batch_ndim;
   bool has_device, locked; /* locked: by a call of its own */
   tdict_device device;
-  int32_t locks_above;     /* how many locked nodes hold this one */
-  int64_t batch_size[];
+  _Atomic(int32_t) locks_above; /* relaxed: how often locked nodes hold this one; the last release of one counts down */
+  tdict_tree *pending;          /* the next node of a list that release, lock or a private copy works through */
+  int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };
+static inline bool tdict_node_is_locked(const tdict_tree *td) {
+  return td->locked || atomic_load_explicit(&td->locks_above, memory_order_relaxed) > 0;
+}
 
 /* A node with the batch size, device and key table of `like` and one empty leaf a slot, for a result whose leaves the
  * caller fills in; not locked. TDICT_ENOMEM. */
 tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* Fills the path of slot `slot` of the node that `above` escaped keys lead to: "above.key". Cut as errors' paths are. */
+/* An empty node with the batch size and device of `like`, not locked; NULL without memory. */
+tdict_tree *tdict_node_create_under(const tdict_tree *like);
+/* Makes the key table the node's own; false without memory. */
+bool tdict_node_own_keys(tdict_tree *td);
+/* Room for one more leaf; false without memory. */
+bool tdict_node_reserve(tdict_tree *td);
+/* Adds a key that is not there yet; the leaf's reference is taken. False without memory, and nothing has changed. */
+bool tdict_node_add(tdict_tree *td, const char *name, size_t length, tdict_leaf leaf);
+/* Deletes the key of a slot of a node that owns its key table; the leaf's reference is the caller's. Slot numbers may
+ * change. */
+void tdict_node_remove(tdict_tree *td, uint32_t slot);
+/* Moves the slots together when more than half are empty; the node owns its key table. */
+void tdict_node_compact(tdict_tree *td);
+tdict_leaf tdict_leaf_retain(tdict_leaf leaf);
+void tdict_leaf_release(tdict_leaf leaf);
+/* Counts the lock of a node that has ended (unlocked, or about to be freed) out of all below it. `clear`: what no other
+ * locked node holds loses its own lock too. */
+void tdict_node_unhold(tdict_tree *td, bool clear);
+/* Fills the path of a key of the node that `above` (escaped keys; NULL or "": none) leads to: "above.key", cut as
+ * errors' paths are. `key` may be NULL, and `buffer` may be `above`. */
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes);
 
 #endif

@@ -1,0 +1,199 @@
+/* What a node demands of all that hangs below it. Trees are read only; the copies made belong to the caller.
+ * Thread rule: as in tdict/tree.h. */
+#include "tree/agree.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/text.h"
+
+enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+
+tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
+  if (batch_ndim < 0 || batch_ndim > TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted 0 to %d", what, batch_ndim,
+                      TDICT_MAX_BATCH_NDIM);
+  if (batch_ndim > 0 && !batch_size)
+    return tdict_fail(err, TDICT_EINVAL, "%s: batch_size is NULL, wanted %d counts", what, batch_ndim);
+  for (int i = 0; i < batch_ndim; i++)
+    if (batch_size[i] < 0)
+      return tdict_fail(err, TDICT_EINVAL, "%s: batch dimension %d is %lld, wanted 0 or more", what, i,
+                        (long long)batch_size[i]);
+  return TDICT_OK;
+}
+
+tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path) {
+  return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};
+}
+
+/* True when the dimensions that both have are the same. */
+static bool agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
+  int both = ndim < demand->batch_ndim ? ndim : demand->batch_ndim;
+  for (int i = 0; i < both; i++)
+    if (shape[i] != demand->batch_size[i]) return false;
+  return true;
+}
+
+static tdict_status wrong_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
+                                tdict_error *err) {
+  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+  return tdict_fail(err, TDICT_ESHAPE, "%s: batch size is %s, %s %s", demand->what,
+                    tdict_text_shape(demand->batch_ndim, demand->batch_size, wanted, sizeof wanted), which,
+                    tdict_text_shape(ndim, shape, found, sizeof found));
+}
+
+static tdict_status wrong_device(const tdict_demand *demand, tdict_device device, const char *which, tdict_error *err) {
+  char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tree's device is %s, %s is on %s", demand->what,
+                    tdict_device_format(*demand->device, wanted, sizeof wanted), which,
+                    tdict_device_format(device, found, sizeof found));
+}
+
+static bool tensor_agrees(const tdict_demand *demand, const tdict_tensor *t) {
+  return t->ndim >= demand->batch_ndim && agree(demand, t->ndim, t->dims) &&
+         (!demand->device || tdict_device_equal(*demand->device, tdict_tensor_device(t)));
+}
+
+static tdict_status tensor_error(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
+  if (t->ndim < demand->batch_ndim || !agree(demand, t->ndim, t->dims))
+    return wrong_shape(demand, t->ndim, t->dims, "tensor has shape", err);
+  return wrong_device(demand, tdict_tensor_device(t), "the tensor", err);
+}
+
+tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
+                                tdict_error *err) {
+  if (tensor_agrees(demand, tensor)) return TDICT_OK;
+  return tdict_at(err, tensor_error(demand, tensor, err), path);
+}
+
+static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
+  if (!agree(demand, node->batch_ndim, node->batch_size) && tdict_num_leaves(node) > 0)
+    return wrong_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
+  if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
+    return wrong_device(demand, node->device, "the tree put below it", err);
+  if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
+    return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that would have to be changed is locked", demand->what);
+  return TDICT_OK;
+}
+
+static tdict_status no_memory(const tdict_demand *demand, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", demand->what);
+}
+
+tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+    tdict_status status = TDICT_OK;
+    tdict_tree *node = tdict_leaf_tree(leaf);
+    if (node)
+      status = check_node(demand, node, in_place, err);
+    else if (!tensor_agrees(demand, tdict_leaf_tensor(leaf)))
+      status = tensor_error(demand, tdict_leaf_tensor(leaf), err);
+    if (status != TDICT_OK) {
+      char path[PATH_BYTES];
+      tdict_cursor_path(cursor, demand->above, path, sizeof path);
+      return tdict_at(err, status, path);
+    }
+    if (node && !tdict_cursor_enter(cursor, node)) return no_memory(demand, err);
+  }
+  return TDICT_OK;
+}
+
+bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node) {
+  if (node->batch_ndim < demand->batch_ndim || !agree(demand, node->batch_ndim, node->batch_size)) return true;
+  return demand->device && (!node->has_device || !tdict_device_equal(node->device, *demand->device));
+}
+
+void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
+  if (node->batch_ndim < demand->batch_ndim) node->batch_ndim = demand->batch_ndim;
+  for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
+  if (!demand->device) return;
+  node->has_device = true;
+  node->device = *demand->device;
+}
+
+/* A copy of one node that is as demanded and shares all leaves; NULL without memory. */
+static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node) {
+  tdict_tree *copy;
+  if (tdict_node_like(node, &copy, NULL) != TDICT_OK) return NULL;
+  for (uint32_t i = 0; i < node->keys->num_slots; i++) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
+  tdict_demand_apply(demand, copy);
+  return copy;
+}
+
+/* Replaces the trees of a private copy that are not as demanded by copies, each node once, and puts these on *list. */
+static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies, tdict_tree **list) {
+  for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
+    tdict_tree *child = tdict_leaf_tree(copy->leaves[i]);
+    if (!child || !tdict_demand_changes(demand, child)) continue;
+    tdict_tree *made = tdict_pointers_get(copies, child);
+    if (made) {
+      (void)tdict_retain(made);
+    } else {
+      made = copy_node(demand, child);
+      if (made && tdict_pointers_add(copies, child, made) < 0) {
+        tdict_release(made);
+        made = NULL;
+      }
+      if (!made) return false;
+      made->pending = *list;
+      *list = made;
+    }
+    copy->leaves[i] = tdict_leaf_of_tree(made);
+    tdict_release(child);
+  }
+  return true;
+}
+
+static tdict_tree *copy_tree(const tdict_demand *demand, const tdict_tree *child) {
+  tdict_pointers copies;
+  tdict_tree *copy = copy_node(demand, child);
+  if (!copy) return NULL;
+  tdict_pointers_init(&copies);
+  copy->pending = NULL;
+  bool ok = true;
+  for (tdict_tree *list = copy; ok && list;) {
+    tdict_tree *node = list;
+    list = node->pending;
+    ok = copy_children(demand, node, &copies, &list);
+  }
+  tdict_pointers_reset(&copies);
+  if (ok) return copy;
+  tdict_release(copy);
+  return NULL;
+}
+
+tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err) {
+  tdict_status status = check_node(demand, child, false, err);
+  if (status != TDICT_OK) return tdict_at(err, status, demand->above);
+  if (!tdict_demand_changes(demand, child)) {
+    *out = tdict_retain(child);
+    return TDICT_OK;
+  }
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, child, true);
+  status = tdict_agree_below(demand, &cursor, false, err);
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) return status;
+  tdict_tree *copy = copy_tree(demand, child);
+  if (!copy) return no_memory(demand, err);
+  *out = copy;
+  return TDICT_OK;
+}
+
+tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,
+                               tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, child, true);
+  bool found = child == node, ok = true;
+  for (tdict_leaf leaf; ok && !found && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *below = tdict_leaf_tree(leaf);
+    if (!below) continue;
+    found = below == node;
+    ok = tdict_cursor_enter(&cursor, below);
+  }
+  tdict_cursor_reset(&cursor);
+  if (!ok) return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what), path);
+  if (!found) return TDICT_OK;
+  return tdict_at(
+      err, tdict_fail(err, TDICT_EINVAL, "%s: the tree is, or holds, the tree that it would come under", what), path);
+}

@@ -1,0 +1,94 @@
+/* Batch size and device of a tree and what hangs below it: looked at first, changed then, in two ways through the same
+ * nodes, so that the second one needs no memory. Thread rule: as in tdict/tree.h. */
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/agree.h"
+
+int tdict_batch_ndim(const tdict_tree *td) { return td->batch_ndim; }
+const int64_t *tdict_batch_size(const tdict_tree *td) { return td->batch_size; }
+
+bool tdict_get_device(const tdict_tree *td, tdict_device *out) {
+  if (td->has_device && out) *out = td->device;
+  return td->has_device;
+}
+
+static tdict_status check_root(const tdict_tree *td, const char *what, tdict_error *err) {
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
+  return TDICT_OK;
+}
+
+/* Gives all nodes below what is demanded. */
+static tdict_status demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, true);
+  tdict_status status = tdict_agree_below(demand, &cursor, true, err);
+  if (status == TDICT_OK) {
+    tdict_cursor_rewind(&cursor, td);
+    for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+      tdict_tree *node = tdict_leaf_tree(leaf);
+      if (!node) continue;
+      if (tdict_demand_changes(demand, node)) tdict_demand_apply(demand, node);
+      (void)tdict_cursor_enter(&cursor, node);
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
+  static const char what[] = "set_batch_size";
+  tdict_status status = check_root(td, what, err);
+  if (status == TDICT_OK) status = tdict_batch_check(what, batch_ndim, batch_size, err);
+  if (status != TDICT_OK) return status;
+  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* the caller's may be that of a node that changes */
+  for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
+  const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
+  status = demand_below(td, &demand, err);
+  if (status != TDICT_OK) return status;
+  td->batch_ndim = batch_ndim;
+  memcpy(td->batch_size, wanted, sizeof wanted);
+  return TDICT_OK;
+}
+
+/* Takes the device of all nodes below away; a locked one that has one is an error, found in the first of two ways. */
+static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, td, true);
+  for (int way = 0; way < 2 && status == TDICT_OK; way++) {
+    tdict_cursor_rewind(&cursor, td);
+    for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+      tdict_tree *node = tdict_leaf_tree(leaf);
+      if (!node) continue;
+      if (way == 1) node->has_device = false;
+      if (node->has_device && tdict_node_is_locked(node)) {
+        char path[sizeof err->path];
+        tdict_cursor_path(&cursor, NULL, path, sizeof path);
+        tdict_fail(err, TDICT_ELOCKED, "set_device: a tree that would have to be changed is locked");
+        status = tdict_at(err, TDICT_ELOCKED, path);
+      } else if (!tdict_cursor_enter(&cursor, node)) {
+        status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to look through the tree");
+      }
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err) {
+  tdict_status status = check_root(td, "set_device", err);
+  if (status != TDICT_OK) return status;
+  if (device && (device->type <= TDICT_DEVICE_AUTO || device->index < 0)) {
+    char text[40];
+    return tdict_fail(err, TDICT_EINVAL, "set_device: %s is no place", tdict_device_format(*device, text, sizeof text));
+  }
+  tdict_device wanted = device ? *device : tdict_cpu();
+  const tdict_demand demand = {"set_device", 0, NULL, &wanted, NULL};
+  status = device ? demand_below(td, &demand, err) : clear_below(td, err);
+  if (status != TDICT_OK) return status;
+  td->has_device = device != NULL;
+  td->device = wanted;
+  return TDICT_OK;
+}

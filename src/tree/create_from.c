@@ -1,0 +1,123 @@
+/* A tree from a schema: all is checked, then one storage and one slab are made and the tree is put together privately.
+ * The tree owns the tensors, they own the storage. Thread rule: as in tdict/tree.h. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "tensor/layout.h"
+#include "tree/agree.h"
+#include "tree/place.h"
+
+static const char what[] = "create_from";
+enum { FIELD_NDIM = 6, LEAF_ALIGNMENT = 256 };
+
+/* What the whole schema needs. */
+typedef struct plan {
+  const tdict_schema *schema;
+  int batch_ndim;
+  const int64_t *batch_size;
+  size_t num_dims, bytes;
+} plan;
+
+/* The shape of a field's tensor, batch dimensions first; returns its number of dimensions. */
+static int shape_of(const plan *p, const tdict_field *field, int64_t *shape) {
+  for (int i = 0; i < p->batch_ndim; i++) shape[i] = p->batch_size[i];
+  for (int i = 0; i < field->ndim; i++) shape[p->batch_ndim + i] = field->shape[i];
+  return p->batch_ndim + field->ndim;
+}
+
+/* Checks a field and adds it to the plan; its tensor begins where the plan's bytes ended. */
+static tdict_status add_field(plan *p, const tdict_field *field, tdict_error *err) {
+  int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
+  tdict_layout_size size;
+  if (!field->path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", what);
+  if (field->ndim < 0 || field->ndim > FIELD_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
+                      (int)FIELD_NDIM);
+  int ndim = shape_of(p, field, shape);
+  tdict_status status = tdict_layout_check(what, field->dtype, ndim, shape, &size, err);
+  if (status != TDICT_OK) return status;
+  size_t aligned, sum;
+  if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(p->bytes, aligned, &sum) ||
+      sum > INT64_MAX)
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the fields up to this one need more than 63 bits of bytes", what);
+  p->bytes = sum;
+  p->num_dims += (size_t)ndim;
+  return TDICT_OK;
+}
+
+static tdict_status make_plan(plan *p, const tdict_schema *schema, tdict_error *err) {
+  tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
+  p->schema = schema;
+  p->num_dims = p->bytes = 0;
+  for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
+    status = add_field(p, &schema->fields[i], err);
+    if (status != TDICT_OK) tdict_at(err, status, schema->fields[i].path);
+  }
+  return status;
+}
+
+/* Puts a tensor at a path where nothing may stand yet. */
+static tdict_status put_new(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+  tdict_place place;
+  tdict_leaf old;
+  tdict_status status = tdict_place_find(&place, td, path, what, err);
+  if (status != TDICT_OK) return status;
+  tdict_leaf there = tdict_place_leaf(&place);
+  if (tdict_leaf_tensor(there)) {
+    status = tdict_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
+  } else if (tdict_leaf_tree(there)) {
+    tdict_fail(err, TDICT_ETYPE, "%s: the path of another field leads through this one's tensor", what);
+    status = tdict_at(err, TDICT_ETYPE, path);
+  } else {
+    status = tdict_place_put(&place, tdict_leaf_of_tensor(tensor), &old, err);
+  }
+  tdict_place_reset(&place);
+  return status;
+}
+
+/* Makes the tensors one after the other over the slab's storage. */
+static tdict_status fill(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  size_t offset = 0;
+  for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
+    const tdict_field *field = &p->schema->fields[i];
+    int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
+    int ndim = shape_of(p, field, shape);
+    tdict_tensor *tensor = tdict_slab_add(slab, field->dtype, ndim, shape, offset);
+    offset += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
+    status = put_new(td, field->path, tensor, err);
+    tdict_tensor_release(tensor);
+  }
+  return status;
+}
+
+static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
+  tdict_storage *storage;
+  tdict_status status = tdict_storage_create(memory, p->bytes, true, &storage, err);
+  if (status != TDICT_OK) return status;
+  storage->flags |= TDICT_STORAGE_ARENA;
+  status = tdict_slab_create(p->schema->num_fields, p->num_dims, storage, out, err);
+  tdict_storage_release(storage);
+  return status;
+}
+
+tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+                               tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, schema ? "out" : "schema");
+  if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
+  plan p = {.batch_ndim = batch_ndim, .batch_size = batch_size};
+  tdict_slab *slab = NULL;
+  tdict_tree *td = NULL;
+  tdict_status status = make_plan(&p, schema, err);
+  if (status == TDICT_OK) status = tdict_create(batch_ndim, batch_size, &td, err);
+  if (status == TDICT_OK && schema->num_fields) status = make_slab(&p, memory, &slab, err);
+  if (status == TDICT_OK) status = fill(td, &p, slab, err);
+  if (slab) tdict_slab_release(slab, 1);
+  if (status != TDICT_OK) {
+    tdict_release(td);
+    return status;
+  }
+  *out = td;
+  return TDICT_OK;
+}

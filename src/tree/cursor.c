@@ -1,0 +1,68 @@
+/* The way through a tree. A frame for each level, on the heap from the 25th on. Owned by one call, see cursor.h for the
+ * thread rule. */
+#include "tree/cursor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once) {
+  cursor->frames = cursor->local;
+  cursor->cap = TDICT_CURSOR_LOCAL;
+  cursor->once = once;
+  tdict_pointers_init(&cursor->seen);
+  cursor->depth = 1;
+  cursor->frames[0] = (tdict_frame){(tdict_tree *)(uintptr_t)td, 0, 0};
+}
+
+void tdict_cursor_reset(tdict_cursor *cursor) {
+  if (cursor->frames != cursor->local) free(cursor->frames);
+  tdict_pointers_reset(&cursor->seen);
+}
+
+void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {
+  tdict_pointers_clear(&cursor->seen);
+  cursor->depth = 1;
+  cursor->frames[0] = (tdict_frame){(tdict_tree *)(uintptr_t)td, 0, 0};
+}
+
+tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
+  for (; cursor->depth; cursor->depth--) {
+    tdict_frame *top = &cursor->frames[cursor->depth - 1];
+    const uint32_t end = top->node->keys->num_slots;
+    while (top->slot < end) {
+      tdict_leaf leaf = top->node->leaves[top->slot++];
+      if (leaf) return leaf;
+    }
+  }
+  return 0;
+}
+
+static bool grow(tdict_cursor *cursor) {
+  size_t cap = cursor->cap * 2;
+  bool local = cursor->frames == cursor->local;
+  tdict_frame *frames = realloc(local ? NULL : cursor->frames, cap * sizeof *frames);
+  if (!frames) return false;
+  if (local) memcpy(frames, cursor->local, sizeof cursor->local);
+  cursor->frames = frames;
+  cursor->cap = cap;
+  return true;
+}
+
+bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
+  if (cursor->depth == cursor->cap && !grow(cursor)) return false;
+  if (cursor->once && atomic_load_explicit(&td->refs, memory_order_relaxed) > 1) {
+    int added = tdict_pointers_add(&cursor->seen, td, td);
+    if (added <= 0) return added == 0;
+  }
+  cursor->frames[cursor->depth++] = (tdict_frame){td, 0, 0};
+  return true;
+}
+
+void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buffer, size_t bytes) {
+  buffer[0] = 0;
+  tdict_node_path(above, NULL, buffer, bytes);
+  for (size_t i = 0; i < cursor->depth; i++) {
+    const tdict_frame *frame = &cursor->frames[i];
+    if (frame->slot) tdict_node_path(buffer, &frame->node->keys->slots[frame->slot - 1], buffer, bytes);
+  }
+}

@@ -1,0 +1,211 @@
+/* Changing what hangs in a tree: set, delete, pop, rename. Everything that can fail is done before the first change.
+ * A tree owns one reference to what hangs in it. Thread rule: as in tdict/tree.h. */
+#include "base/error.h"
+#include "tree/agree.h"
+#include "tree/place.h"
+
+static tdict_status is_null(const char *what, const char *name, tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
+}
+
+static tdict_status put_and_release_old(tdict_place *place, tdict_leaf leaf, tdict_error *err) {
+  tdict_leaf old = 0;
+  tdict_status status = tdict_place_put(place, leaf, &old, err);
+  if (status == TDICT_OK) tdict_leaf_release(old);
+  return status;
+}
+
+static tdict_status set_tensor(tdict_place *place, tdict_tensor *tensor, tdict_error *err) {
+  tdict_status status = tdict_place_check_lock(place, err);
+  if (status != TDICT_OK) return status;
+  tdict_demand demand = tdict_demand_of(place->node, place->path.what, place->path.whole);
+  status = tdict_agree_tensor(&demand, tensor, place->path.whole, err);
+  return status == TDICT_OK ? put_and_release_old(place, tdict_leaf_of_tensor(tensor), err) : status;
+}
+
+tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+  if (!td || !path || !tensor) return is_null("set", !td ? "td" : !path ? "path" : "tensor", err);
+  tdict_place place;
+  tdict_status status = tdict_place_find(&place, td, path, "set", err);
+  if (status != TDICT_OK) return status;
+  status = set_tensor(&place, tensor, err);
+  tdict_place_reset(&place);
+  return status;
+}
+
+/* What is to be put at a place for a child: the child, or its copy, in *out with a reference. */
+static tdict_status adopt(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
+  const tdict_path *path = &place->path;
+  tdict_status status = tdict_check_cycle(child, place->node, path->what, path->whole, err);
+  if (status != TDICT_OK) return status;
+  tdict_demand demand = tdict_demand_of(place->node, path->what, path->whole);
+  return tdict_agree_adopt(&demand, child, out, err);
+}
+
+static tdict_status set_child(tdict_place *place, tdict_tree *child, tdict_error *err) {
+  tdict_tree *adopted = NULL;
+  tdict_status status = tdict_place_check_lock(place, err);
+  if (status == TDICT_OK) status = adopt(place, child, &adopted, err);
+  if (status != TDICT_OK) return status;
+  status = put_and_release_old(place, tdict_leaf_of_tree(adopted), err);
+  tdict_release(adopted);
+  return status;
+}
+
+tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child, tdict_error *err) {
+  if (!td || !path || !child) return is_null("set_tree", !td ? "td" : !path ? "path" : "child", err);
+  tdict_place place;
+  tdict_status status = tdict_place_find(&place, td, path, "set_tree", err);
+  if (status != TDICT_OK) return status;
+  status = set_child(&place, child, err);
+  tdict_place_reset(&place);
+  return status;
+}
+
+enum { ANY_KIND = -1 };
+
+static tdict_status check_kind(const tdict_place *place, int kind, tdict_error *err) {
+  if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
+  bool tree = kind == TDICT_LEAF_TREE;
+  tdict_fail(err, TDICT_ETYPE, "%s: a %s stands there, wanted a %s", place->path.what, tree ? "tensor" : "tree",
+             tree ? "tree" : "tensor");
+  return tdict_at(err, TDICT_ETYPE, place->path.whole);
+}
+
+static tdict_status own_keys(const tdict_place *place, tdict_error *err) {
+  if (tdict_node_own_keys(place->node)) return TDICT_OK;
+  tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
+  return tdict_at(err, TDICT_ENOMEM, place->path.whole);
+}
+
+/* Takes a leaf of a kind out of the tree. */
+static tdict_status take(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
+                         tdict_error *err) {
+  if (!td || !path) return is_null(what, td ? "path" : "td", err);
+  tdict_place place;
+  tdict_status status = tdict_place_get(&place, td, path, what, err);
+  if (status != TDICT_OK) return status;
+  status = check_kind(&place, kind, err);
+  if (status == TDICT_OK) status = tdict_place_check_lock(&place, err);
+  if (status == TDICT_OK) status = own_keys(&place, err);
+  if (status == TDICT_OK) {
+    *out = tdict_place_leaf(&place);
+    tdict_node_remove(place.node, (uint32_t)place.slot);
+  }
+  tdict_place_reset(&place);
+  return status;
+}
+
+tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err) {
+  tdict_leaf leaf = 0;
+  tdict_status status = take(td, path, "delete", ANY_KIND, &leaf, err);
+  if (status == TDICT_OK) tdict_leaf_release(leaf);
+  return status;
+}
+
+tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
+  tdict_leaf leaf = 0;
+  if (!out) return is_null("pop", "out", err);
+  tdict_status status = take(td, path, "pop", TDICT_LEAF_TENSOR, &leaf, err);
+  if (status == TDICT_OK) *out = tdict_leaf_tensor(leaf);
+  return status;
+}
+
+tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
+  tdict_leaf leaf = 0;
+  if (!out) return is_null("pop_tree", "out", err);
+  tdict_status status = take(td, path, "pop_tree", TDICT_LEAF_TREE, &leaf, err);
+  if (status == TDICT_OK) *out = tdict_leaf_tree(leaf);
+  return status;
+}
+
+/* Another name for a slot of one node; what has that name goes. */
+static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, tdict_error *err) {
+  tdict_tree *node = from->node;
+  uint32_t slot = (uint32_t)from->slot;
+  tdict_status status = own_keys(from, err);
+  if (status != TDICT_OK) return status;
+  if (to->slot < 0) {
+    if (tdict_keys_rename(node->keys, slot, to->path.key, to->path.length)) return TDICT_OK;
+    tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
+    return tdict_at(err, TDICT_ENOMEM, to->path.whole);
+  }
+  tdict_leaf old = tdict_place_leaf(to);
+  tdict_keys_take_name(node->keys, slot, (uint32_t)to->slot);
+  node->leaves[to->slot] = 0;
+  tdict_node_compact(node);
+  tdict_leaf_release(old);
+  return TDICT_OK;
+}
+
+/* Moves a leaf to another node. */
+static tdict_status move_leaf(const tdict_place *from, tdict_place *to, tdict_error *err) {
+  tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
+  tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  tdict_tree *adopted = NULL;
+  tdict_status status;
+  if (tensor) {
+    tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
+    status = tdict_agree_tensor(&demand, tensor, to->path.whole, err);
+  } else {
+    status = adopt(to, tdict_leaf_tree(leaf), &adopted, err);
+    if (status == TDICT_OK) moved = tdict_leaf_of_tree(adopted);
+  }
+  if (status == TDICT_OK) status = own_keys(from, err);
+  if (status == TDICT_OK) status = tdict_place_put(to, moved, &old, err);
+  if (status == TDICT_OK) {
+    tdict_node_remove(from->node, (uint32_t)from->slot);
+    tdict_leaf_release(leaf);
+    tdict_leaf_release(old); /* last: the node that was moved from may hang in it */
+  }
+  tdict_release(adopted);
+  return status;
+}
+
+/* True when the path `to` leads through the entry that `from` leads to. */
+static bool leads_through(const tdict_tree *td, const char *to, const tdict_place *from) {
+  tdict_path path;
+  bool through = false;
+  tdict_path_init(&path, to, "rename");
+  while (!through && tdict_path_next(&path, NULL) == TDICT_OK && !path.last) {
+    int64_t slot = tdict_keys_find(td->keys, path.key, path.length);
+    if (slot < 0) break;
+    through = td == from->node && slot == from->slot;
+    td = tdict_leaf_tree(td->leaves[slot]);
+    if (!td) break;
+  }
+  tdict_path_reset(&path);
+  return through;
+}
+
+static tdict_status rename_found(const tdict_place *from, tdict_place *to, bool safe, tdict_error *err) {
+  tdict_status status = tdict_place_check_lock(from, err);
+  if (status == TDICT_OK) status = tdict_place_check_lock(to, err);
+  if (status != TDICT_OK) return status;
+  bool same_node = from->node == to->node && to->path.last;
+  if (same_node && from->slot == to->slot) return TDICT_OK;
+  if (safe && to->slot >= 0) {
+    tdict_fail(err, TDICT_EEXIST, "rename: the key is taken, and safe is true");
+    return tdict_at(err, TDICT_EEXIST, to->path.whole);
+  }
+  return same_node ? rename_slot(from, to, err) : move_leaf(from, to, err);
+}
+
+tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe, tdict_error *err) {
+  if (!td || !from || !to) return is_null("rename", !td ? "td" : !from ? "from" : "to", err);
+  tdict_place source, target;
+  tdict_status status = tdict_place_get(&source, td, from, "rename", err);
+  if (status != TDICT_OK) return status;
+  if (leads_through(td, to, &source)) {
+    tdict_fail(err, TDICT_EINVAL, "rename: the new path lies below the old one");
+    status = tdict_at(err, TDICT_EINVAL, to);
+  } else {
+    status = tdict_place_find(&target, td, to, "rename", err);
+  }
+  if (status == TDICT_OK) {
+    status = rename_found(&source, &target, safe, err);
+    tdict_place_reset(&target);
+  }
+  tdict_place_reset(&source);
+  return status;
+}

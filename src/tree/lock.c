@@ -1,0 +1,56 @@
+/* Locks. A node is locked by a call of its own or by what is above: it counts, slot by slot, the locked nodes that hold
+ * it. The count of a node changes only when the node above begins or ends to be locked, so a node that hangs at several
+ * places is counted as often as it is freed. Thread rule: locking is writing; the last release of a locked node counts
+ * down from any thread. */
+#include "base/error.h"
+#include "tree/node.h"
+
+void tdict_lock(tdict_tree *td) {
+  if (!td) return;
+  bool was_locked = tdict_node_is_locked(td);
+  td->locked = true;
+  if (was_locked) return;
+  td->pending = NULL;
+  for (tdict_tree *list = td; list;) {
+    tdict_tree *node = list;
+    list = node->pending;
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) {
+      tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
+      if (!child) continue;
+      bool new = atomic_fetch_add_explicit(&child->locks_above, 1, memory_order_relaxed) == 0 && !child->locked;
+      if (!new) continue;
+      child->pending = list;
+      list = child;
+    }
+  }
+}
+
+void tdict_node_unhold(tdict_tree *td, bool clear) {
+  td->pending = NULL;
+  for (tdict_tree *list = td; list;) {
+    tdict_tree *node = list;
+    list = node->pending;
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) {
+      tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
+      if (!child || atomic_fetch_sub_explicit(&child->locks_above, 1, memory_order_relaxed) != 1) continue;
+      if (clear) child->locked = false;
+      if (child->locked) continue;
+      child->pending = list;
+      list = child;
+    }
+  }
+}
+
+tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "unlock: td is NULL");
+  int32_t above = atomic_load_explicit(&td->locks_above, memory_order_relaxed);
+  if (above > 0)
+    return tdict_fail(err, TDICT_ELOCKED, "unlock: the tree hangs below a locked tree (at %d places); unlock that one",
+                      (int)above);
+  if (!td->locked) return TDICT_OK;
+  td->locked = false;
+  tdict_node_unhold(td, true);
+  return TDICT_OK;
+}
+
+bool tdict_is_locked(const tdict_tree *td) { return td && tdict_node_is_locked(td); }

@@ -1,0 +1,211 @@
+/* Nodes: making, counting, their slots, and copy on write of the key table. A node owns one reference to its table and
+ * one to each leaf. Thread rule: as in tdict/tree.h; counting is safe everywhere. */
+#include "tree/node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/agree.h"
+
+enum { FIRST_LEAVES = 8 };
+
+/* A node without keys, batch size and device; NULL without memory. The table is taken on success. */
+static tdict_tree *new_node(tdict_keys *keys) {
+  tdict_tree *td = malloc(sizeof *td);
+  if (!td) return NULL;
+  atomic_init(&td->refs, 1);
+  td->keys = keys;
+  td->leaves = NULL;
+  td->cap_leaves = 0;
+  td->batch_ndim = 0;
+  td->has_device = td->locked = false;
+  td->device = (tdict_device){0, 0};
+  atomic_init(&td->locks_above, 0);
+  td->pending = NULL;
+  return td;
+}
+
+static tdict_tree *new_empty_node(void) {
+  tdict_keys *keys = tdict_keys_create();
+  tdict_tree *td = keys ? new_node(keys) : NULL;
+  if (!td) tdict_keys_release(keys);
+  return td;
+}
+
+static void take_after(tdict_tree *td, const tdict_tree *like) {
+  td->batch_ndim = like->batch_ndim;
+  memcpy(td->batch_size, like->batch_size, (size_t)like->batch_ndim * sizeof *td->batch_size);
+  td->has_device = like->has_device;
+  td->device = like->device;
+}
+
+tdict_tree *tdict_node_create_under(const tdict_tree *like) {
+  tdict_tree *td = new_empty_node();
+  if (td) take_after(td, like);
+  return td;
+}
+
+tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+  size_t slots = like->keys->num_slots;
+  tdict_tree *td = new_node(like->keys);
+  tdict_leaf *leaves = td && slots ? calloc(slots, sizeof *leaves) : NULL;
+  if (!td || (slots && !leaves)) {
+    free(td);
+    return tdict_fail(err, TDICT_ENOMEM, "tree: no memory for a node of %zu keys", slots);
+  }
+  (void)tdict_keys_retain(like->keys);
+  take_after(td, like);
+  td->leaves = leaves;
+  td->cap_leaves = (uint32_t)slots;
+  *out = td;
+  return TDICT_OK;
+}
+
+tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out, tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "create: out is NULL");
+  tdict_status status = tdict_batch_check("create", batch_ndim, batch_size, err);
+  if (status != TDICT_OK) return status;
+  tdict_tree *td = new_empty_node();
+  if (!td) return tdict_fail(err, TDICT_ENOMEM, "create: no memory for a node");
+  td->batch_ndim = batch_ndim;
+  for (int i = 0; i < batch_ndim; i++) td->batch_size[i] = batch_size[i];
+  *out = td;
+  return TDICT_OK;
+}
+
+tdict_tree *tdict_retain(const tdict_tree *td) {
+  tdict_tree *counted = (tdict_tree *)(uintptr_t)td;
+  atomic_fetch_add_explicit(&counted->refs, 1, memory_order_relaxed);
+  return counted;
+}
+
+/* Puts a node whose last reference this is on the list of those to be freed: trees may be too deep for recursion. */
+static void drop(tdict_tree *td, tdict_tree **dying) {
+  if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;
+  td->pending = *dying;
+  *dying = td;
+}
+
+static tdict_slab *slab_of(tdict_leaf leaf) {
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  return tensor ? tensor->slab : NULL;
+}
+
+static void release_leaves(tdict_tree *td, tdict_tree **dying) {
+  const uint32_t count = td->keys->num_slots;
+  for (uint32_t i = 0; i < count;) {
+    tdict_leaf leaf = td->leaves[i++];
+    tdict_slab *slab = slab_of(leaf);
+    if (slab) { /* one count for all that follow one another */
+      int64_t together = 1;
+      for (; i < count && slab_of(td->leaves[i]) == slab; i++) together++;
+      tdict_slab_release(slab, together);
+    } else if (tdict_leaf_tree(leaf)) {
+      drop(tdict_leaf_tree(leaf), dying);
+    } else {
+      tdict_tensor_release(tdict_leaf_tensor(leaf));
+    }
+  }
+}
+
+void tdict_release(tdict_tree *td) {
+  tdict_tree *dying = NULL;
+  if (td) drop(td, &dying);
+  while (dying) {
+    tdict_tree *node = dying;
+    dying = node->pending;
+    if (node->locked) tdict_node_unhold(node, false);
+    release_leaves(node, &dying);
+    tdict_keys_release(node->keys);
+    free(node->leaves);
+    free(node);
+  }
+}
+
+tdict_leaf tdict_leaf_retain(tdict_leaf leaf) {
+  if (tdict_leaf_tree(leaf))
+    (void)tdict_retain(tdict_leaf_tree(leaf));
+  else if (leaf)
+    (void)tdict_tensor_retain(tdict_leaf_tensor(leaf));
+  return leaf;
+}
+
+void tdict_leaf_release(tdict_leaf leaf) {
+  tdict_release(tdict_leaf_tree(leaf));
+  tdict_tensor_release(tdict_leaf_tensor(leaf));
+}
+
+bool tdict_node_own_keys(tdict_tree *td) {
+  if (atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1) return true;
+  tdict_keys *own = tdict_keys_copy(td->keys);
+  if (!own) return false;
+  tdict_keys_release(td->keys);
+  td->keys = own;
+  return true;
+}
+
+bool tdict_node_reserve(tdict_tree *td) {
+  if (td->keys->num_slots < td->cap_leaves) return true;
+  size_t cap = td->cap_leaves < FIRST_LEAVES ? FIRST_LEAVES : (size_t)td->cap_leaves * 2;
+  if (cap > UINT32_MAX) return false;
+  tdict_leaf *leaves = realloc(td->leaves, cap * sizeof *leaves);
+  if (!leaves) return false;
+  td->leaves = leaves;
+  td->cap_leaves = (uint32_t)cap;
+  return true;
+}
+
+bool tdict_node_add(tdict_tree *td, const char *name, size_t length, tdict_leaf leaf) {
+  if (!tdict_node_reserve(td) || !tdict_node_own_keys(td)) return false;
+  int64_t slot = tdict_keys_add(td->keys, name, length);
+  if (slot < 0) return false;
+  td->leaves[slot] = leaf;
+  return true;
+}
+
+void tdict_node_remove(tdict_tree *td, uint32_t slot) {
+  tdict_keys_delete(td->keys, slot);
+  td->leaves[slot] = 0;
+  tdict_node_compact(td);
+}
+
+void tdict_node_compact(tdict_tree *td) {
+  tdict_keys *keys = td->keys;
+  if (keys->num_slots - keys->num_live > keys->num_slots / 2) tdict_keys_compact(keys, td->leaves);
+}
+
+/* Writes what comes at `position` of a text that is cut in the middle, if it is shown at all. */
+typedef struct cut_text {
+  char *buffer;
+  size_t total, head, tail, position;
+} cut_text;
+
+static void put(cut_text *text, char c) {
+  size_t at = text->position++;
+  if (text->head + text->tail == text->total || at < text->head)
+    text->buffer[at] = c;
+  else if (at >= text->total - text->tail)
+    text->buffer[text->head + 3 + (at - (text->total - text->tail))] = c;
+}
+
+void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes) {
+  char copy[sizeof((tdict_error *)NULL)->path];
+  size_t length = above ? strlen(above) : 0, total = length;
+  if (above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
+  if (key) total += tdict_path_escape(key->name, NULL, 0) + (length != 0);
+  cut_text text = {buffer, total, total, 0, 0};
+  if (total >= bytes) {
+    size_t kept = bytes - 1 - 3;
+    text.head = kept / 2;
+    text.tail = kept - text.head;
+    memcpy(buffer + text.head, "...", 3);
+  }
+  for (size_t i = 0; i < length; i++) put(&text, above[i]);
+  if (key && length) put(&text, '.');
+  for (const char *c = key ? key->name : ""; *c; c++) {
+    if (*c == '.' || *c == '\\') put(&text, '\\');
+    put(&text, *c);
+  }
+  buffer[total < bytes ? total : bytes - 1] = 0;
+}

@@ -1,0 +1,125 @@
+/* Paths: reading them key by key, escaping keys and joining them. Nothing here owns more than a reader's buffer.
+ * Thread rule: functions of their arguments. */
+#include "tree/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void tdict_path_init(tdict_path *path, const char *text, const char *what) {
+  path->whole = path->begin = path->rest = text;
+  path->what = what;
+  path->key = NULL;
+  path->length = 0;
+  path->last = false;
+  path->heap = NULL;
+}
+
+void tdict_path_reset(tdict_path *path) {
+  free(path->heap);
+  path->heap = NULL;
+}
+
+static tdict_status refuse(const tdict_path *path, const char *why, tdict_error *err) {
+  return tdict_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
+}
+
+/* The end of the key at `text`: its dot or the 0. *escapes counts its backslashes; NULL when the last one escapes
+ * nothing. */
+static const char *end_of_key(const char *text, size_t *escapes) {
+  *escapes = 0;
+  for (; *text && *text != '.'; text++)
+    if (*text == '\\') {
+      ++*escapes;
+      if (!*++text) return NULL;
+    }
+  return text;
+}
+
+static const char *const empty_key = "the path has an empty key";
+static const char *const bare_backslash = "the path ends with a backslash that escapes nothing";
+
+static tdict_status unescape(tdict_path *path, const char *text, const char *end, tdict_error *err) {
+  char *to = path->local;
+  if ((size_t)(end - text) > sizeof path->local) {
+    free(path->heap);
+    to = path->heap = malloc((size_t)(end - text));
+    if (!to)
+      return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to read the path", path->what), path->whole);
+  }
+  path->key = to;
+  while (text < end) {
+    if (*text == '\\') text++;
+    *to++ = *text++;
+  }
+  path->length = (size_t)(to - path->key);
+  return TDICT_OK;
+}
+
+tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
+  const char *text = path->rest;
+  size_t escapes;
+  const char *end = end_of_key(text, &escapes);
+  if (!end) return refuse(path, bare_backslash, err);
+  if (end == text) return refuse(path, empty_key, err);
+  if (escapes) {
+    tdict_status status = unescape(path, text, end, err);
+    if (status != TDICT_OK) return status;
+  } else {
+    path->key = text;
+    path->length = (size_t)(end - text);
+  }
+  path->begin = text;
+  path->last = !*end;
+  path->rest = path->last ? end : end + 1;
+  return TDICT_OK;
+}
+
+tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err) {
+  if (path->last) return TDICT_OK;
+  for (const char *text = path->rest;; text++) {
+    size_t escapes;
+    const char *end = end_of_key(text, &escapes);
+    if (!end) return refuse(path, bare_backslash, err);
+    if (end == text) return refuse(path, empty_key, err);
+    if (!*end) return TDICT_OK;
+    text = end;
+  }
+}
+
+/* Writes to a buffer that may be too short, counting on. */
+typedef struct writer {
+  char *buffer;
+  size_t bytes, length;
+} writer;
+
+static void put(writer *w, char c) {
+  if (w->length + 1 < w->bytes) w->buffer[w->length] = c;
+  w->length++;
+}
+
+static size_t finish(const writer *w) {
+  if (w->bytes) w->buffer[w->length < w->bytes ? w->length : w->bytes - 1] = 0;
+  return w->length;
+}
+
+static void put_escaped(writer *w, const char *key) {
+  for (; *key; key++) {
+    if (*key == '.' || *key == '\\') put(w, '\\');
+    put(w, *key);
+  }
+}
+
+size_t tdict_path_escape(const char *key, char *buffer, size_t bytes) {
+  return tdict_path_join(&key, 1, buffer, bytes);
+}
+
+size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes) {
+  writer w = {buffer, bytes, 0};
+  for (size_t i = 0; i < count; i++) {
+    if (i) put(&w, '.');
+    put_escaped(&w, keys[i]);
+  }
+  return finish(&w);
+}

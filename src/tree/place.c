@@ -1,0 +1,119 @@
+/* Where a path leads, and putting something there. The trees are borrowed. Thread rule: as in tdict/tree.h. */
+#include "tree/place.h"
+
+#include "base/error.h"
+
+static tdict_status refuse(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
+  const tdict_path *path = &place->path;
+  size_t length = path->length < 80 ? path->length : 80;
+  tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)length, path->key, why);
+  return tdict_at(err, status, path->whole);
+}
+
+tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
+                              tdict_error *err) {
+  tdict_status status;
+  tdict_path_init(&place->path, path, what);
+  place->node = (tdict_tree *)(uintptr_t)td;
+  for (;;) {
+    status = tdict_path_next(&place->path, err);
+    if (status != TDICT_OK) break;
+    place->slot = tdict_keys_find(place->node->keys, place->path.key, place->path.length);
+    if (place->path.last) return TDICT_OK;
+    tdict_leaf leaf = tdict_place_leaf(place);
+    if (!tdict_leaf_tree(leaf)) {
+      status = tdict_path_check_rest(&place->path, err);
+      if (status == TDICT_OK && leaf)
+        status = refuse(place, TDICT_ETYPE, "is a tensor, and the path leads through it: wanted a tree", err);
+      if (status == TDICT_OK) return TDICT_OK;
+      break;
+    }
+    place->node = tdict_leaf_tree(leaf);
+  }
+  tdict_path_reset(&place->path);
+  return status;
+}
+
+tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
+                             tdict_error *err) {
+  tdict_status status = tdict_place_find(place, td, path, what, err);
+  if (status != TDICT_OK || place->slot >= 0) return status;
+  status = refuse(place, TDICT_ENOTFOUND, "is no key there", err);
+  tdict_path_reset(&place->path);
+  return status;
+}
+
+void tdict_place_reset(tdict_place *place) { tdict_path_reset(&place->path); }
+
+tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err) {
+  if (!tdict_node_is_locked(place->node)) return TDICT_OK;
+  return refuse(place, TDICT_ELOCKED, "cannot be changed: the tree is locked", err);
+}
+
+static tdict_status no_memory(const tdict_place *place, tdict_error *err) {
+  tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a key or node", place->path.what);
+  return tdict_at(err, TDICT_ENOMEM, place->path.whole);
+}
+
+/* Adds the key read last to a chain's end and goes on to what it holds: the leaf, or the next node, which is *below. */
+static tdict_status extend_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
+                                 tdict_error *err) {
+  const tdict_path *path = &place->path;
+  tdict_tree *next = path->last ? NULL : tdict_node_create_under(tail);
+  if (!path->last && !next) return no_memory(place, err);
+  tdict_leaf held = next ? tdict_leaf_of_tree(next) : tdict_leaf_retain(leaf);
+  if (!tdict_node_add(tail, path->key, path->length, held)) {
+    tdict_leaf_release(held);
+    return no_memory(place, err);
+  }
+  *below = next;
+  return TDICT_OK;
+}
+
+/* The nodes for the keys that follow, the last one holding the leaf, in *out. */
+static tdict_status build_chain(tdict_place *place, tdict_leaf leaf, tdict_tree **out, tdict_error *err) {
+  tdict_tree *top = tdict_node_create_under(place->node);
+  if (!top) return no_memory(place, err);
+  for (tdict_tree *tail = top; tail;) {
+    tdict_status status = tdict_path_next(&place->path, err);
+    if (status == TDICT_OK) status = extend_chain(place, tail, leaf, &tail, err);
+    if (status != TDICT_OK) {
+      tdict_release(top);
+      return status;
+    }
+  }
+  *out = top;
+  return TDICT_OK;
+}
+
+tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err) {
+  tdict_tree *node = place->node;
+  tdict_path *path = &place->path;
+  if (place->slot >= 0) {
+    *old = node->leaves[place->slot];
+    node->leaves[place->slot] = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
+  tdict_leaf held;
+  if (path->last) {
+    held = tdict_leaf_retain(leaf);
+  } else { /* what is new is whole before it is linked: reading on loses the first key, which is read again */
+    tdict_tree *top = NULL;
+    const char *begin = path->begin;
+    tdict_status status = build_chain(place, leaf, &top, err);
+    if (status != TDICT_OK) return status;
+    held = tdict_leaf_of_tree(top);
+    path->rest = begin;
+    status = tdict_path_next(path, err);
+    if (status != TDICT_OK) {
+      tdict_leaf_release(held);
+      return status;
+    }
+  }
+  if (!tdict_node_add(node, path->key, path->length, held)) {
+    tdict_leaf_release(held);
+    return no_memory(place, err);
+  }
+  *old = 0;
+  return TDICT_OK;
+}

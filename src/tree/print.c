@@ -1,0 +1,200 @@
+/* The text of a tree: a line a key, in columns. Elements are never read and nothing is changed. Thread rule: as in
+ * tdict/tree.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/cursor.h"
+#include "tree/text.h"
+
+enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40, SHAPE_BYTES = 128, DEVICE_BYTES = 40 };
+
+/* Where the text goes: a buffer that may be too short, or a file. */
+typedef struct sink {
+  char *buffer;
+  size_t bytes, length;
+  FILE *file;
+  int error; /* errno of the first write that failed */
+} sink;
+
+typedef struct printer {
+  sink *to;             /* NULL: only the widths are measured */
+  size_t lines, hidden; /* keys shown, and keys beyond MOST_LINES */
+  size_t name_width, dtype_width, shape_width;
+} printer;
+
+static void emit(sink *to, const char *text, size_t length) {
+  if (to->file) {
+    if (!to->error && fwrite(text, 1, length, to->file) != length) to->error = errno ? errno : EIO;
+  } else if (to->length + 1 < to->bytes) {
+    size_t room = to->bytes - 1 - to->length;
+    memcpy(to->buffer + to->length, text, length < room ? length : room);
+  }
+  to->length += length;
+}
+
+static void emit_text(sink *to, const char *text) { emit(to, text, strlen(text)); }
+
+static void emit_spaces(sink *to, size_t count) {
+  static const char spaces[] = "                ";
+  for (; count >= sizeof spaces - 1; count -= sizeof spaces - 1) emit(to, spaces, sizeof spaces - 1);
+  emit(to, spaces, count);
+}
+
+/* Bytes of the character at `text`, 0 when it cannot be printed: a control character, or not UTF-8. */
+static size_t printable(const char *text) {
+  const unsigned char *c = (const unsigned char *)text;
+  if (c[0] < 0x80) return c[0] >= 0x20 && c[0] < 0x7f;
+  size_t length = c[0] >= 0xf0 && c[0] < 0xf5   ? 4
+                  : c[0] >= 0xe0 && c[0] < 0xf0 ? 3
+                  : c[0] >= 0xc2 && c[0] < 0xe0 ? 2
+                                                : 0;
+  for (size_t i = 1; i < length; i++)
+    if ((c[i] & 0xc0) != 0x80) return 0;
+  if (length == 2 && c[0] == 0xc2 && c[1] < 0xa0) return 0;
+  if (length == 3 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0))) return 0;
+  if (length == 4 && ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90))) return 0;
+  return length;
+}
+
+/* Writes a key as it is but for a backslash and what cannot be printed; returns its width. `to` may be NULL. */
+static size_t emit_key(sink *to, const char *key) {
+  size_t width = 0;
+  while (*key) {
+    size_t length = printable(key);
+    char text[8];
+    if (length && *key != '\\') {
+      if (to) emit(to, key, length);
+      width++;
+      key += length;
+      continue;
+    }
+    int n = *key == '\\' ? snprintf(text, sizeof text, "\\\\")
+                         : snprintf(text, sizeof text, "\\x%02x", (unsigned)(unsigned char)*key);
+    if (to) emit(to, text, (size_t)n);
+    width += (size_t)n;
+    key++;
+  }
+  return width;
+}
+
+static void emit_node(sink *to, const tdict_tree *td) {
+  char text[SHAPE_BYTES];
+  emit_text(to, "tree batch=");
+  emit_text(to, tdict_text_shape(td->batch_ndim, td->batch_size, text, sizeof text));
+  if (td->has_device) {
+    emit_text(to, " device=");
+    emit_text(to, tdict_device_format(td->device, text, sizeof text));
+  }
+  if (tdict_node_is_locked(td)) emit_text(to, " locked");
+  emit_text(to, "\n");
+}
+
+static void widen(size_t *width, size_t wanted, size_t most) {
+  if (wanted > most) wanted = most;
+  if (wanted > *width) *width = wanted;
+}
+
+static size_t dtype_text(const tdict_tensor *t, char *buffer, size_t bytes) {
+  unsigned lanes = (unsigned)(t->dtype >> 16);
+  int n = lanes == 1 ? snprintf(buffer, bytes, "%s", tdict_dtype_name(t->dtype))
+                     : snprintf(buffer, bytes, "%s x %u", tdict_dtype_name(t->dtype), lanes);
+  return (size_t)n;
+}
+
+static void emit_column(sink *to, const char *text, size_t width) {
+  size_t length = strlen(text);
+  emit_text(to, text);
+  emit_spaces(to, (length < width ? width - length : 0) + 1);
+}
+
+static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
+  char dtype[DEVICE_BYTES], shape[SHAPE_BYTES], device[DEVICE_BYTES];
+  size_t dtype_width = dtype_text(t, dtype, sizeof dtype);
+  tdict_text_shape(t->ndim, t->dims, shape, sizeof shape);
+  if (!p->to) {
+    widen(&p->name_width, name_width, WIDEST_NAME);
+    widen(&p->dtype_width, dtype_width, DEVICE_BYTES);
+    widen(&p->shape_width, strlen(shape), WIDEST_SHAPE);
+    return;
+  }
+  emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
+  emit_column(p->to, dtype, p->dtype_width);
+  emit_column(p->to, shape, p->shape_width);
+  emit_text(p->to, tdict_device_format(tdict_tensor_device(t), device, sizeof device));
+  if (tdict_tensor_is_pinned(t)) emit_text(p->to, " pinned");
+  emit_text(p->to, "\n");
+}
+
+/* Shows or measures what is below a node at `depth`. Recursion is for the levels that no memory could be had for. */
+static void show_below(printer *p, const tdict_tree *td, size_t depth) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    size_t level = depth + cursor.depth - 1;
+    if (p->lines == MOST_LINES) {
+      p->hidden++;
+    } else {
+      p->lines++;
+      if (p->to) emit_spaces(p->to, 2 * level);
+      size_t width = 2 * level + emit_key(p->to, tdict_cursor_key(&cursor)->name);
+      if (tree && p->to) {
+        emit_text(p->to, ": ");
+        emit_node(p->to, tree);
+      }
+      if (!tree) show_tensor(p, tdict_leaf_tensor(leaf), width);
+    }
+    if (!tree || (p->lines == MOST_LINES && !p->to)) continue;
+    if (!tdict_cursor_enter(&cursor, tree)) show_below(p, tree, level + 1);
+  }
+  tdict_cursor_reset(&cursor);
+}
+
+static void emit_sums(sink *to, const tdict_tree *td) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  char text[96];
+  size_t leaves = tdict_num_leaves(td), bytes = tdict_bytes(td);
+  snprintf(text, sizeof text, "%zu tensor%s, %zu bytes", leaves, leaves == 1 ? "" : "s", bytes);
+  emit_text(to, text);
+  if (bytes >= 1024) {
+    size_t unit = 0;
+    double size = (double)bytes / 1024;
+    for (; size >= 1024 && unit < sizeof units / sizeof *units - 1; unit++) size /= 1024;
+    snprintf(text, sizeof text, " (%.1f %s)", size, units[unit]);
+    emit_text(to, text);
+  }
+  emit_text(to, "\n");
+}
+
+static void show(sink *to, const tdict_tree *td) {
+  printer p = {NULL, 0, 0, 0, 0, 0};
+  show_below(&p, td, 1);
+  p.to = to;
+  p.lines = p.hidden = 0;
+  emit_node(to, td);
+  show_below(&p, td, 1);
+  if (p.hidden) {
+    char text[64];
+    snprintf(text, sizeof text, "  ... %zu more key%s\n", p.hidden, p.hidden == 1 ? "" : "s");
+    emit_text(to, text);
+  }
+  emit_sums(to, td);
+}
+
+size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes) {
+  sink to = {buffer, bytes, 0, NULL, 0};
+  show(&to, td);
+  if (bytes) buffer[to.length < bytes ? to.length : bytes - 1] = 0;
+  return to.length;
+}
+
+tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err) {
+  if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", td ? "file" : "td");
+  sink to = {NULL, 0, 0, file, 0};
+  show(&to, td);
+  /* A full disk shows when the file's buffer is written. */
+  if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
+  if (!to.error) return TDICT_OK;
+  return tdict_fail_native(err, TDICT_EIO, to.error, "print: the file could not be written (errno %d)", to.error);
+}

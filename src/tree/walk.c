@@ -1,0 +1,128 @@
+/* Walking whole trees: visitors and sums. Nothing is changed; what visitors are shown is borrowed. Thread rule: as in
+ * tdict/tree.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/cursor.h"
+
+/* The path of what is being shown, grown as the walk goes down. */
+typedef struct path_buffer {
+  char *text;
+  size_t length, cap;
+} path_buffer;
+
+/* Makes the text what leads to a node, which is `mark` bytes long, and the node's key. */
+static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
+  size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, the key with all escaped, the 0 */
+  if (most > path->cap) {
+    size_t cap = path->cap * 2 > most ? path->cap * 2 : most;
+    char *text = realloc(path->text, cap);
+    if (!text) return false;
+    path->text = text;
+    path->cap = cap;
+  }
+  char *to = path->text + mark;
+  if (mark) *to++ = '.';
+  for (const char *c = key->name; *c; c++) {
+    if (*c == '.' || *c == '\\') *to++ = '\\';
+    *to++ = *c;
+  }
+  *to = 0;
+  path->length = (size_t)(to - path->text);
+  return true;
+}
+
+/* Calls the visitor with an error of the walk's own, so that what the caller's error held before is not taken for the
+ * visitor's words. */
+static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
+  if (!err) return visit(user, entry, NULL);
+  tdict_error own;
+  own.status = own.native = 0;
+  own.path[0] = own.message[0] = 0;
+  tdict_status status = visit(user, entry, &own);
+  if (status == TDICT_OK) return TDICT_OK;
+  if (own.status == 0) tdict_fail(&own, status, "walk: ended by the visitor");
+  if (!own.path[0]) tdict_at(&own, status, entry->path);
+  *err = own;
+  return status;
+}
+
+static tdict_status walk(tdict_cursor *cursor, path_buffer *path, tdict_visitor visit, void *user, tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+    const tdict_key *key = tdict_cursor_key(cursor);
+    if (!put_key(path, cursor->frames[cursor->depth - 1].mark, key))
+      return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a path");
+    const tdict_entry entry = {path->text, key->name, (int32_t)(cursor->depth - 1), tdict_leaf_tensor(leaf),
+                               tdict_leaf_tree(leaf)};
+    tdict_status status = show(&entry, visit, user, err);
+    if (status != TDICT_OK) return status;
+    if (!entry.tree) continue;
+    if (!tdict_cursor_enter(cursor, entry.tree)) return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a level");
+    cursor->frames[cursor->depth - 1].mark = path->length;
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user, tdict_error *err) {
+  if (!td || !visit) return tdict_fail(err, TDICT_EINVAL, "walk: %s is NULL", td ? "visit" : "td");
+  path_buffer path = {NULL, 0, 0};
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, false);
+  tdict_status status = walk(&cursor, &path, visit, user, err);
+  tdict_cursor_reset(&cursor);
+  free(path.text);
+  return status;
+}
+
+/* Tensors, or with `bytes` their bytes. Recursion is for the levels that no memory could be had for. */
+static size_t sum(const tdict_tree *td, bool bytes) {
+  size_t total = 0;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (!tree)
+      total += bytes ? tdict_tensor_nbytes(tdict_leaf_tensor(leaf)) : 1;
+    else if (!tdict_cursor_enter(&cursor, tree))
+      total += sum(tree, bytes);
+  }
+  tdict_cursor_reset(&cursor);
+  return total;
+}
+
+size_t tdict_num_leaves(const tdict_tree *td) { return sum(td, false); }
+size_t tdict_bytes(const tdict_tree *td) { return sum(td, true); }
+
+static bool add_unique(tdict_cursor *cursor, tdict_pointers *storages, size_t *total) {
+  const tdict_storage *last = NULL; /* tensors of one storage often follow one another */
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (tree) {
+      if (!tdict_cursor_enter(cursor, tree)) return false;
+      continue;
+    }
+    tdict_storage *storage = tdict_leaf_tensor(leaf)->storage;
+    if (storage == last) continue;
+    last = storage;
+    int added = tdict_pointers_add(storages, storage, NULL);
+    if (added < 0) return false;
+    if (added > 0) *total += storage->bytes;
+  }
+  return true;
+}
+
+tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err) {
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "unique_bytes: %s is NULL", td ? "out" : "td");
+  size_t total = 0;
+  tdict_pointers storages;
+  tdict_cursor cursor;
+  tdict_pointers_init(&storages);
+  tdict_cursor_init(&cursor, td, true);
+  bool ok = add_unique(&cursor, &storages, &total);
+  tdict_cursor_reset(&cursor);
+  tdict_pointers_reset(&storages);
+  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory to remember the storages");
+  *out = total;
+  return TDICT_OK;
+}
