@@ -143,6 +143,9 @@ struct tdict_driver {
   const tdict_driver_ops *ops;
   int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
   _Atomic(int64_t) refs;
+  /* Kept by counted.h; begin as 0; relaxed: plain counts. */
+  _Atomic(size_t) pinned_bytes, peak_pinned_bytes;
+  _Atomic(int64_t) num_streams, num_events;
 };
 tdict_driver *tdict_driver_retain(tdict_driver *d);
 void tdict_driver_release(tdict_driver *d); /* closes after the last; NULL is allowed */

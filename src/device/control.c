@@ -1,0 +1,92 @@
+/* The public calls that go straight to a device: memories, streams, counts, and the simulated device's controls. */
+#include <string.h>
+
+#include "base/error.h"
+#include "device/counted.h"
+#include "device/devices.h"
+#include "device/driver_sim.h"
+#include "memory/pinned_pool.h"
+
+tdict_memory *tdict_pinned_memory(tdict_context *context) {
+  return tdict_devices_pinned(tdict_context_devices(context));
+}
+
+tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device) {
+  return tdict_devices_memory(tdict_context_devices(context), device);
+}
+
+tdict_device tdict_context_device(const tdict_context *context, tdict_error *why) {
+  return tdict_devices_default(tdict_context_devices(context), why);
+}
+
+void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes) {
+  tdict_devices *devices = tdict_context_devices(context);
+  tdict_gpu *gpu;
+  if (device.type == TDICT_DEVICE_CPU)
+    tdict_pinned_pool_trim(tdict_devices_pinned(devices), keep_bytes);
+  else if (tdict_devices_gpu(devices, device, &gpu, NULL) == TDICT_OK)
+    tdict_gpu_trim(gpu, keep_bytes);
+}
+
+tdict_status tdict_stream_create(tdict_context *context, tdict_device device, tdict_stream *out, tdict_error *err) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_cu_stream stream;
+  tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
+  tdict_gpu_leave(gpu, &scope);
+  if (status == TDICT_OK) *out = (tdict_stream){device, stream};
+  return status;
+}
+
+void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK) return;
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_stream_destroy(gpu->driver, stream.handle);
+  tdict_gpu_leave(gpu, &scope);
+}
+
+tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device, tdict_device_counts *out,
+                                      tdict_error *err) {
+  tdict_gpu *gpu;
+  tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
+  if (status != TDICT_OK) return status;
+  tdict_memory_counts memory;
+  tdict_memory_get_counts(&gpu->memory, &memory);
+  const tdict_driver *d = gpu->driver;
+  out->pinned_bytes = atomic_load_explicit(&d->pinned_bytes, memory_order_relaxed);
+  out->peak_pinned_bytes = atomic_load_explicit(&d->peak_pinned_bytes, memory_order_relaxed);
+  out->device_bytes = memory.live_bytes;
+  out->num_streams = atomic_load_explicit(&d->num_streams, memory_order_relaxed);
+  out->num_events = atomic_load_explicit(&d->num_events, memory_order_relaxed);
+  return TDICT_OK;
+}
+
+static tdict_status sim_of(tdict_context *context, tdict_driver **out, tdict_error *err) {
+  *out = tdict_devices_sim(tdict_context_devices(context));
+  return *out ? TDICT_OK : tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
+}
+
+tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err) {
+  tdict_driver *sim;
+  tdict_status status = sim_of(context, &sim, err);
+  if (status == TDICT_OK) tdict_driver_sim_hold(sim);
+  return status;
+}
+
+tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err) {
+  tdict_driver *sim;
+  tdict_status status = sim_of(context, &sim, err);
+  return status == TDICT_OK ? tdict_driver_sim_step(sim, count, err) : status;
+}
+
+tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err) {
+  tdict_driver *sim;
+  tdict_status status = sim_of(context, &sim, err);
+  if (status == TDICT_OK) tdict_driver_sim_resume(sim);
+  return status;
+}

@@ -1,0 +1,17 @@
+/* The driver's calls that make and end things, with counts kept in the driver, so that a program can see what the library
+ * holds. All need a current context. Thread rule: safe from any thread. */
+#ifndef TDICT_DEVICE_COUNTED_H
+#define TDICT_DEVICE_COUNTED_H
+
+#include "device/driver.h"
+
+tdict_cu tdict_counted_host_alloc(tdict_driver *d, void **out, size_t bytes);
+tdict_cu tdict_counted_host_free(tdict_driver *d, void *host, size_t bytes);
+tdict_cu tdict_counted_host_register(tdict_driver *d, void *host, size_t bytes);
+tdict_cu tdict_counted_host_unregister(tdict_driver *d, void *host, size_t bytes);
+tdict_cu tdict_counted_stream_create(tdict_driver *d, tdict_cu_stream *out); /* non-blocking */
+tdict_cu tdict_counted_stream_destroy(tdict_driver *d, tdict_cu_stream stream);
+tdict_cu tdict_counted_event_create(tdict_driver *d, tdict_cu_event *out); /* without timing */
+tdict_cu tdict_counted_event_destroy(tdict_driver *d, tdict_cu_event event);
+
+#endif

@@ -1,0 +1,189 @@
+/* What driver_cuda.c uses of the CUDA driver's interface, declared in our own words so that building needs no toolkit:
+ * handles, layouts of structs, constants, and for each entry its name, version, symbol and signature. Source: NVIDIA's
+ * "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every line with cuda.h at compile time.
+ *
+ * The driver's enums are plain ints here, which have the same size and calling convention; under
+ * TDICT_CUDA_HEADER_CHECK (cuda.h is then included first) they are cuda.h's own enums, so that the comparison of the
+ * signatures is exact. Owns nothing; declarations only. */
+#ifndef TDICT_DEVICE_CUDA_API_H
+#define TDICT_DEVICE_CUDA_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The oldest driver that is accepted, as cuDriverGetVersion counts: 1000 * major + 10 * minor. */
+enum { TDICT_CUDA_OLDEST_DRIVER = 12000 };
+
+#ifdef TDICT_CUDA_HEADER_CHECK
+typedef CUresult tdict_cuda_result;
+typedef CUdevice_attribute tdict_cuda_device_attribute;
+typedef CUmemPool_attribute tdict_cuda_pool_attribute;
+typedef CUpointer_attribute tdict_cuda_pointer_attribute;
+typedef CUstreamCaptureMode tdict_cuda_capture_mode;
+typedef CUstreamCaptureStatus tdict_cuda_capture_status;
+typedef CUdriverProcAddressQueryResult tdict_cuda_lookup_result;
+typedef CUmemorytype tdict_cuda_memory_type;
+typedef CUmemLocationType tdict_cuda_location_type;
+typedef CUmemAllocationType tdict_cuda_allocation_type;
+typedef CUmemAllocationHandleType tdict_cuda_handle_type;
+typedef CUDA_MEMCPY2D tdict_cuda_rect_arg; /* the structs are compared member by member */
+typedef CUmemPoolProps tdict_cuda_pool_props_arg;
+#else
+typedef int tdict_cuda_result;
+typedef int tdict_cuda_device_attribute;
+typedef int tdict_cuda_pool_attribute;
+typedef int tdict_cuda_pointer_attribute;
+typedef int tdict_cuda_capture_mode;
+typedef int tdict_cuda_capture_status;
+typedef int tdict_cuda_lookup_result;
+typedef int tdict_cuda_memory_type;
+typedef int tdict_cuda_location_type;
+typedef int tdict_cuda_allocation_type;
+typedef int tdict_cuda_handle_type;
+typedef struct tdict_cuda_rect tdict_cuda_rect_arg;
+typedef struct tdict_cuda_pool_props tdict_cuda_pool_props_arg;
+#endif
+
+typedef int tdict_cuda_device;                 /* CUdevice */
+typedef unsigned long long tdict_cuda_address; /* CUdeviceptr */
+typedef struct CUctx_st *tdict_cuda_ctx;
+typedef struct CUstream_st *tdict_cuda_stream;
+typedef struct CUevent_st *tdict_cuda_event;
+typedef struct CUmemPoolHandle_st *tdict_cuda_pool;
+typedef struct CUarray_st *tdict_cuda_array;
+
+enum { TDICT_CUDA_LOOKUP_LEGACY_STREAM = 1 }; /* CUdriverProcAddress_flags: NULL is the legacy stream */
+enum { TDICT_CUDA_LOOKUP_SUCCESS = 0, TDICT_CUDA_LOOKUP_NOT_FOUND = 1, TDICT_CUDA_LOOKUP_TOO_OLD = 2 };
+enum { TDICT_CUDA_MEMORY_HOST = 1, TDICT_CUDA_MEMORY_DEVICE = 2 }; /* CUmemorytype */
+enum { TDICT_CUDA_LOCATION_DEVICE = 1 };                           /* CUmemLocationType */
+enum { TDICT_CUDA_ALLOCATION_PINNED = 1 };                         /* CUmemAllocationType */
+enum { TDICT_CUDA_HANDLE_NONE = 0 };                               /* CUmemAllocationHandleType */
+enum {                                                             /* CUpointer_attribute */
+       TDICT_CUDA_POINTER_MEMORY_TYPE = 2,
+       TDICT_CUDA_POINTER_DEVICE_ORDINAL = 9,
+       TDICT_CUDA_POINTER_RANGE_START = 11,
+       TDICT_CUDA_POINTER_RANGE_SIZE = 12
+};
+/* CUmemPool_attribute: this one and those below it are 32-bit ints, the others are 64-bit. */
+enum { TDICT_CUDA_POOL_LAST_INT = 3 };
+
+/* CUmemLocation */
+struct tdict_cuda_location {
+  tdict_cuda_location_type type;
+  int id; /* an ordinal */
+};
+
+/* CUmemPoolProps. `reserved` holds what later versions named (the largest size, the usage): 0 is their default. */
+struct tdict_cuda_pool_props {
+  tdict_cuda_allocation_type allocation;
+  tdict_cuda_handle_type handles;
+  struct tdict_cuda_location location;
+  void *windows_security;
+  unsigned char reserved[64];
+};
+
+/* CUDA_MEMCPY2D of version 3020; pitches, offsets and width are bytes */
+struct tdict_cuda_rect {
+  size_t src_x, src_y;
+  tdict_cuda_memory_type src_type;
+  const void *src_host;
+  tdict_cuda_address src_device;
+  tdict_cuda_array src_array;
+  size_t src_pitch;
+  size_t dst_x, dst_y;
+  tdict_cuda_memory_type dst_type;
+  void *dst_host;
+  tdict_cuda_address dst_device;
+  tdict_cuda_array dst_array;
+  size_t dst_pitch;
+  size_t width, height;
+};
+
+/* Finds the others; looked up by its symbol cuGetProcAddress_v2. */
+typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
+                                               tdict_cuda_lookup_result *result);
+
+/* Every entry: X(field, name, version, symbol, parameters). `version` is the CUDA version that brought this form of
+ * the call (3020 is 3.2), asked for through cuGetProcAddress; `symbol` is the same form's exported name.
+ * Not formatted by the tool, which takes the pointers here for products. */
+/* clang-format off */
+#define TDICT_CUDA_ENTRIES(X)                                                                                 \
+  X(init, cuInit, 2000, cuInit, (unsigned flags))                                                             \
+  X(driver_version, cuDriverGetVersion, 2020, cuDriverGetVersion, (int *version))                             \
+  X(error_name, cuGetErrorName, 6000, cuGetErrorName, (tdict_cuda_result result, const char **name))          \
+  X(error_string, cuGetErrorString, 6000, cuGetErrorString, (tdict_cuda_result result, const char **text))    \
+  X(device_get, cuDeviceGet, 2000, cuDeviceGet, (tdict_cuda_device *device, int ordinal))                     \
+  X(device_count, cuDeviceGetCount, 2000, cuDeviceGetCount, (int *count))                                     \
+  X(device_name, cuDeviceGetName, 2000, cuDeviceGetName, (char *name, int bytes, tdict_cuda_device device))   \
+  X(device_total, cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2, (size_t *bytes, tdict_cuda_device device))     \
+  X(device_attribute, cuDeviceGetAttribute, 2000, cuDeviceGetAttribute,                                       \
+    (int *value, tdict_cuda_device_attribute attribute, tdict_cuda_device device))                            \
+  X(ctx_retain, cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain,                                     \
+    (tdict_cuda_ctx *context, tdict_cuda_device device))                                                      \
+  X(ctx_release, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, (tdict_cuda_device device))  \
+  X(ctx_push, cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, (tdict_cuda_ctx context))                          \
+  X(ctx_pop, cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, (tdict_cuda_ctx *context))                            \
+  X(ctx_current, cuCtxGetCurrent, 4000, cuCtxGetCurrent, (tdict_cuda_ctx *context))                           \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode,                \
+    (tdict_cuda_capture_mode *mode))                                                                          \
+  X(pool_create, cuMemPoolCreate, 11020, cuMemPoolCreate,                                                     \
+    (tdict_cuda_pool *pool, const tdict_cuda_pool_props_arg *props))                                          \
+  X(pool_destroy, cuMemPoolDestroy, 11020, cuMemPoolDestroy, (tdict_cuda_pool pool))                          \
+  X(pool_trim, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, (tdict_cuda_pool pool, size_t keep_bytes))            \
+  X(pool_set, cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute,                                            \
+    (tdict_cuda_pool pool, tdict_cuda_pool_attribute attribute, void *value))                                 \
+  X(pool_get, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute,                                            \
+    (tdict_cuda_pool pool, tdict_cuda_pool_attribute attribute, void *value))                                 \
+  X(alloc_async, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync,                                     \
+    (tdict_cuda_address *address, size_t bytes, tdict_cuda_pool pool, tdict_cuda_stream stream))              \
+  X(free_async, cuMemFreeAsync, 11020, cuMemFreeAsync, (tdict_cuda_address address, tdict_cuda_stream stream))\
+  X(alloc, cuMemAlloc, 3020, cuMemAlloc_v2, (tdict_cuda_address *address, size_t bytes))                      \
+  X(free, cuMemFree, 3020, cuMemFree_v2, (tdict_cuda_address address))                                        \
+  X(host_alloc, cuMemHostAlloc, 2020, cuMemHostAlloc, (void **host, size_t bytes, unsigned flags))            \
+  X(host_free, cuMemFreeHost, 2000, cuMemFreeHost, (void *host))                                              \
+  X(host_register, cuMemHostRegister, 6050, cuMemHostRegister_v2, (void *host, size_t bytes, unsigned flags)) \
+  X(host_unregister, cuMemHostUnregister, 4000, cuMemHostUnregister, (void *host))                            \
+  X(pointer, cuPointerGetAttributes, 7000, cuPointerGetAttributes,                                            \
+    (unsigned count, tdict_cuda_pointer_attribute *attributes, void **values, tdict_cuda_address address))    \
+  X(h2d, cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, (tdict_cuda_address dst, const void *src, size_t bytes))        \
+  X(d2h, cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, (void *dst, tdict_cuda_address src, size_t bytes))              \
+  X(h2d_async, cuMemcpyHtoDAsync, 3020, cuMemcpyHtoDAsync_v2,                                                 \
+    (tdict_cuda_address dst, const void *src, size_t bytes, tdict_cuda_stream stream))                        \
+  X(d2h_async, cuMemcpyDtoHAsync, 3020, cuMemcpyDtoHAsync_v2,                                                 \
+    (void *dst, tdict_cuda_address src, size_t bytes, tdict_cuda_stream stream))                              \
+  X(copy_async, cuMemcpyAsync, 4000, cuMemcpyAsync,                                                           \
+    (tdict_cuda_address dst, tdict_cuda_address src, size_t bytes, tdict_cuda_stream stream))                 \
+  X(rect_async, cuMemcpy2DAsync, 3020, cuMemcpy2DAsync_v2,                                                    \
+    (const tdict_cuda_rect_arg *rect, tdict_cuda_stream stream))                                              \
+  X(fill_async, cuMemsetD8Async, 3020, cuMemsetD8Async,                                                       \
+    (tdict_cuda_address dst, unsigned char byte, size_t bytes, tdict_cuda_stream stream))                     \
+  X(stream_create, cuStreamCreate, 2000, cuStreamCreate, (tdict_cuda_stream *stream, unsigned flags))         \
+  X(stream_destroy, cuStreamDestroy, 4000, cuStreamDestroy_v2, (tdict_cuda_stream stream))                    \
+  X(stream_query, cuStreamQuery, 2000, cuStreamQuery, (tdict_cuda_stream stream))                             \
+  X(stream_synchronize, cuStreamSynchronize, 2000, cuStreamSynchronize, (tdict_cuda_stream stream))           \
+  X(stream_wait_event, cuStreamWaitEvent, 3020, cuStreamWaitEvent,                                            \
+    (tdict_cuda_stream stream, tdict_cuda_event event, unsigned flags))                                       \
+  X(stream_is_capturing, cuStreamIsCapturing, 10000, cuStreamIsCapturing,                                     \
+    (tdict_cuda_stream stream, tdict_cuda_capture_status *status))                                            \
+  X(event_create, cuEventCreate, 2000, cuEventCreate, (tdict_cuda_event *event, unsigned flags))              \
+  X(event_destroy, cuEventDestroy, 4000, cuEventDestroy_v2, (tdict_cuda_event event))                         \
+  X(event_record, cuEventRecord, 2000, cuEventRecord, (tdict_cuda_event event, tdict_cuda_stream stream))     \
+  X(event_query, cuEventQuery, 2000, cuEventQuery, (tdict_cuda_event event))                                  \
+  X(event_synchronize, cuEventSynchronize, 2000, cuEventSynchronize, (tdict_cuda_event event))                \
+  X(event_elapsed, cuEventElapsedTime, 2000, cuEventElapsedTime,                                              \
+    (float *milliseconds, tdict_cuda_event from, tdict_cuda_event to))
+/* clang-format on */
+
+#define TDICT_CUDA_DECLARE_(field, name, version, symbol, parameters) \
+  typedef tdict_cuda_result tdict_cuda_##field##_fn parameters;
+TDICT_CUDA_ENTRIES(TDICT_CUDA_DECLARE_)
+#undef TDICT_CUDA_DECLARE_
+
+/* The driver's functions, all present. */
+typedef struct tdict_cuda_api {
+#define TDICT_CUDA_MEMBER_(field, name, version, symbol, parameters) tdict_cuda_##field##_fn *field;
+  TDICT_CUDA_ENTRIES(TDICT_CUDA_MEMBER_)
+#undef TDICT_CUDA_MEMBER_
+} tdict_cuda_api;
+
+#endif

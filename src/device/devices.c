@@ -1,0 +1,190 @@
+/* The devices of a context: see devices.h. */
+#include "device/devices.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "device/driver_sim.h"
+#include "device/host.h"
+#include "memory/pinned_pool.h"
+
+enum { MAX_GPUS = 64, MAX_ABSENT = 64 };
+
+struct tdict_devices {
+  tdict_driver *cuda, *sim;    /* NULL: absent */
+  tdict_error no_cuda, no_sim; /* why */
+  size_t cache_bytes;
+  tdict_device device;
+  tdict_memory *pinned;
+  pthread_mutex_t lock; /* guards: gpus, absent and their counts */
+  tdict_gpu *gpus[MAX_GPUS];
+  int num_gpus;
+  tdict_memory *absent[MAX_ABSENT]; /* one a device that was asked for in vain */
+  int num_absent;
+};
+
+static void open_cuda(tdict_devices *d) {
+#if TDICT_CUDA
+  (void)!tdict_driver_cuda_open(&d->cuda, &d->no_cuda);
+#else
+  (void)!tdict_fail(&d->no_cuda, TDICT_ENODEVICE, "this library was built without CUDA (TDICT_CUDA=OFF)");
+#endif
+}
+
+static tdict_status open_sim(tdict_devices *d, const tdict_context_options *options, tdict_error *err) {
+  if (!options->sim && options->device.type != TDICT_DEVICE_SIM) {
+    (void)!tdict_fail(&d->no_sim, TDICT_ENODEVICE, "this context has no simulated devices: give it options.sim");
+    return TDICT_OK;
+  }
+  tdict_sim_options o = tdict_sim_options_default();
+  tdict_status status = tdict_options_read(&o, sizeof o, options->sim, "sim options", err);
+  if (status == TDICT_OK) status = tdict_driver_sim_check(&o, err);
+  if (status == TDICT_OK) status = tdict_driver_sim_open(&o, &d->sim, err);
+  return status;
+}
+
+static tdict_status open_drivers(tdict_devices *d, const tdict_context_options *options, tdict_driver *driver,
+                                 tdict_error *err) {
+  if (!driver) {
+    open_cuda(d);
+    return open_sim(d, options, err);
+  }
+  (void)!tdict_fail(&d->no_cuda, TDICT_ENODEVICE, "this context was given another driver");
+  d->no_sim = d->no_cuda;
+  if (driver->device_type == TDICT_DEVICE_SIM)
+    d->sim = tdict_driver_retain(driver);
+  else
+    d->cuda = tdict_driver_retain(driver);
+  return TDICT_OK;
+}
+
+/* Finds the default device and opens it. */
+static tdict_status choose(tdict_devices *d, tdict_device asked, tdict_error *err) {
+  tdict_gpu *gpu;
+  if (asked.type != TDICT_DEVICE_AUTO) {
+    d->device = asked;
+    return asked.type == TDICT_DEVICE_CPU ? TDICT_OK : tdict_devices_gpu(d, asked, &gpu, err);
+  }
+  if (d->cuda) {
+    if (tdict_devices_gpu(d, tdict_cuda(0), &gpu, &d->no_cuda) == TDICT_OK) {
+      d->device = tdict_cuda(0);
+      return TDICT_OK;
+    }
+  }
+  d->device = d->sim ? tdict_sim(0) : tdict_cpu();
+  return d->sim ? tdict_devices_gpu(d, d->device, &gpu, err) : TDICT_OK;
+}
+
+/* Pinned memory is locked by the default device's driver, portable to all of its devices. */
+static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
+  tdict_gpu *gpu;
+  tdict_device device = d->device;
+  if (device.type == TDICT_DEVICE_CPU && d->cuda) device = tdict_cuda(0);
+  if (device.type == TDICT_DEVICE_CPU && d->sim) device = tdict_sim(0);
+  tdict_error why;
+  if (device.type == TDICT_DEVICE_CPU || tdict_devices_gpu(d, device, &gpu, &why) != TDICT_OK) {
+    (void)!tdict_fail(&why, TDICT_ENODEVICE, "pinned memory needs a device that reads it: %.200s", d->no_cuda.message);
+    d->pinned = tdict_absent_memory_create(tdict_cpu(), &why);
+    return d->pinned ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its pinned memory");
+  }
+  tdict_pinner pinner = tdict_gpu_pinner(gpu, pool);
+  return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
+}
+
+tdict_status tdict_devices_create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
+                                  tdict_devices **out, tdict_error *err) {
+  tdict_devices *d = calloc(1, sizeof *d);
+  if (!d) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its devices");
+  pthread_mutex_init(&d->lock, NULL);
+  d->cache_bytes = options->device_cache_bytes;
+  tdict_status status = open_drivers(d, options, driver, err);
+  if (status == TDICT_OK) status = choose(d, options->device, err);
+  if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, pool, err);
+  if (status != TDICT_OK) {
+    tdict_devices_destroy(d);
+    return status;
+  }
+  *out = d;
+  return TDICT_OK;
+}
+
+void tdict_devices_destroy(tdict_devices *d) {
+  if (!d) return;
+  if (d->pinned) {
+    tdict_pinned_pool_forget_threads(d->pinned);
+    d->pinned->ops->release(d->pinned);
+  }
+  for (int i = 0; i < d->num_absent; i++) d->absent[i]->ops->release(d->absent[i]);
+  for (int i = 0; i < d->num_gpus; i++) tdict_gpu_release(d->gpus[i]);
+  tdict_driver_release(d->cuda);
+  tdict_driver_release(d->sim);
+  pthread_mutex_destroy(&d->lock);
+  free(d);
+}
+
+tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
+  if (why && d->device.type != TDICT_DEVICE_CUDA) {
+    *why = d->no_cuda;
+    if (!why->status)
+      (void)!tdict_fail(why, TDICT_ENODEVICE, "there is one, but this context was asked for another device");
+  }
+  return d->device;
+}
+
+static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdict_driver **out, tdict_error *err) {
+  const tdict_error *reason = NULL;
+  if (device.type == TDICT_DEVICE_CUDA)
+    *out = d->cuda, reason = &d->no_cuda;
+  else if (device.type == TDICT_DEVICE_SIM)
+    *out = d->sim, reason = &d->no_sim;
+  else if (device.type == TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_EINVAL, "cpu: a cuda or simulated device was wanted");
+  else
+    return tdict_fail(err, TDICT_ENODEVICE, "device type %d:%d is none that this library knows", (int)device.type,
+                      (int)device.index);
+  if (*out) return TDICT_OK;
+  char name[32];
+  return tdict_fail_native(err, TDICT_ENODEVICE, reason->native, "%s is absent: %.200s",
+                           tdict_device_format(device, name, sizeof name), reason->message);
+}
+
+tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu **out, tdict_error *err) {
+  tdict_driver *driver;
+  tdict_status status = find_driver(d, device, &driver, err);
+  if (status != TDICT_OK) return status;
+  tdict_gpu *gpu = NULL;
+  pthread_mutex_lock(&d->lock);
+  for (int i = 0; i < d->num_gpus && !gpu; i++)
+    if (tdict_device_equal(d->gpus[i]->memory.device, device)) gpu = d->gpus[i];
+  if (!gpu) {
+    status = d->num_gpus == MAX_GPUS ? tdict_fail(err, TDICT_ENODEVICE, "a context opens at most %d devices", MAX_GPUS)
+                                     : tdict_gpu_open(driver, device.index, d->cache_bytes, &gpu, err);
+    if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;
+  }
+  pthread_mutex_unlock(&d->lock);
+  if (status == TDICT_OK) *out = gpu;
+  return status;
+}
+
+tdict_memory *tdict_devices_memory(tdict_devices *d, tdict_device device) {
+  if (device.type == TDICT_DEVICE_AUTO) device = d->device;
+  if (device.type == TDICT_DEVICE_CPU) return tdict_host_memory();
+  tdict_gpu *gpu;
+  tdict_error why = {0};
+  if (tdict_devices_gpu(d, device, &gpu, &why) == TDICT_OK) return &gpu->memory;
+  tdict_memory *found = NULL;
+  pthread_mutex_lock(&d->lock);
+  for (int i = 0; i < d->num_absent && !found; i++)
+    if (tdict_device_equal(d->absent[i]->device, device)) found = d->absent[i];
+  if (!found && d->num_absent < MAX_ABSENT) {
+    found = tdict_absent_memory_create(device, &why);
+    if (found) d->absent[d->num_absent++] = found;
+  }
+  pthread_mutex_unlock(&d->lock);
+  return found ? found : tdict_no_memory();
+}
+
+tdict_memory *tdict_devices_pinned(tdict_devices *d) { return d->pinned; }
+tdict_driver *tdict_devices_sim(tdict_devices *d) { return d->sim; }

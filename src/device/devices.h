@@ -1,0 +1,31 @@
+/* The devices of a context: drivers, gpus opened when they are first asked for, and their memories.
+ * Thread rule: safe from any thread, but for create and destroy. */
+#ifndef TDICT_DEVICE_DEVICES_H
+#define TDICT_DEVICE_DEVICES_H
+
+#include "device/gpu.h"
+#include "sched/pool.h"
+#include "tdict/context.h"
+
+typedef struct tdict_devices tdict_devices;
+
+/* options are complete; only device, pinned_bytes, device_cache_bytes and sim are read. driver: taken instead of those
+ * that options would open, for tests and wrappers; NULL for none; retained. The pool is borrowed.
+ * TDICT_ENODEVICE: the device that options name is absent; TDICT_EINVAL; TDICT_ENOMEM; TDICT_EDEVICE. */
+tdict_status tdict_devices_create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
+                                  tdict_devices **out, tdict_error *err);
+void tdict_devices_destroy(tdict_devices *devices);
+/* The device by default; *why is written when it is no cuda device. */
+tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
+/* Opens a gpu, or finds it open; borrowed. TDICT_ENODEVICE with the reason, TDICT_EINVAL for the cpu. */
+tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
+/* Never NULL; borrowed. */
+tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
+tdict_memory *tdict_devices_pinned(tdict_devices *devices);
+/* The simulated driver, or NULL. */
+tdict_driver *tdict_devices_sim(tdict_devices *devices);
+
+/* This layer's piece of a context; the composition root defines it. */
+tdict_devices *tdict_context_devices(const tdict_context *context);
+
+#endif

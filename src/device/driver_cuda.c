@@ -1,0 +1,437 @@
+/* The driver's table over NVIDIA's driver: opens libcuda.so.1 at run time, takes each entry in the version that
+ * device/cuda_api.h names, and translates between the table's types and the driver's.
+ *
+ * A driver is one heap struct that the references of device/driver.h own; nothing in it changes after the open. Thread
+ * rule: safe from any thread, as libcuda is. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/cuda_api.h"
+#include "device/driver.h"
+
+typedef struct cuda_driver {
+  tdict_driver base;
+  tdict_cuda_api api;
+} cuda_driver;
+
+static const tdict_cuda_api *api_of(tdict_driver *d) { return &((cuda_driver *)(void *)d)->api; }
+
+static tdict_cuda_address address_of(const void *device) { return (tdict_cuda_address)(uintptr_t)device; }
+
+static void *pointer_to(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
+
+/* The table's handles are the driver's own, under other names. */
+static tdict_cuda_ctx ctx_in(tdict_cu_context context) { return (tdict_cuda_ctx)(void *)context; }
+static tdict_cuda_stream stream_in(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
+static tdict_cuda_event event_in(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
+static tdict_cuda_pool pool_in(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
+
+/* libcuda stays loaded: it has threads and exit handlers of its own, and unloading their code under them crashes. */
+static void cuda_close(tdict_driver *d) { free(d); }
+
+static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
+  const char *found_name = NULL, *found_text = NULL;
+  tdict_cu answer = api_of(d)->error_name(result, &found_name);
+  if (answer == TDICT_CU_SUCCESS) answer = api_of(d)->error_string(result, &found_text);
+  *name = found_name ? found_name : "CUDA_ERROR_?";
+  *text = found_text ? found_text : "unknown error code";
+  return answer;
+}
+
+static tdict_cu cuda_driver_version(tdict_driver *d, int *version) { return api_of(d)->driver_version(version); }
+
+static tdict_cu cuda_device_count(tdict_driver *d, int *count) { return api_of(d)->device_count(count); }
+
+static tdict_cu cuda_device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
+  tdict_cuda_device device;
+  tdict_cu result = api_of(d)->device_get(&device, ordinal);
+  return result ? result : api_of(d)->device_name(buffer, bytes, device);
+}
+
+static tdict_cu cuda_device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
+  tdict_cuda_device device;
+  tdict_cu result = api_of(d)->device_get(&device, ordinal);
+  return result ? result : api_of(d)->device_total(bytes, device);
+}
+
+static tdict_cu cuda_device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
+  tdict_cuda_device device;
+  tdict_cu result = api_of(d)->device_get(&device, ordinal);
+  return result ? result : api_of(d)->device_attribute(value, attribute, device);
+}
+
+static tdict_cu cuda_ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
+  tdict_cuda_device device;
+  tdict_cu result = api_of(d)->device_get(&device, ordinal);
+  if (result) return result;
+  tdict_cuda_ctx context = NULL;
+  result = api_of(d)->ctx_retain(&context, device);
+  if (!result) *out = (tdict_cu_context)(void *)context;
+  return result;
+}
+
+static tdict_cu cuda_ctx_release(tdict_driver *d, int ordinal) {
+  tdict_cuda_device device;
+  tdict_cu result = api_of(d)->device_get(&device, ordinal);
+  return result ? result : api_of(d)->ctx_release(device);
+}
+
+static tdict_cu cuda_ctx_push(tdict_driver *d, tdict_cu_context context) {
+  return api_of(d)->ctx_push(ctx_in(context));
+}
+
+static tdict_cu cuda_ctx_pop(tdict_driver *d, tdict_cu_context *out) {
+  tdict_cuda_ctx context = NULL;
+  tdict_cu result = api_of(d)->ctx_pop(&context);
+  if (!result) *out = (tdict_cu_context)(void *)context;
+  return result;
+}
+
+static tdict_cu cuda_ctx_current(tdict_driver *d, tdict_cu_context *out) {
+  tdict_cuda_ctx context = NULL;
+  tdict_cu result = api_of(d)->ctx_current(&context);
+  if (!result) *out = (tdict_cu_context)(void *)context;
+  return result;
+}
+
+static tdict_cu cuda_capture_mode(tdict_driver *d, int *mode) { return api_of(d)->capture_mode(mode); }
+
+static tdict_cu cuda_pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
+  struct tdict_cuda_pool_props props;
+  memset(&props, 0, sizeof props);
+  props.allocation = TDICT_CUDA_ALLOCATION_PINNED;
+  props.handles = TDICT_CUDA_HANDLE_NONE;
+  props.location.type = TDICT_CUDA_LOCATION_DEVICE;
+  props.location.id = ordinal;
+  tdict_cuda_pool pool = NULL;
+  tdict_cu result = api_of(d)->pool_create(&pool, &props);
+  if (!result) *out = (tdict_cu_pool)(void *)pool;
+  return result;
+}
+
+static tdict_cu cuda_pool_destroy(tdict_driver *d, tdict_cu_pool pool) {
+  return api_of(d)->pool_destroy(pool_in(pool));
+}
+
+static tdict_cu cuda_pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
+  return api_of(d)->pool_trim(pool_in(pool), keep_bytes);
+}
+
+static tdict_cu cuda_pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
+  int narrow = (int)value;
+  return api_of(d)->pool_set(pool_in(pool), attribute,
+                             attribute <= TDICT_CUDA_POOL_LAST_INT ? (void *)&narrow : (void *)&value);
+}
+
+static tdict_cu cuda_pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
+  int narrow = 0;
+  uint64_t wide = 0;
+  bool is_int = attribute <= TDICT_CUDA_POOL_LAST_INT;
+  tdict_cu result = api_of(d)->pool_get(pool_in(pool), attribute, is_int ? (void *)&narrow : (void *)&wide);
+  if (!result) *value = is_int ? (uint64_t)(unsigned)narrow : wide;
+  return result;
+}
+
+static tdict_cu cuda_mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool,
+                                     tdict_cu_stream stream) {
+  tdict_cuda_address address = 0;
+  tdict_cu result = api_of(d)->alloc_async(&address, bytes, pool_in(pool), stream_in(stream));
+  if (!result) *out = pointer_to(address);
+  return result;
+}
+
+static tdict_cu cuda_mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
+  return api_of(d)->free_async(address_of(device), stream_in(stream));
+}
+
+static tdict_cu cuda_mem_alloc(tdict_driver *d, void **out, size_t bytes) {
+  tdict_cuda_address address = 0;
+  tdict_cu result = api_of(d)->alloc(&address, bytes);
+  if (!result) *out = pointer_to(address);
+  return result;
+}
+
+static tdict_cu cuda_mem_free(tdict_driver *d, void *device) { return api_of(d)->free(address_of(device)); }
+
+static tdict_cu cuda_host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
+  void *host = NULL;
+  tdict_cu result = api_of(d)->host_alloc(&host, bytes, flags);
+  if (!result) *out = host;
+  return result;
+}
+
+static tdict_cu cuda_host_free(tdict_driver *d, void *host, size_t bytes) {
+  (void)bytes; /* for wrappers that count */
+  return api_of(d)->host_free(host);
+}
+
+static tdict_cu cuda_host_register(tdict_driver *d, void *host, size_t bytes, unsigned flags) {
+  return api_of(d)->host_register(host, bytes, flags);
+}
+
+static tdict_cu cuda_host_unregister(tdict_driver *d, void *host, size_t bytes) {
+  (void)bytes; /* for wrappers that count */
+  return api_of(d)->host_unregister(host);
+}
+
+static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_pointer *out) {
+  int type = 0, ordinal = 0;
+  tdict_cuda_address start = 0;
+  size_t bytes = 0;
+  int attributes[] = {TDICT_CUDA_POINTER_MEMORY_TYPE, TDICT_CUDA_POINTER_DEVICE_ORDINAL, TDICT_CUDA_POINTER_RANGE_START,
+                      TDICT_CUDA_POINTER_RANGE_SIZE};
+  void *values[] = {&type, &ordinal, &start, &bytes};
+  /* The call for several attributes succeeds for addresses that the driver does not know; that for one fails. */
+  tdict_cu result = api_of(d)->pointer(4, attributes, values, address_of(address));
+  if (result) return result;
+  memset(out, 0, sizeof *out);
+  if (type != TDICT_CUDA_MEMORY_HOST && type != TDICT_CUDA_MEMORY_DEVICE) return result;
+  out->known = true;
+  out->device = type == TDICT_CUDA_MEMORY_DEVICE;
+  out->ordinal = ordinal;
+  out->range = pointer_to(start);
+  out->range_bytes = bytes;
+  return result;
+}
+
+static tdict_cu cuda_copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
+  return api_of(d)->h2d(address_of(device), host, bytes);
+}
+
+static tdict_cu cuda_copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
+  return api_of(d)->d2h(host, address_of(device), bytes);
+}
+
+static tdict_cu cuda_copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->h2d_async(address_of(device), host, bytes, stream_in(s));
+}
+
+static tdict_cu cuda_copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->d2h_async(host, address_of(device), bytes, stream_in(s));
+}
+
+static tdict_cu cuda_copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->copy_async(address_of(dst), address_of(src), bytes, stream_in(s));
+}
+
+static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
+  struct tdict_cuda_rect r;
+  memset(&r, 0, sizeof r);
+  if (rect->kind == TDICT_CU_H2D) {
+    r.src_type = TDICT_CUDA_MEMORY_HOST;
+    r.src_host = rect->src;
+  } else {
+    r.src_type = TDICT_CUDA_MEMORY_DEVICE;
+    r.src_device = address_of(rect->src);
+  }
+  if (rect->kind == TDICT_CU_D2H) {
+    r.dst_type = TDICT_CUDA_MEMORY_HOST;
+    r.dst_host = rect->dst;
+  } else {
+    r.dst_type = TDICT_CUDA_MEMORY_DEVICE;
+    r.dst_device = address_of(rect->dst);
+  }
+  r.src_pitch = rect->src_pitch;
+  r.dst_pitch = rect->dst_pitch;
+  r.width = rect->width;
+  r.height = rect->height;
+  return api_of(d)->rect_async(&r, stream_in(s));
+}
+
+static tdict_cu cuda_fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->fill_async(address_of(device), byte, bytes, stream_in(s));
+}
+
+static tdict_cu cuda_stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
+  tdict_cuda_stream stream = NULL;
+  tdict_cu result = api_of(d)->stream_create(&stream, flags);
+  if (!result) *out = (tdict_cu_stream)(void *)stream;
+  return result;
+}
+
+static tdict_cu cuda_stream_destroy(tdict_driver *d, tdict_cu_stream s) {
+  return api_of(d)->stream_destroy(stream_in(s));
+}
+
+static tdict_cu cuda_stream_query(tdict_driver *d, tdict_cu_stream s) { return api_of(d)->stream_query(stream_in(s)); }
+
+static tdict_cu cuda_stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
+  return api_of(d)->stream_synchronize(stream_in(s));
+}
+
+static tdict_cu cuda_stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
+  return api_of(d)->stream_wait_event(stream_in(s), event_in(e), 0);
+}
+
+static tdict_cu cuda_stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
+  return api_of(d)->stream_is_capturing(stream_in(s), status);
+}
+
+static tdict_cu cuda_event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
+  tdict_cuda_event event = NULL;
+  tdict_cu result = api_of(d)->event_create(&event, flags);
+  if (!result) *out = (tdict_cu_event)(void *)event;
+  return result;
+}
+
+static tdict_cu cuda_event_destroy(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_destroy(event_in(e)); }
+
+static tdict_cu cuda_event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  return api_of(d)->event_record(event_in(e), stream_in(s));
+}
+
+static tdict_cu cuda_event_query(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_query(event_in(e)); }
+
+static tdict_cu cuda_event_synchronize(tdict_driver *d, tdict_cu_event e) {
+  return api_of(d)->event_synchronize(event_in(e));
+}
+
+static tdict_cu cuda_event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
+  return api_of(d)->event_elapsed(milliseconds, event_in(from), event_in(to));
+}
+
+static const tdict_driver_ops cuda_ops = {
+    .close = cuda_close,
+    .error_text = cuda_error_text,
+    .driver_version = cuda_driver_version,
+    .device_count = cuda_device_count,
+    .device_name = cuda_device_name,
+    .device_total_bytes = cuda_device_total_bytes,
+    .device_attribute = cuda_device_attribute,
+    .ctx_retain = cuda_ctx_retain,
+    .ctx_release = cuda_ctx_release,
+    .ctx_push = cuda_ctx_push,
+    .ctx_pop = cuda_ctx_pop,
+    .ctx_current = cuda_ctx_current,
+    .capture_mode = cuda_capture_mode,
+    .pool_create = cuda_pool_create,
+    .pool_destroy = cuda_pool_destroy,
+    .pool_trim = cuda_pool_trim,
+    .pool_set = cuda_pool_set,
+    .pool_get = cuda_pool_get,
+    .mem_alloc_async = cuda_mem_alloc_async,
+    .mem_free_async = cuda_mem_free_async,
+    .mem_alloc = cuda_mem_alloc,
+    .mem_free = cuda_mem_free,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
+    .pointer = cuda_pointer,
+    .copy_h2d = cuda_copy_h2d,
+    .copy_d2h = cuda_copy_d2h,
+    .copy_h2d_async = cuda_copy_h2d_async,
+    .copy_d2h_async = cuda_copy_d2h_async,
+    .copy_d2d_async = cuda_copy_d2d_async,
+    .copy_rect_async = cuda_copy_rect_async,
+    .fill_async = cuda_fill_async,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_query = cuda_stream_query,
+    .stream_synchronize = cuda_stream_synchronize,
+    .stream_wait_event = cuda_stream_wait_event,
+    .stream_capture_status = cuda_stream_capture_status,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_query = cuda_event_query,
+    .event_synchronize = cuda_event_synchronize,
+    .event_elapsed = cuda_event_elapsed,
+};
+
+/* ISO C has no cast between pointers to objects and to functions; POSIX says that they look the same. */
+static void to_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
+
+typedef struct entry {
+  const char *name, *symbol;
+  int version;
+  size_t offset; /* of its pointer in tdict_cuda_api */
+} entry;
+
+static const entry entries[] = {
+#define ENTRY(field, name, version, symbol, parameters) {#name, #symbol, version, offsetof(tdict_cuda_api, field)},
+    TDICT_CUDA_ENTRIES(ENTRY)
+#undef ENTRY
+};
+
+static tdict_status take_entries(void *library, tdict_cuda_api *api, tdict_error *err) {
+  tdict_cuda_lookup_fn *lookup = NULL;
+  to_function(&lookup, dlsym(library, "cuGetProcAddress_v2"));
+  for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+    const entry *e = &entries[i];
+    void *symbol = NULL;
+    tdict_cu code = 0;
+    if (lookup) {
+      tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
+      code = lookup(e->name, &symbol, e->version, TDICT_CUDA_LOOKUP_LEGACY_STREAM, &found);
+      if (code || found != TDICT_CUDA_LOOKUP_SUCCESS) symbol = NULL;
+    } else {
+      symbol = dlsym(library, e->symbol);
+    }
+    if (!symbol)
+      return tdict_fail_native(err, TDICT_ENODEVICE, code, "the NVIDIA driver (libcuda.so.1) lacks %s of CUDA %d.%d",
+                               e->name, e->version / 1000, e->version % 1000 / 10);
+    to_function((char *)api + e->offset, symbol);
+  }
+  return TDICT_OK;
+}
+
+/* Asked before any entry is taken, so that an old driver is called old and not incomplete. */
+static tdict_status check_version(void *library, tdict_error *err) {
+  tdict_cuda_driver_version_fn *driver_version = NULL;
+  to_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
+  if (!driver_version)
+    return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is no NVIDIA driver: it lacks cuDriverGetVersion");
+  int version = 0;
+  tdict_cu code = driver_version(&version);
+  if (code)
+    return tdict_fail_native(err, TDICT_ENODEVICE, code, "the NVIDIA driver does not tell its version (CUDA error %d)",
+                             code);
+  if (version < TDICT_CUDA_OLDEST_DRIVER)
+    return tdict_fail(err, TDICT_ENODEVICE, "the NVIDIA driver is for CUDA %d.%d, wanted %d.0 or newer", version / 1000,
+                      version % 1000 / 10, TDICT_CUDA_OLDEST_DRIVER / 1000);
+  return TDICT_OK;
+}
+
+static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
+  int count = 0;
+  const char *call = "cuInit";
+  tdict_cu code = c->api.init(0);
+  if (!code) {
+    call = "cuDeviceGetCount";
+    code = c->api.device_count(&count);
+  }
+  if (code) {
+    const char *name, *text;
+    cuda_error_text(&c->base, code, &name, &text);
+    return tdict_fail_native(err, TDICT_ENODEVICE, code, "no usable GPU: %s answered %s (%s)", call, name, text);
+  }
+  if (count < 1)
+    return tdict_fail_native(err, TDICT_ENODEVICE, TDICT_CU_NO_DEVICE, "the NVIDIA driver has no GPU to offer");
+  return TDICT_OK;
+}
+
+tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char *why = dlerror();
+    return tdict_fail(err, TDICT_ENODEVICE, "no NVIDIA driver: %.200s", why ? why : "libcuda.so.1 does not open");
+  }
+  tdict_status status = check_version(library, err);
+  if (status != TDICT_OK) return status;
+  cuda_driver *c = calloc(1, sizeof *c);
+  if (!c) return tdict_fail(err, TDICT_ENOMEM, "no host memory for the CUDA driver's table");
+  c->base.ops = &cuda_ops;
+  c->base.device_type = TDICT_DEVICE_CUDA;
+  atomic_init(&c->base.refs, 1);
+  status = take_entries(library, &c->api, err);
+  if (status == TDICT_OK) status = check_devices(c, err);
+  if (status != TDICT_OK) {
+    free(c);
+    return status;
+  }
+  *out = &c->base;
+  return TDICT_OK;
+}

@@ -1,0 +1,241 @@
+/* One GPU: opening, contexts, streams, events, page-locking. Its memory is in gpu_memory.c. */
+#include "device/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/counted.h"
+#include "device/gpu_memory.h"
+
+tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err) {
+  if (result == TDICT_CU_SUCCESS) return TDICT_OK;
+  const char *name = "?", *text = "?";
+  gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
+  char device[32];
+  tdict_device_format(gpu->memory.device, device, sizeof device);
+  return tdict_fail_native(err, result == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : TDICT_EDEVICE, result,
+                           "%s: %s answered %d, %s: %s", device, call, result, name, text);
+}
+
+tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  scope->entered = false;
+  tdict_status status = tdict_gpu_check(gpu, d->ops->ctx_push(d, gpu->context), "cuCtxPushCurrent", err);
+  if (status != TDICT_OK) return status;
+  scope->capture_mode = TDICT_CU_CAPTURE_RELAXED;
+  d->ops->capture_mode(d, &scope->capture_mode);
+  scope->entered = true;
+  return TDICT_OK;
+}
+
+void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
+  if (!scope->entered) return;
+  tdict_driver *d = gpu->driver;
+  tdict_cu_context popped;
+  d->ops->capture_mode(d, &scope->capture_mode);
+  d->ops->ctx_pop(d, &popped);
+  scope->entered = false;
+}
+
+/* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
+ * really free. */
+static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  int supported = 0;
+  tdict_status status = tdict_gpu_check(
+      gpu, d->ops->device_attribute(d, gpu->ordinal, TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &supported),
+      "cuDeviceGetAttribute", err);
+  if (status != TDICT_OK) return status;
+  if (!supported) return tdict_fail(err, TDICT_ENODEVICE, "%s has no stream-ordered memory pools", gpu->name);
+  status = tdict_gpu_check(gpu, d->ops->pool_create(d, gpu->ordinal, &gpu->pool), "cuMemPoolCreate", err);
+  if (status != TDICT_OK) return status;
+  tdict_cu result = d->ops->pool_set(d, gpu->pool, TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
+  if (result == TDICT_CU_SUCCESS)
+    result = d->ops->pool_set(d, gpu->pool, TDICT_CU_POOL_RELEASE_THRESHOLD, (uint64_t)cache_bytes);
+  return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
+}
+
+static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+  tdict_status status = open_pool(gpu, cache_bytes, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
+  if (status != TDICT_OK) return status;
+  return tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->free_stream), "cuStreamCreate", err);
+}
+
+tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err) {
+  const char *kind = driver->device_type == TDICT_DEVICE_SIM ? "sim" : "cuda";
+  int count = 0;
+  driver->ops->device_count(driver, &count);
+  if (ordinal < 0 || ordinal >= count)
+    return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: there are %d of its kind", kind, ordinal, count);
+  tdict_gpu *gpu = calloc(1, sizeof *gpu);
+  if (!gpu) return tdict_fail(err, TDICT_ENOMEM, "%s:%d: no host memory for its record", kind, ordinal);
+  tdict_gpu_memory_init(&gpu->memory, (tdict_device){driver->device_type, ordinal});
+  atomic_init(&gpu->refs, 1);
+  pthread_mutex_init(&gpu->lock, NULL);
+  pthread_mutex_init(&gpu->bounce_lock, NULL);
+  gpu->driver = tdict_driver_retain(driver);
+  gpu->ordinal = ordinal;
+  driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
+  tdict_status status =
+      tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);
+  if (status == TDICT_OK) {
+    tdict_gpu_scope scope;
+    status = tdict_gpu_enter(gpu, &scope, err);
+    if (status == TDICT_OK) status = open_inside(gpu, cache_bytes, err);
+    tdict_gpu_leave(gpu, &scope);
+  }
+  if (status != TDICT_OK) {
+    tdict_gpu_release(gpu);
+    return status;
+  }
+  *out = gpu;
+  return TDICT_OK;
+}
+
+tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
+  atomic_fetch_add_explicit(&gpu->refs, 1, memory_order_relaxed);
+  return gpu;
+}
+
+static void close_inside(tdict_gpu *gpu) {
+  tdict_driver *d = gpu->driver;
+  for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
+  for (int i = 0; i < gpu->num_events; i++) tdict_counted_event_destroy(d, gpu->events[i]);
+  if (gpu->alloc_stream) tdict_counted_stream_destroy(d, gpu->alloc_stream);
+  if (gpu->free_stream) {
+    d->ops->stream_synchronize(d, gpu->free_stream);
+    tdict_counted_stream_destroy(d, gpu->free_stream);
+  }
+  if (gpu->bounce) tdict_counted_host_free(d, gpu->bounce, TDICT_GPU_BOUNCE_BYTES);
+  if (gpu->pool) d->ops->pool_destroy(d, gpu->pool);
+}
+
+void tdict_gpu_release(tdict_gpu *gpu) {
+  if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
+  if (gpu->context) {
+    tdict_gpu_scope scope;
+    if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) close_inside(gpu);
+    tdict_gpu_leave(gpu, &scope);
+    gpu->driver->ops->ctx_release(gpu->driver, gpu->ordinal);
+  }
+  pthread_mutex_destroy(&gpu->lock);
+  pthread_mutex_destroy(&gpu->bounce_lock);
+  free(gpu->streams);
+  free(gpu->events);
+  tdict_driver_release(gpu->driver);
+  free(gpu);
+}
+
+tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err) {
+  tdict_cu_stream stream = NULL;
+  pthread_mutex_lock(&gpu->lock);
+  if (gpu->num_streams > 0) stream = gpu->streams[--gpu->num_streams];
+  pthread_mutex_unlock(&gpu->lock);
+  if (!stream) {
+    tdict_status status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
+    if (status != TDICT_OK) return status;
+  }
+  *out = stream;
+  return TDICT_OK;
+}
+
+/* Makes room for one more pointer; false without memory. */
+static bool grow(void **array, int count, int *cap) {
+  if (count < *cap) return true;
+  int wanted = *cap ? 2 * *cap : 16;
+  void *grown = realloc(*array, (size_t)wanted * sizeof(void *));
+  if (!grown) return false;
+  *array = grown;
+  *cap = wanted;
+  return true;
+}
+
+void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream) {
+  pthread_mutex_lock(&gpu->lock);
+  bool kept = grow((void **)&gpu->streams, gpu->num_streams, &gpu->cap_streams);
+  if (kept) gpu->streams[gpu->num_streams++] = stream;
+  pthread_mutex_unlock(&gpu->lock);
+  if (!kept) tdict_counted_stream_destroy(gpu->driver, stream);
+}
+
+tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err) {
+  tdict_cu_event event = NULL;
+  pthread_mutex_lock(&gpu->lock);
+  if (gpu->num_events > 0) event = gpu->events[--gpu->num_events];
+  pthread_mutex_unlock(&gpu->lock);
+  if (!event) {
+    tdict_status status = tdict_gpu_check(gpu, tdict_counted_event_create(gpu->driver, &event), "cuEventCreate", err);
+    if (status != TDICT_OK) return status;
+  }
+  *out = event;
+  return TDICT_OK;
+}
+
+void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event) {
+  pthread_mutex_lock(&gpu->lock);
+  bool kept = grow((void **)&gpu->events, gpu->num_events, &gpu->cap_events);
+  if (kept) gpu->events[gpu->num_events++] = event;
+  pthread_mutex_unlock(&gpu->lock);
+  if (!kept) tdict_counted_event_destroy(gpu->driver, event);
+}
+
+tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  tdict_cu_event event;
+  tdict_status status = tdict_gpu_take_event(gpu, &event, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_check(gpu, d->ops->event_record(d, event, after), "cuEventRecord", err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, d->ops->stream_wait_event(d, stream, event), "cuStreamWaitEvent", err);
+  tdict_gpu_give_event(gpu, event); /* the wait holds what was recorded, so the event may be recorded again */
+  return status;
+}
+
+bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
+  if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
+  tdict_cu_pointer p = {0};
+  if (gpu->driver->ops->pointer(gpu->driver, address, &p) != TDICT_CU_SUCCESS) return false;
+  uintptr_t begin = (uintptr_t)p.range, at = (uintptr_t)address;
+  return p.known && !p.device && at >= begin && at + bytes <= begin + p.range_bytes;
+}
+
+static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {
+  tdict_gpu *gpu = self;
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, tdict_counted_host_register(gpu->driver, pages, bytes), "cuMemHostRegister", err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+static void pin_unregister(void *self, void *pages, size_t bytes) {
+  tdict_gpu *gpu = self;
+  tdict_gpu_scope scope;
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_host_unregister(gpu->driver, pages, bytes);
+  tdict_gpu_leave(gpu, &scope);
+}
+static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_error *err) {
+  tdict_gpu *gpu = self;
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, tdict_counted_host_alloc(gpu->driver, out, bytes), "cuMemHostAlloc", err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+static void pin_free(void *self, void *pages, size_t bytes) {
+  tdict_gpu *gpu = self;
+  tdict_gpu_scope scope;
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_host_free(gpu->driver, pages, bytes);
+  tdict_gpu_leave(gpu, &scope);
+}
+static void pin_retain(void *self) { tdict_gpu_retain(self); }
+static void pin_release(void *self) { tdict_gpu_release(self); }
+
+tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
+  static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free, pin_retain, pin_release};
+  return (tdict_pinner){&ops, gpu, pool};
+}

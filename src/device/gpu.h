@@ -1,0 +1,69 @@
+/* One GPU over a driver's table: its context, its memory, its streams and events. Counted: storages in its memory keep
+ * it. Thread rule: safe from any thread. */
+#ifndef TDICT_DEVICE_GPU_H
+#define TDICT_DEVICE_GPU_H
+
+#include <pthread.h>
+
+#include "device/driver.h"
+#include "memory/memory.h"
+#include "memory/pinned_pages.h"
+#include "memory/storage.h"
+
+typedef struct tdict_gpu tdict_gpu;
+struct tdict_gpu {
+  tdict_memory memory; /* first: a gpu is its memory */
+  _Atomic(int64_t) refs;
+  tdict_driver *driver; /* counted */
+  int ordinal;
+  tdict_cu_context context;
+  tdict_cu_pool pool;
+  tdict_cu_stream alloc_stream, free_stream; /* allocations never queue behind a free that waits */
+  char name[64];
+  pthread_mutex_t lock; /* guards what follows */
+  tdict_cu_stream *streams; /* idle ones */
+  int num_streams, cap_streams;
+  tdict_cu_event *events; /* idle ones */
+  int num_events, cap_events;
+  tdict_memory_counts counts;
+  pthread_mutex_t bounce_lock; /* guards: bounce; held over the copies that use it */
+  void *bounce;                /* pinned, for copies of single tensors to the host */
+};
+
+/* TDICT_ENODEVICE: no device of this ordinal; TDICT_EDEVICE, TDICT_ENOMEM. Retains the driver. */
+tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err);
+tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
+void tdict_gpu_release(tdict_gpu *gpu);
+
+/* Makes the gpu's context current and the thread's capture mode relaxed; leave puts both back. They nest. */
+typedef struct tdict_gpu_scope {
+  int capture_mode;
+  bool entered;
+} tdict_gpu_scope;
+tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
+void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
+/* TDICT_OK for TDICT_CU_SUCCESS, else an error that names the call and the driver's code: TDICT_ENOMEM for out of memory,
+ * TDICT_EDEVICE for the rest. */
+tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
+
+/* Idle streams (non-blocking) and events are kept. Inside a scope. */
+tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
+void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* nothing is queued on it any more */
+tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
+void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
+/* Work queued on `stream` from here on waits for what is on `after` now. Inside a scope. */
+tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
+
+/* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. Inside a scope. */
+tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
+                                  tdict_error *err);
+/* The gpu's copy engines can read and write [address, address + bytes) by themselves. */
+bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
+/* Device memory that is freed and kept, down to keep_bytes. */
+void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);
+/* How this gpu page-locks memory. */
+tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool);
+/* The gpu whose memory this is, or NULL. */
+tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory);
+
+#endif

@@ -1,0 +1,232 @@
+/* Device memory: allocated and freed in stream order from the gpu's own pool; copies of single tensors, which wait.
+ * Copies to the host go through a pinned buffer, because the driver's pageable ones hold up other threads. */
+#include "device/gpu_memory.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/counted.h"
+#include "device/gpu.h"
+
+enum { ALIGNMENT = 256 };
+
+static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  void *data;
+  tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
+  if (result == TDICT_CU_OUT_OF_MEMORY) { /* what was freed may still be on its way back */
+    d->ops->stream_synchronize(d, gpu->free_stream);
+    d->ops->pool_trim(d, gpu->pool, 0);
+    result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
+  }
+  if (result == TDICT_CU_OUT_OF_MEMORY) {
+    char device[32];
+    pthread_mutex_lock(&gpu->lock);
+    size_t live = gpu->counts.live_bytes - bytes;
+    pthread_mutex_unlock(&gpu->lock);
+    return tdict_fail_native(err, TDICT_ENOMEM, result, "%s has no room for %zu bytes beside the %zu that are live",
+                             tdict_device_format(gpu->memory.device, device, sizeof device), bytes, live);
+  }
+  tdict_status status = tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
+  if (status != TDICT_OK) return status;
+  /* Any stream may use it from here on. The wait is short: this stream only ever allocates. */
+  status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
+  if (status == TDICT_OK)
+    *out = data;
+  else
+    d->ops->mem_free_async(d, data, gpu->alloc_stream);
+  return status;
+}
+
+static tdict_status gpu_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
+  tdict_gpu *gpu = (tdict_gpu *)m;
+  size_t bytes;
+  if (!tdict_round_up(asked ? asked : 1, ALIGNMENT, &bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "device memory: %zu bytes do not fit the address space", asked);
+  tdict_gpu_scope scope;
+  void *data = NULL;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  pthread_mutex_lock(&gpu->lock);
+  if (status == TDICT_OK) {
+    gpu->counts.live_bytes += bytes;
+    pthread_mutex_unlock(&gpu->lock);
+    status = allocate_inside(gpu, bytes, &data, err);
+    pthread_mutex_lock(&gpu->lock);
+    if (status != TDICT_OK) gpu->counts.live_bytes -= bytes;
+  }
+  if (status == TDICT_OK) {
+    gpu->counts.num_allocations++;
+    if (gpu->counts.live_bytes > gpu->counts.peak_bytes) gpu->counts.peak_bytes = gpu->counts.live_bytes;
+  }
+  pthread_mutex_unlock(&gpu->lock);
+  tdict_gpu_leave(gpu, &scope);
+  if (status == TDICT_OK) *out = (tdict_block){data, bytes, NULL};
+  return status;
+}
+
+static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
+  tdict_gpu *gpu = (tdict_gpu *)m;
+  tdict_gpu_scope scope;
+  for (int i = 0; i < num_fences; i++) {
+    fences[i]->ops->wait(fences[i], INT64_MAX);
+    fences[i]->ops->release(fences[i]);
+  }
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK)
+    gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
+  tdict_gpu_leave(gpu, &scope);
+  pthread_mutex_lock(&gpu->lock);
+  gpu->counts.live_bytes -= block->bytes;
+  pthread_mutex_unlock(&gpu->lock);
+}
+
+/* One copy that the driver can take as a rectangle or a line. */
+static tdict_status queue_rect(tdict_gpu *gpu, const tdict_cu_rect *r, tdict_cu_stream stream, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  bool line = r->height == 1 || (r->dst_pitch == r->width && r->src_pitch == r->width);
+  if (!line) return tdict_gpu_check(gpu, d->ops->copy_rect_async(d, r, stream), "cuMemcpy2DAsync", err);
+  size_t bytes = r->width * r->height;
+  switch (r->kind) {
+    case TDICT_CU_H2D:
+      return tdict_gpu_check(gpu, d->ops->copy_h2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyHtoDAsync", err);
+    case TDICT_CU_D2H:
+      return tdict_gpu_check(gpu, d->ops->copy_d2h_async(d, r->dst, r->src, bytes, stream), "cuMemcpyDtoHAsync", err);
+    case TDICT_CU_D2D:
+      return tdict_gpu_check(gpu, d->ops->copy_d2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyAsync", err);
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r, tdict_cu_stream stream,
+                                  tdict_error *err) {
+  bool plain = r->dst_pitch >= (int64_t)r->width && r->src_pitch >= (int64_t)r->width;
+  if (plain || r->height == 1)
+    return queue_rect(gpu,
+                      &(tdict_cu_rect){kind, r->dst, r->src, r->height == 1 ? r->width : (size_t)r->dst_pitch,
+                                       r->height == 1 ? r->width : (size_t)r->src_pitch, r->width, r->height},
+                      stream, err);
+  tdict_status status = TDICT_OK; /* rows that overlap or go backwards: one by one */
+  for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
+    status = queue_rect(gpu,
+                        &(tdict_cu_rect){kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
+                                         (const char *)r->src + (int64_t)i * r->src_pitch, r->width, r->width, r->width, 1},
+                        stream, err);
+  return status;
+}
+
+static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  return tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream), "cuStreamSynchronize", err);
+}
+
+static tdict_status bounce_piece(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
+  tdict_rect to_bounce = *r;
+  to_bounce.dst = gpu->bounce;
+  to_bounce.dst_pitch = (int64_t)r->width;
+  tdict_status status = tdict_gpu_queue_rect(gpu, TDICT_CU_D2H, &to_bounce, stream, err);
+  if (status == TDICT_OK) status = synchronize(gpu, stream, err);
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < r->height; i++)
+    memcpy((char *)r->dst + (int64_t)i * r->dst_pitch, (char *)gpu->bounce + i * r->width, r->width);
+  return TDICT_OK;
+}
+
+/* To the host, a piece that fits the pinned buffer at a time. */
+static tdict_status copy_out(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  pthread_mutex_lock(&gpu->bounce_lock);
+  if (!gpu->bounce)
+    status = tdict_gpu_check(gpu, tdict_counted_host_alloc(gpu->driver, &gpu->bounce, TDICT_GPU_BOUNCE_BYTES),
+                             "cuMemHostAlloc", err);
+  size_t wide = r->width < TDICT_GPU_BOUNCE_BYTES ? r->width : TDICT_GPU_BOUNCE_BYTES;
+  size_t high = wide ? TDICT_GPU_BOUNCE_BYTES / wide : 1;
+  for (size_t row = 0; row < r->height && status == TDICT_OK; row += high)
+    for (size_t at = 0; at < r->width && status == TDICT_OK; at += wide) {
+      tdict_rect piece = *r;
+      piece.dst = (char *)r->dst + (int64_t)row * r->dst_pitch + at;
+      piece.src = (const char *)r->src + (int64_t)row * r->src_pitch + at;
+      piece.width = r->width - at < wide ? r->width - at : wide;
+      piece.height = r->height - row < high ? r->height - row : high;
+      status = bounce_piece(gpu, &piece, stream, err);
+    }
+  pthread_mutex_unlock(&gpu->bounce_lock);
+  return status;
+}
+
+static tdict_status copy_inside(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
+  tdict_cu_stream stream;
+  tdict_status status = tdict_gpu_take_stream(gpu, &stream, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_follow(gpu, stream, NULL, err);
+  if (status == TDICT_OK && direction == TDICT_COPY_OUT) {
+    status = copy_out(gpu, r, stream, err);
+  } else if (status == TDICT_OK) {
+    status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
+    if (status == TDICT_OK) status = synchronize(gpu, stream, err);
+  }
+  tdict_gpu_give_stream(gpu, stream);
+  return status;
+}
+
+static tdict_status gpu_copy(tdict_memory *m, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
+  tdict_gpu *gpu = (tdict_gpu *)m;
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = copy_inside(gpu, r, direction, err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+
+static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err) {
+  tdict_gpu *gpu = (tdict_gpu *)m;
+  tdict_gpu_scope scope;
+  tdict_cu_stream stream;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_take_stream(gpu, &stream, err);
+  if (status == TDICT_OK) {
+    status = tdict_gpu_check(gpu, gpu->driver->ops->fill_async(gpu->driver, dst, (unsigned char)byte, bytes, stream),
+                             "cuMemsetD8Async", err);
+    if (status == TDICT_OK) status = synchronize(gpu, stream, err);
+    tdict_gpu_give_stream(gpu, stream);
+  }
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+
+static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
+  tdict_gpu *gpu = (tdict_gpu *)(uintptr_t)m;
+  uint64_t reserved = 0;
+  pthread_mutex_lock(&gpu->lock);
+  *out = gpu->counts;
+  pthread_mutex_unlock(&gpu->lock);
+  if (gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &reserved) ==
+          TDICT_CU_SUCCESS &&
+      reserved > out->live_bytes)
+    out->cached_bytes = (size_t)reserved - out->live_bytes;
+}
+
+void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
+  tdict_gpu_scope scope;
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) {
+    gpu->driver->ops->stream_synchronize(gpu->driver, gpu->free_stream);
+    pthread_mutex_lock(&gpu->lock);
+    size_t keep = keep_bytes > SIZE_MAX - gpu->counts.live_bytes ? SIZE_MAX : keep_bytes + gpu->counts.live_bytes;
+    pthread_mutex_unlock(&gpu->lock);
+    gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, keep);
+  }
+  tdict_gpu_leave(gpu, &scope);
+}
+
+static void gpu_retain(tdict_memory *m) { tdict_gpu_retain((tdict_gpu *)m); }
+static void gpu_release(tdict_memory *m) { tdict_gpu_release((tdict_gpu *)m); }
+
+static const tdict_memory_ops ops = {gpu_allocate, gpu_free, gpu_copy, gpu_fill, gpu_counts, gpu_retain, gpu_release};
+
+void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
+  memory->ops = &ops;
+  memory->device = device;
+  memory->pinned = false;
+}
+
+tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory) {
+  return memory && memory->ops == &ops ? (tdict_gpu *)memory : NULL;
+}

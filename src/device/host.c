@@ -1,0 +1,81 @@
+/* Memories that need no driver: plain host memory, and the one of a device that is not there. */
+#include "device/host.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { ALIGNMENT = 64 };
+
+static tdict_status host_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
+  (void)m;
+  void *data;
+  if (posix_memalign(&data, ALIGNMENT, bytes ? bytes : 1) != 0)
+    return tdict_fail(err, TDICT_ENOMEM, "host memory: no room for %zu bytes", bytes);
+  *out = (tdict_block){data, bytes, NULL};
+  return TDICT_OK;
+}
+static void host_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
+  (void)m;
+  for (int i = 0; i < num_fences; i++) {
+    fences[i]->ops->wait(fences[i], INT64_MAX);
+    fences[i]->ops->release(fences[i]);
+  }
+  free(block->data);
+}
+static void no_counts(const tdict_memory *m, tdict_memory_counts *out) {
+  (void)m;
+  memset(out, 0, sizeof *out);
+}
+static void no_count(tdict_memory *m) { (void)m; }
+
+tdict_memory *tdict_host_memory(void) {
+  static const tdict_memory_ops ops = {host_allocate, host_free, NULL, NULL, no_counts, no_count, no_count};
+  static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
+  return (tdict_memory *)(uintptr_t)&memory; /* nothing ever writes it */
+}
+
+typedef struct absent {
+  tdict_memory memory;
+  tdict_error reason;
+  _Atomic(int64_t) refs;
+} absent;
+
+static tdict_status absent_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
+  (void)bytes;
+  (void)out;
+  const absent *a = (const absent *)m;
+  if (err) *err = a->reason;
+  return (tdict_status)a->reason.status;
+}
+static void absent_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
+  (void)m, (void)block, (void)fences, (void)num_fences; /* nothing was ever given out */
+}
+static void absent_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((absent *)m)->refs, 1, memory_order_relaxed); }
+static void absent_release(tdict_memory *m) {
+  if (atomic_fetch_sub_explicit(&((absent *)m)->refs, 1, memory_order_acq_rel) == 1) free(m);
+}
+
+tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason) {
+  static const tdict_memory_ops ops = {absent_allocate, absent_free,   NULL,          NULL,
+                                       no_counts,       absent_retain, absent_release};
+  absent *a = calloc(1, sizeof *a);
+  if (!a) return NULL;
+  a->memory.ops = &ops;
+  a->memory.device = device;
+  a->reason = *reason;
+  atomic_init(&a->refs, 1);
+  return &a->memory;
+}
+
+static tdict_status none_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
+  (void)m, (void)bytes, (void)out;
+  return tdict_fail(err, TDICT_ENOMEM, "no host memory to describe the device");
+}
+tdict_memory *tdict_no_memory(void) {
+  static const tdict_memory_ops ops = {none_allocate, absent_free, NULL, NULL, no_counts, no_count, no_count};
+  static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
+  return (tdict_memory *)(uintptr_t)&memory;
+}
