@@ -1,0 +1,82 @@
+/* The context: it makes the thread pool, the devices and the engine, and hands each layer its piece. The only file that
+ * sees every layer. Thread rule: as in tdict/context.h. */
+#include "context.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "device/devices.h"
+#include "sched/pool.h"
+#include "tdict/tdict.h"
+#include "transfer/engine.h"
+
+#define MIN_STAGING_BYTES ((size_t)64 << 10)
+enum { MAX_THREADS = 1024 };
+
+struct tdict_context {
+  tdict_pool *pool;
+  tdict_devices *devices;
+  tdict_engine *engine;
+};
+
+tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
+tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
+
+static tdict_status check(const tdict_context_options *o, tdict_error *err) {
+  if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)
+    return tdict_fail(err, TDICT_EINVAL, "context: num_threads is %d, wanted -1 or 1 to %d", (int)o->num_threads,
+                      MAX_THREADS);
+  if (o->staging_bytes < MIN_STAGING_BYTES)
+    return tdict_fail(err, TDICT_EINVAL, "context: staging_bytes is %zu, wanted at least %zu", o->staging_bytes,
+                      MIN_STAGING_BYTES);
+  if (o->tuning_file) return tdict_fail(err, TDICT_ENOTSUP, "context: tuning_file is set, and no file is read yet");
+  return TDICT_OK;
+}
+
+static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
+  int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
+  tdict_status status = tdict_pool_create(threads, &c->pool, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_devices_create(o, driver, c->pool, &c->devices, err);
+  if (status != TDICT_OK) return status;
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes};
+  return tdict_engine_create(&config, &c->engine, err);
+}
+
+tdict_status tdict_context_create_over(const tdict_context_options *options, tdict_driver *driver, tdict_context **out,
+                                       tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "context: out is NULL");
+  tdict_context_options o = tdict_context_options_default();
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "context options", err);
+  if (status == TDICT_OK) status = check(&o, err);
+  if (status != TDICT_OK) return status;
+  tdict_context *c = calloc(1, sizeof *c);
+  if (!c) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its record");
+  status = build(c, &o, driver, err);
+  if (status != TDICT_OK) {
+    tdict_context_destroy(c);
+    return status;
+  }
+  *out = c;
+  return TDICT_OK;
+}
+
+tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out, tdict_error *err) {
+  return tdict_context_create_over(options, NULL, out, err);
+}
+
+void tdict_context_destroy(tdict_context *c) {
+  if (!c) return;
+  if (c->engine) tdict_engine_wait(c->engine);
+  tdict_pool_destroy(c->pool);
+  tdict_engine_destroy(c->engine);
+  tdict_devices_destroy(c->devices);
+  free(c);
+}
+
+int tdict_context_num_threads(const tdict_context *c) { return tdict_pool_size(c->pool); }
+
+int tdict_version(void) {
+  return TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH;
+}

@@ -1,0 +1,98 @@
+/* The engine: one a context. It numbers transfers, makes them wait for each other where they share bytes, gives their
+ * chunks to threads, and holds the staging rings. A transfer is its own future and its own fence.
+ * Thread rule: safe from any thread. */
+#ifndef TDICT_TRANSFER_ENGINE_H
+#define TDICT_TRANSFER_ENGINE_H
+
+#include "sched/latch.h"
+#include "transfer/plan.h"
+#include "transfer/ring.h"
+
+enum { TDICT_MAX_GATES = 16, TDICT_MAX_WORKERS = 64 };
+
+typedef struct tdict_engine tdict_engine;
+typedef struct tdict_engine_config {
+  tdict_devices *devices; /* borrowed, like the pool */
+  tdict_pool *pool;
+  size_t staging_bytes;
+} tdict_engine_config;
+tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
+void tdict_engine_wait(tdict_engine *engine);    /* until no transfer is under way */
+void tdict_engine_destroy(tdict_engine *engine); /* after the last wait; NULL is allowed */
+tdict_devices *tdict_engine_devices(const tdict_engine *engine);
+tdict_pool *tdict_engine_pool(const tdict_engine *engine);
+/* The ring of a gpu, made when it is first asked for; borrowed. Inside a scope of the gpu. */
+tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
+/* How the ring of a gpu came by its memory: a tdict_pinned_way, -1 when it is not pinned, 0 when there is no ring. */
+int tdict_engine_ring_way(tdict_engine *engine, const tdict_gpu *gpu);
+/* The bytes of each slot of a ring. */
+size_t tdict_engine_slot_bytes(const tdict_engine *engine);
+/* This layer's piece of a context; the composition root defines it. */
+tdict_engine *tdict_context_engine(const tdict_context *context);
+
+/* Work of a transfer on one thread, see work.h. */
+typedef struct tdict_worker {
+  tdict_task task; /* first: the pool gives it back */
+  tdict_future *transfer;
+  bool worked;
+  int64_t copy_ns, wait_ns, cpu_ns;
+} tdict_worker;
+
+/* Somebody who must not begin before this transfer has ended. */
+typedef struct tdict_dependent {
+  tdict_future *waiting; /* counted by being pending */
+  tdict_future *on;
+  struct tdict_dependent *next;
+} tdict_dependent;
+
+/* Copies wait for this event before they touch the device. */
+typedef struct tdict_gate {
+  tdict_gpu *gpu;
+  tdict_cu_event event;
+} tdict_gate;
+
+struct tdict_future {
+  tdict_fence fence; /* first: a transfer is a fence */
+  _Atomic(int64_t) refs;
+  tdict_engine *engine;     /* not touched once finished */
+  tdict_plan plan;
+  tdict_storage *arena;     /* counted; NULL when nothing new is made */
+  tdict_tree *result;       /* counted; handed out when it is done */
+  tdict_tree *mirror;       /* counted; where paths are found, NULL: in result */
+  tdict_fence_node *nodes;  /* the marks on storages */
+  uint32_t num_nodes;
+  tdict_gate gates[TDICT_MAX_GATES];
+  int num_gates;
+  int32_t mode;
+  bool on_caller;           /* the starting thread works, no thread of the pool */
+  tdict_dependent *waits_for;
+  uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
+  tdict_dependent *dependents;
+  bool finished;
+  tdict_latch may_start;    /* for on_caller */
+  _Atomic(uint32_t) next_chunk; /* relaxed: a ticket counter */
+  _Atomic(bool) failed;     /* relaxed: a hint to stop early; the error is under error_lock */
+  _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer */
+  _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
+  pthread_mutex_t error_lock; /* guards: error, until ended is zero */
+  tdict_error error;          /* status 0: none */
+  tdict_latch ended;          /* from zero on everything here is only read */
+  int64_t begin_ns;
+  tdict_transfer_stats stats;
+  int num_workers;
+  tdict_worker workers[];
+};
+
+/* A new transfer with nothing in it but room for its workers; one reference. TDICT_ENOMEM. */
+tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
+/* Begins: marks storages, orders the transfer behind others, hands it to its threads or works here. The plan, result,
+ * mode and gates are filled in. On failure nothing has begun. */
+tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
+/* A transfer without work: it has ended. */
+void tdict_transfer_end_at_once(tdict_future *transfer);
+/* Notes the first error; `item` (or UINT32_MAX) names the leaf. */
+void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
+/* The last worker calls it: unmarks, publishes, starts those who waited. May free the transfer. */
+void tdict_transfer_finish(tdict_future *transfer);
+
+#endif

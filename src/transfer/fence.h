@@ -1,0 +1,11 @@
+/* What the engine needs of the future's file. */
+#ifndef TDICT_TRANSFER_FENCE_H
+#define TDICT_TRANSFER_FENCE_H
+
+#include "transfer/engine.h"
+
+const tdict_fence_ops *tdict_transfer_fence_ops(void);
+/* How the pinned memory of this transfer was come by: a tdict_pin_path. */
+int32_t tdict_transfer_pin_path(const tdict_future *transfer);
+
+#endif

@@ -1,0 +1,181 @@
+/* Lanes: a stream, a window of copies in flight, and the slots they use. See lane.h. */
+#include "transfer/lane.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "transfer/pieces.h"
+
+static void count_slots(tdict_lane *lane, int by) {
+  tdict_future *t = lane->worker->transfer;
+  lane->held += by;
+  int64_t now = atomic_fetch_add_explicit(&t->slots_held, by, memory_order_relaxed) + by;
+  int64_t peak = atomic_load_explicit(&t->peak_slots, memory_order_relaxed);
+  while (now > peak && !atomic_compare_exchange_weak_explicit(&t->peak_slots, &peak, now, memory_order_relaxed,
+                                                              memory_order_relaxed)) {
+  }
+}
+
+static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
+  const tdict_future *t = lane->worker->transfer;
+  tdict_driver *d = lane->gpu->driver;
+  tdict_status status = TDICT_OK;
+  for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
+    status = tdict_gpu_check(lane->gpu, d->ops->stream_wait_event(d, lane->stream, t->gates[i].event),
+                             "cuStreamWaitEvent", err);
+  return status;
+}
+
+/* Slots are shared out among the workers of a transfer, so that each has two where there are enough. */
+static int depth_of(const tdict_lane *lane) {
+  int share = lane->ring->num_slots / lane->worker->transfer->num_workers;
+  return share < 1 ? 1 : share > TDICT_LANE_DEPTH ? TDICT_LANE_DEPTH : share;
+}
+
+tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
+  tdict_worker *worker = lane->worker;
+  memset(lane, 0, sizeof *lane);
+  lane->worker = worker;
+  tdict_status status = tdict_gpu_enter(gpu, &lane->scope, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_engine_ring(worker->transfer->engine, gpu, &lane->ring, err);
+  if (status == TDICT_OK) status = tdict_gpu_take_stream(gpu, &lane->stream, err);
+  if (status != TDICT_OK) {
+    tdict_gpu_leave(gpu, &lane->scope);
+    return status;
+  }
+  lane->gpu = gpu;
+  lane->depth = depth_of(lane);
+  return wait_for_gates(lane, err); /* the lane is open whatever this answers, and is closed by its owner */
+}
+
+/* The oldest copy in flight is done: empties its slot or lets its event go. */
+static void retire(tdict_lane *lane, bool abandon) {
+  tdict_flight *f = &lane->flights[lane->first];
+  lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
+  lane->count--;
+  if (!f->slot) {
+    tdict_gpu_give_event(lane->gpu, f->event);
+    return;
+  }
+  if (f->out && !abandon) {
+    int64_t begin = tdict_now_ns();
+    tdict_pieces_scatter(&lane->worker->transfer->plan, f->chunk, f->slot->data);
+    lane->worker->copy_ns += tdict_now_ns() - begin;
+  }
+  if (!lane->spare) {
+    lane->spare = f->slot;
+    return;
+  }
+  tdict_ring_give(lane->ring, f->slot, false);
+  count_slots(lane, -1);
+}
+
+static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
+  tdict_driver *d = lane->gpu->driver;
+  tdict_flight *f = &lane->flights[lane->first];
+  int64_t begin = tdict_now_ns();
+  tdict_status status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
+  lane->worker->wait_ns += tdict_now_ns() - begin;
+  if (status == TDICT_OK)
+    retire(lane, false);
+  else
+    tdict_transfer_fail(lane->worker->transfer, lane->worker->transfer->plan.num_items ? f->chunk->first : UINT32_MAX, err);
+  return status;
+}
+
+tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  while (lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
+  return status;
+}
+
+tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  if (!lane->spare && lane->held < lane->depth) {
+    tdict_slot *slot = NULL;
+    int64_t begin = tdict_now_ns();
+    status = tdict_ring_take(lane->ring, lane->held == 0, &slot, err);
+    lane->worker->wait_ns += tdict_now_ns() - begin;
+    if (status != TDICT_OK) return status;
+    lane->spare = slot;
+    if (slot) count_slots(lane, 1);
+  }
+  while (!lane->spare && status == TDICT_OK) status = wait_oldest(lane, err); /* it holds one, so one is in flight */
+  if (status != TDICT_OK) return status;
+  *out = lane->spare;
+  lane->spare = NULL;
+  return TDICT_OK;
+}
+
+tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out, tdict_error *err) {
+  tdict_driver *d = lane->gpu->driver;
+  tdict_cu_event event = slot ? slot->event : NULL;
+  tdict_status status = slot ? TDICT_OK : tdict_gpu_take_event(lane->gpu, &event, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_check(lane->gpu, d->ops->event_record(d, event, lane->stream), "cuEventRecord", err);
+  if (status != TDICT_OK) {
+    d->ops->stream_synchronize(d, lane->stream); /* the slot's bytes may be in use, and no event would tell */
+    if (slot)
+      lane->spare = slot;
+    else
+      tdict_gpu_give_event(lane->gpu, event);
+    return status;
+  }
+  lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = (tdict_flight){slot, event, chunk, out};
+  if (lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
+  return status;
+}
+
+tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
+  tdict_driver *d = lane->gpu->driver;
+  int64_t begin = tdict_now_ns();
+  tdict_status status =
+      tdict_gpu_check(lane->gpu, d->ops->stream_synchronize(d, lane->stream), "cuStreamSynchronize", err);
+  lane->worker->wait_ns += tdict_now_ns() - begin;
+  return status;
+}
+
+tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
+  if (!lane->gpu) return TDICT_OK;
+  tdict_status status = abandon ? TDICT_OK : tdict_lane_settle(lane, err);
+  tdict_error later;
+  tdict_status synced = tdict_lane_synchronize(lane, &later);
+  if (status == TDICT_OK && synced != TDICT_OK) {
+    status = synced;
+    if (err) *err = later;
+  }
+  while (lane->count > 0) retire(lane, true);
+  if (lane->spare) {
+    tdict_ring_give(lane->ring, lane->spare, false);
+    count_slots(lane, -1);
+  }
+  tdict_gpu_give_stream(lane->gpu, lane->stream);
+  tdict_gpu_leave(lane->gpu, &lane->scope);
+  lane->gpu = NULL;
+  return status;
+}
+
+/* Slots that are still being read go back with their events, so that nobody who waits for a slot waits for whoever resumes
+ * the lane. */
+void tdict_lane_pause(tdict_lane *lane) {
+  int kept = 0;
+  for (int i = 0; i < lane->count; i++) {
+    tdict_flight f = lane->flights[(lane->first + i) % TDICT_LANE_DEPTH];
+    if (!f.slot || f.out) {
+      lane->flights[(lane->first + kept++) % TDICT_LANE_DEPTH] = f;
+      continue;
+    }
+    tdict_ring_give(lane->ring, f.slot, true);
+    count_slots(lane, -1);
+  }
+  lane->count = kept;
+  if (lane->spare) {
+    tdict_ring_give(lane->ring, lane->spare, false);
+    count_slots(lane, -1);
+    lane->spare = NULL;
+  }
+  tdict_gpu_leave(lane->gpu, &lane->scope);
+}
+
+void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }

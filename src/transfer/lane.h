@@ -1,0 +1,43 @@
+/* A lane: one thread's stream on one gpu and what it has in flight there, oldest first.
+ * Thread rule: one thread, which holds the gpu's scope from open to close. */
+#ifndef TDICT_TRANSFER_LANE_H
+#define TDICT_TRANSFER_LANE_H
+
+#include "transfer/engine.h"
+
+enum { TDICT_LANE_DEPTH = 4 };
+typedef struct tdict_flight {
+  tdict_slot *slot;     /* NULL: a copy that needs none */
+  tdict_cu_event event; /* the slot's, or one taken for it */
+  const tdict_chunk *chunk;
+  bool out;             /* the slot is to be emptied to the host */
+} tdict_flight;
+typedef struct tdict_lane {
+  tdict_worker *worker;
+  tdict_gpu *gpu; /* NULL: not open */
+  tdict_ring *ring;
+  tdict_gpu_scope scope;
+  tdict_cu_stream stream;
+  tdict_flight flights[TDICT_LANE_DEPTH];
+  int first, count, depth;
+  int held;          /* slots, in flight or spare */
+  tdict_slot *spare;
+} tdict_lane;
+
+tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
+/* Waits until everything is done and closes; with `abandon` nothing is emptied any more. */
+tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
+/* A slot to fill. Waits for nothing but copies of this lane, or for any slot when the lane holds none. */
+tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
+/* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is the lane's spare again when this
+ * fails. */
+tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out, tdict_error *err);
+/* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */
+void tdict_lane_pause(tdict_lane *lane);
+void tdict_lane_resume(tdict_lane *lane);
+/* Waits for the stream: for copies that were queued and not launched. */
+tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err);
+/* Waits for all that is in flight. */
+tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err);
+
+#endif

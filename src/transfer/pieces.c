@@ -1,0 +1,155 @@
+/* Pieces of leaves: what of each leaf lies in a chunk, and the copies of it. See pieces.h. */
+#include "transfer/pieces.h"
+
+#include <string.h>
+
+#include "tensor/layout.h"
+
+/* Above its own threshold libc's memcpy turns to stores that bypass the cache, where the device reads slots from. */
+#define MEMCPY_PIECE ((size_t)1 << 20)
+
+typedef struct piece {
+  const tdict_item *item;
+  uint32_t number;
+  size_t begin, end; /* bytes of the leaf, counted in C order */
+  size_t at;         /* where it lies from the chunk's begin */
+} piece;
+
+/* The next piece; *number begins at chunk->first. False at the end. */
+static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_t *number, piece *out) {
+  for (; *number < plan->num_items; ++*number) {
+    const tdict_item *item = &plan->items[*number];
+    if (item->offset >= chunk->end) return false;
+    size_t begin = chunk->begin > item->offset ? chunk->begin - item->offset : 0;
+    size_t end = chunk->end - item->offset < item->bytes ? chunk->end - item->offset : item->bytes;
+    if (begin >= end) continue;
+    *out = (piece){item, *number, begin, end, item->offset + begin - chunk->begin};
+    ++*number;
+    return true;
+  }
+  return false;
+}
+
+static void copy_bytes(char *dst, const char *src, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
+    memcpy(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
+}
+
+static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  (void)user, (void)err;
+  tdict_rect_copy(rect);
+  return TDICT_OK;
+}
+
+/* An address as a number, so that the first element of a leaf may lie outside the slot that holds a part of it. */
+static void *shifted(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
+
+static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
+  const tdict_tensor *t = item->src;
+  const int64_t *dst = use_dst && item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
+  const int64_t *src = use_src ? tdict_tensor_dims_strides(t) : NULL;
+  tdict_pair_init(pair, t->ndim, t->dims, dst, src, tdict_dtype_bytes(t->dtype));
+}
+
+static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part) {
+  tdict_pair pair;
+  init_pair(&pair, item, use_dst, use_src);
+  (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
+}
+
+void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot) {
+  uint32_t number = chunk->first;
+  size_t filled = 0;
+  for (piece p; next_piece(plan, chunk, &number, &p);) {
+    memset(slot + filled, 0, p.at - filled);
+    filled = p.at + (p.end - p.begin);
+    if (p.item->src_plain)
+      copy_bytes(slot + p.at, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+    else
+      walk(p.item, false, true,
+           &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
+  }
+  memset(slot + filled, 0, chunk->end - chunk->begin - filled);
+}
+
+void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot) {
+  uint32_t number = chunk->first;
+  for (piece p; next_piece(plan, chunk, &number, &p);) {
+    if (p.item->dst_plain)
+      copy_bytes(p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
+    else
+      walk(p.item, true, false, &(tdict_pair_part){p.item->dst_data, shifted(slot + p.at, p.begin), p.begin, p.end});
+  }
+}
+
+void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk) {
+  uint32_t number = chunk->first;
+  for (piece p; next_piece(plan, chunk, &number, &p);) {
+    if (p.item->src_plain && p.item->dst_plain)
+      copy_bytes(p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+    else
+      walk(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
+  }
+}
+
+static tdict_status queue_rect_in(void *user, const tdict_rect *rect, tdict_error *err) {
+  tdict_pieces_queue *q = user;
+  return tdict_gpu_queue_rect(q->gpu, TDICT_CU_H2D, rect, q->stream, err);
+}
+static tdict_status queue_rect_out(void *user, const tdict_rect *rect, tdict_error *err) {
+  tdict_pieces_queue *q = user;
+  return tdict_gpu_queue_rect(q->gpu, TDICT_CU_D2H, rect, q->stream, err);
+}
+
+/* One contiguous stretch: `device` to or from the slot at `at`. */
+typedef struct stretch {
+  char *device;
+  size_t at, bytes;
+  bool open_ended; /* what follows on the device up to the next leaf is nobody's */
+  const tdict_storage *storage;
+} stretch;
+
+static tdict_status flush(const tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
+  if (!s->bytes) return TDICT_OK;
+  bool in = kind == TDICT_CU_H2D;
+  tdict_rect line = {in ? (void *)s->device : q->slot + s->at, in ? (void *)(q->slot + s->at) : s->device,
+                     (int64_t)s->bytes, (int64_t)s->bytes, s->bytes, 1};
+  return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
+}
+
+static bool extends(const stretch *s, const stretch *next) {
+  if (!s->bytes || next->storage != s->storage) return false;
+  if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;
+  return next->at == s->at + s->bytes || (s->open_ended && next->open_ended);
+}
+
+tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
+                                 tdict_error *err) {
+  uint32_t number = chunk->first;
+  stretch run = {0};
+  tdict_status status = TDICT_OK;
+  for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
+    q->item = p.number;
+    const tdict_item *item = p.item;
+    bool in = item->kind == TDICT_CU_H2D;
+    if (!(in ? item->dst_plain : item->src_plain)) {
+      void *packed = shifted(q->slot + p.at, p.begin);
+      tdict_pair pair;
+      init_pair(&pair, item, in, !in);
+      tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.begin, p.end};
+      status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
+      continue;
+    }
+    const tdict_storage *storage = in ? (item->dst ? item->dst->storage : NULL) : item->src->storage;
+    stretch next = {(in ? item->dst_data : (char *)item->src->data) + p.begin, p.at, p.end - p.begin,
+                    !storage || storage->flags & TDICT_STORAGE_ARENA, storage};
+    if (extends(&run, &next)) {
+      run.bytes = next.at + next.bytes - run.at;
+      continue;
+    }
+    status = flush(q, (tdict_cu_kind)item->kind, &run, err);
+    run = next;
+  }
+  if (status != TDICT_OK || !run.bytes) return status;
+  return flush(q, (tdict_cu_kind)plan->items[q->item].kind, &run, err);
+}

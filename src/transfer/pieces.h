@@ -1,0 +1,24 @@
+/* The pieces of leaves that a chunk holds, and copying them between a slot and leaves. Pure; thread-safe. */
+#ifndef TDICT_TRANSFER_PIECES_H
+#define TDICT_TRANSFER_PIECES_H
+
+#include "transfer/plan.h"
+
+/* Fills the slot from the leaves of the chunk, which are on the host; bytes between leaves become zero. */
+void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot);
+/* Writes the slot to the places of the chunk's leaves, which are on the host. */
+void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot);
+/* Copies the chunk's leaves to their places, both on the host. */
+void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk);
+/* Queues copies between the slot and the device side of the chunk, as few as the layout allows. *item is the leaf that is
+ * to blame when it fails. */
+typedef struct tdict_pieces_queue {
+  tdict_gpu *gpu;
+  tdict_cu_stream stream;
+  char *slot;
+  uint32_t item;
+} tdict_pieces_queue;
+tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *queue,
+                                 tdict_error *err);
+
+#endif

@@ -1,0 +1,107 @@
+/* Placing the leaves of a plan and cutting its line into chunks. See plan.h for ownership and threads. */
+#include "transfer/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#define SMALL_DIRECT_BYTES ((size_t)64 << 10)   /* below this a driver copy of its own costs more than packing */
+#define LARGE_DIRECT_BYTES ((size_t)16 << 20)   /* above this the program's own copies would wait too long behind it */
+
+void tdict_plan_reset(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items; i++) {
+    tdict_tensor_release(plan->items[i].src);
+    tdict_tensor_release(plan->items[i].dst);
+  }
+  free(plan->items);
+  free(plan->item_of_leaf);
+  free(plan->chunks);
+  memset(plan, 0, sizeof *plan);
+}
+
+void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
+  for (uint32_t i = 0; i < plan->num_items; i++)
+    if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
+}
+
+/* One driver copy may go on from item a into item b: both sides lie as the line does, and what is between them is nobody's. */
+static bool goes_on(const tdict_item *a, const tdict_item *b) {
+  if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
+  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage) return false;
+  size_t step = b->offset - a->offset;
+  if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step || (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
+    return false;
+  if (step == a->bytes) return true;
+  bool dst_gap = !a->dst || (b->dst && a->dst->storage == b->dst->storage && a->dst->storage->flags & TDICT_STORAGE_ARENA);
+  return dst_gap && a->src->storage->flags & TDICT_STORAGE_ARENA;
+}
+
+/* The end of the run of direct items that begins at `first`. */
+static uint32_t run_end(const tdict_plan *plan, uint32_t first) {
+  uint32_t end = first + 1;
+  while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
+  return end;
+}
+
+void tdict_plan_pack(tdict_plan *plan) {
+  for (uint32_t i = 0, end; i < plan->num_items; i = end) {
+    end = i + 1;
+    if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
+    end = run_end(plan, i);
+    size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
+    if (run_bytes >= SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
+    for (uint32_t k = i; k < end; k++) {
+      plan->items[k].way = TDICT_WAY_STAGE_IN;
+      plan->way_bytes[TDICT_WAY_DIRECT] -= plan->items[k].bytes;
+      plan->way_bytes[TDICT_WAY_STAGE_IN] += plan->items[k].bytes;
+    }
+  }
+}
+
+static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *err) {
+  if (plan->num_chunks == plan->cap_chunks) {
+    uint32_t cap = plan->cap_chunks ? 2 * plan->cap_chunks : 64;
+    tdict_chunk *grown = realloc(plan->chunks, cap * sizeof *grown);
+    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u chunks", cap);
+    plan->chunks = grown;
+    plan->cap_chunks = cap;
+  }
+  plan->chunks[plan->num_chunks++] = chunk;
+  return TDICT_OK;
+}
+
+/* The interval [begin, end) of the line in pieces of at most `piece` bytes. `first` holds `begin`. */
+static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t piece, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  uint32_t first = whole.first;
+  for (size_t at = whole.begin; at < whole.end && status == TDICT_OK; at += piece) {
+    while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
+    size_t end = whole.end - at < piece ? whole.end : at + piece;
+    status = add_chunk(plan, (tdict_chunk){at, end, first}, err);
+  }
+  return status;
+}
+
+/* The end of the run of items that share slots with `first`: the same way and gpu, one behind the other. */
+static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
+  uint32_t end = first + 1;
+  while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
+         plan->items[end].gpu == plan->items[first].gpu)
+    end++;
+  return end;
+}
+
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
+    const tdict_item *item = &plan->items[i];
+    bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
+    bool direct = item->way == TDICT_WAY_DIRECT;
+    end = whole ? i + 1 : direct ? run_end(plan, i) : group_end(plan, i);
+    tdict_chunk span = {item->offset, plan->items[end - 1].offset + plan->items[end - 1].bytes, i};
+    status = add_pieces(plan, span, whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes, err);
+  }
+  return status;
+}

@@ -1,0 +1,88 @@
+/* The plan of a transfer: which leaves travel, by which way, to which place, cut into chunks that threads claim.
+ *
+ * All leaves that travel lie one after the other on one line of bytes (`offset`), in tree order, each beginning on a
+ * multiple of 256; a new result's storage is that line. A chunk is an interval of it with one way.
+ * A plan belongs to its transfer. It is made by one thread and then only read. */
+#ifndef TDICT_TRANSFER_PLAN_H
+#define TDICT_TRANSFER_PLAN_H
+
+#include "device/devices.h"
+#include "tdict/transfer.h"
+#include "tree/node.h"
+
+enum { TDICT_LEAF_ALIGNMENT = 256 };
+
+typedef enum tdict_way {
+  TDICT_WAY_STAGE_IN,    /* host, any strides -> slot -> device */
+  TDICT_WAY_STAGE_OUT,   /* device -> slot -> host, any strides */
+  TDICT_WAY_DIRECT,      /* one driver copy, at least one side pinned or both on devices */
+  TDICT_WAY_PAGEABLE_IN, /* one driver copy from ordinary memory */
+  TDICT_WAY_HOST         /* host -> host by a thread */
+} tdict_way;
+
+/* A leaf that travels. */
+typedef struct tdict_item {
+  tdict_tensor *src;   /* counted */
+  tdict_tensor *dst;   /* counted; NULL: the place is dst_data, in C order */
+  char *dst_data;      /* first element */
+  size_t offset, bytes;
+  tdict_gpu *gpu;      /* whose copy engines work; NULL for host to host. Borrowed from the context */
+  uint32_t leaf;       /* its number in the tree, counted in tree order */
+  uint8_t way;         /* a tdict_way */
+  uint8_t kind;        /* a tdict_cu_kind, for ways with a gpu */
+  bool src_plain, dst_plain; /* in C order without gaps */
+} tdict_item;
+
+typedef struct tdict_chunk {
+  size_t begin, end; /* on the line */
+  uint32_t first;    /* the item that holds `begin` */
+} tdict_chunk;
+
+/* Where the i-th leaf of the tree's result is: the item, or TDICT_SHARED for a leaf that is already there. */
+#define TDICT_SHARED UINT32_MAX
+
+typedef struct tdict_plan {
+  tdict_item *items;
+  uint32_t num_items, cap_items;
+  uint32_t *item_of_leaf;
+  uint32_t num_leaves, cap_leaves;
+  tdict_chunk *chunks;
+  uint32_t num_chunks, cap_chunks;
+  size_t line_bytes;     /* the end of the line */
+  size_t total_bytes;    /* of leaves that travel */
+  size_t way_bytes[5];   /* of those, by way */
+  int64_t num_shared;    /* leaves that are there, or the same bytes as another */
+  bool reads_device, writes_old; /* something other than host to new device memory */
+} tdict_plan;
+
+/* What a plan is made for. */
+typedef struct tdict_plan_request {
+  tdict_devices *devices;
+  tdict_device device;     /* to which it goes; not used with `dst` */
+  const tdict_tree *dst;   /* copy_into; else NULL */
+  bool want_pinned;        /* the result is pinned host memory: leaves that are not are copied */
+  bool host_only;          /* a leaf on a device is an error (pin_memory) */
+  int32_t mode;            /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
+} tdict_plan_request;
+
+/* Reads the tree: items with their ways. Errors name the leaf. On failure the plan is empty. */
+tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
+                                tdict_error *err);
+/* Gives items their places: in the storage `arena` (whose line it is), unless they have a dst. */
+void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
+/* Pinned leaves that would make many small driver copies go through slots instead, packed. After tdict_plan_place(). */
+void tdict_plan_pack(tdict_plan *plan);
+/* Cuts the line: chunks of at most chunk_bytes (a multiple of 256) that go through slots. TDICT_ENOMEM. */
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err);
+void tdict_plan_reset(tdict_plan *plan);
+
+/* A tree like `src`, its locks too, whose leaves are the plan's: shared ones are those of `src`, the others lie in
+ * `arena`. device: the result's; NULL: as src has it. TDICT_ENOMEM. */
+tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
+                                const tdict_device *device, tdict_tree **out, tdict_error *err);
+/* A tree with the nodes and leaves of `src`, to find paths in while others may change `src`. TDICT_ENOMEM. */
+tdict_status tdict_result_mirror(const tdict_tree *src, tdict_tree **out, tdict_error *err);
+/* The path of the n-th leaf of a tree, cut as errors' paths are. */
+void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes);
+
+#endif

@@ -1,0 +1,265 @@
+/* Reading a tree into a plan: every leaf is shared, or an item with its way. See plan.h for ownership and threads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "tensor/layout.h"
+#include "transfer/plan.h"
+#include "transfer/same.h"
+#include "tree/cursor.h"
+#include "tree/text.h"
+
+enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
+
+/* What a collection works with; lives for one call. */
+typedef struct collector {
+  tdict_plan *plan;
+  const tdict_plan_request *request;
+  tdict_same same;                /* finds leaves that are the same bytes */
+  const tdict_storage *last;      /* the storage asked about last, and the answer */
+  tdict_gpu *last_gpu;
+  bool last_pinned;
+} collector;
+
+static tdict_status no_memory(tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
+}
+
+static bool grow(void **array, uint32_t count, uint32_t *cap, size_t bytes) {
+  if (count < *cap) return true;
+  uint32_t wanted = *cap ? 2 * *cap : 64;
+  void *grown = wanted > *cap ? realloc(*array, (size_t)wanted * bytes) : NULL;
+  if (!grown) return false;
+  *array = grown;
+  *cap = wanted;
+  return true;
+}
+
+/* Ordinary host memory and pinned memory lie on one device; only pinned memory is read by the gpu itself. */
+static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
+  const tdict_storage *s = t->storage;
+  if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
+  if (s != c->last || gpu != c->last_gpu) {
+    c->last = s;
+    c->last_gpu = gpu;
+    c->last_pinned = tdict_gpu_is_pinned(gpu, s, s->data, s->bytes);
+  }
+  return c->last_pinned;
+}
+
+static tdict_status gpu_of(collector *c, tdict_device device, tdict_gpu **out, tdict_error *err) {
+  tdict_status status = tdict_devices_gpu(c->request->devices, device, out, err);
+  if (status == TDICT_ENODEVICE && err) err->status = TDICT_EWRONGDEVICE;
+  return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
+}
+
+/* From the host to a gpu. */
+static void route_in(collector *c, tdict_item *item) {
+  item->kind = TDICT_CU_H2D;
+  if (!item->src_plain || !item->dst_plain)
+    item->way = TDICT_WAY_STAGE_IN;
+  else if (is_pinned(c, item->gpu, item->src))
+    item->way = TDICT_WAY_DIRECT;
+  else
+    item->way = c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
+}
+
+/* From a gpu to the host: never by a pageable copy of the driver, which holds up other threads. */
+static void route_out(collector *c, tdict_item *item) {
+  item->kind = TDICT_CU_D2H;
+  bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
+  item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
+}
+
+static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
+  tdict_device from = item->src->storage->device;
+  bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
+  item->src_plain = tdict_layout_is_contiguous(item->src->ndim, item->src->dims, tdict_tensor_dims_strides(item->src));
+  item->dst_plain = !item->dst || tdict_layout_is_contiguous(item->dst->ndim, item->dst->dims,
+                                                             tdict_tensor_dims_strides(item->dst));
+  if (from_host && to_host) {
+    item->way = TDICT_WAY_HOST;
+    return TDICT_OK;
+  }
+  tdict_gpu *source;
+  tdict_status status = from_host ? TDICT_OK : gpu_of(c, from, &source, err);
+  if (status == TDICT_OK) status = to_host ? TDICT_OK : gpu_of(c, to, &item->gpu, err);
+  if (status != TDICT_OK) return status;
+  c->plan->reads_device |= !from_host;
+  if (to_host) item->gpu = source;
+  if (from_host) {
+    route_in(c, item);
+  } else if (to_host) {
+    route_out(c, item);
+  } else {
+    item->kind = TDICT_CU_D2D;
+    item->way = TDICT_WAY_DIRECT;
+    if (source->driver != item->gpu->driver)
+      return tdict_fail(err, TDICT_ENOTSUP, "transfer: from a simulated device to a GPU, or back: go through the cpu");
+    if (source != item->gpu && !(item->src_plain && item->dst_plain))
+      return tdict_fail(err, TDICT_ENOTSUP, "transfer: a strided tensor between two devices: make it contiguous first");
+  }
+  return TDICT_OK;
+}
+
+/* Puts the item at the end of the line. */
+static tdict_status append(collector *c, tdict_item *item, tdict_error *err) {
+  tdict_plan *p = c->plan;
+  size_t end;
+  if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
+      !tdict_add_size(item->offset, item->bytes, &end))
+    return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
+  if (!grow((void **)&p->items, p->num_items, &p->cap_items, sizeof *p->items)) return no_memory(err);
+  tdict_tensor_retain(item->src);
+  if (item->dst) tdict_tensor_retain(item->dst);
+  p->items[p->num_items++] = *item;
+  p->line_bytes = end;
+  p->total_bytes += item->bytes;
+  p->way_bytes[item->way] += item->bytes;
+  p->writes_old |= item->dst != NULL;
+  return TDICT_OK;
+}
+
+static bool stays(const collector *c, const tdict_tensor *t) {
+  const tdict_plan_request *r = c->request;
+  if (!tdict_device_equal(t->storage->device, r->device)) return false;
+  return !r->want_pinned || tdict_tensor_is_pinned(t);
+}
+
+/* The leaf shown last hangs at one place only: every node on the way to it is held once. */
+static bool hangs_once(const tdict_cursor *cursor) {
+  for (size_t i = 1; i < cursor->depth; i++)
+    if (atomic_load_explicit(&cursor->frames[i].node->refs, memory_order_relaxed) != 1) return false;
+  return true;
+}
+
+/* to_device and pin_memory: the leaf is shared, is the same as an earlier one, or travels. */
+static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
+                                tdict_error *err) {
+  const tdict_plan_request *r = c->request;
+  char from[32];
+  if (r->host_only && t->storage->device.type != TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "pin_memory: the tensor is on %s, wanted one on the cpu",
+                      tdict_device_format(t->storage->device, from, sizeof from));
+  *place = TDICT_SHARED;
+  if (stays(c, t)) {
+    c->plan->num_shared++;
+    return TDICT_OK;
+  }
+  tdict_same_find(&c->same, t, place);
+  if (*place != TDICT_SHARED) {
+    c->plan->num_shared++;
+    return TDICT_OK;
+  }
+  tdict_item item = {.src = t, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
+  tdict_status status = route(c, &item, r->device, err);
+  if (status == TDICT_OK) status = append(c, &item, err);
+  if (status != TDICT_OK) return status;
+  *place = c->plan->num_items - 1;
+  if (hangs_once(cursor) && tdict_same_is_alone(t)) return TDICT_OK;
+  return tdict_same_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
+}
+
+static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
+  if (src->dtype != dst->dtype)
+    return tdict_fail(err, TDICT_EDTYPE, "copy_into: the source is %s, the destination %s", tdict_dtype_name(src->dtype),
+                      tdict_dtype_name(dst->dtype));
+  bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
+  char have[96], want[96];
+  if (!same)
+    return tdict_fail(err, TDICT_ESHAPE, "copy_into: the source has shape %s, the destination %s",
+                      tdict_text_shape(src->ndim, src->dims, have, sizeof have),
+                      tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
+  if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "copy_into: the destination may not be written");
+  return TDICT_OK;
+}
+
+/* copy_into: every leaf travels from its tensor to that of the other tree. */
+static tdict_status collect_pair(collector *c, tdict_tensor *src, tdict_leaf other, tdict_error *err) {
+  tdict_tensor *dst = tdict_leaf_tensor(other);
+  if (!dst) return tdict_fail(err, TDICT_ETYPE, "copy_into: a tensor in the source, a tree in the destination");
+  tdict_status status = check_pair(src, dst, err);
+  if (status != TDICT_OK) return status;
+  tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
+  item.dst_data = dst->data;
+  status = route(c, &item, dst->storage->device, err);
+  return status == TDICT_OK ? append(c, &item, err) : status;
+}
+
+static tdict_status note_leaf(tdict_plan *p, uint32_t place, tdict_error *err) {
+  if (p->num_leaves == TDICT_SHARED - 1 ||
+      !grow((void **)&p->item_of_leaf, p->num_leaves, &p->cap_leaves, sizeof *p->item_of_leaf))
+    return no_memory(err);
+  p->item_of_leaf[p->num_leaves++] = place;
+  return TDICT_OK;
+}
+
+/* The leaf of the other tree that has the same key as the one shown last. */
+static tdict_status match(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err) {
+  const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
+  const tdict_key *key = tdict_cursor_key(cursor);
+  int64_t slot = tdict_keys_find(other->keys, key->name, key->length);
+  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "copy_into: the destination has no such key");
+  *out = other->leaves[slot];
+  return TDICT_OK;
+}
+
+/* Keys of `other` that the source lacks: each side has as many, and each of the source's was or will be found. */
+static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other, tdict_error *err) {
+  if (other->keys->num_live <= node->keys->num_live) return TDICT_OK;
+  for (uint32_t i = 0; i < other->keys->num_slots; i++) {
+    const tdict_key *key = &other->keys->slots[i];
+    if (!key->name || tdict_keys_find(node->keys, key->name, key->length) >= 0) continue;
+    char above[TDICT_PATH_BYTES], path[TDICT_PATH_BYTES];
+    tdict_cursor_path(cursor, NULL, above, sizeof above);
+    tdict_node_path(above, key, path, sizeof path);
+    return tdict_at(err, tdict_fail(err, TDICT_ENOTFOUND, "copy_into: the source has no such key"), path);
+  }
+  return TDICT_OK;
+}
+
+static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
+  tdict_tensor *t = tdict_leaf_tensor(leaf);
+  tdict_tree *child = tdict_leaf_tree(leaf);
+  bool pairs = c->request->dst != NULL;
+  tdict_leaf other = 0;
+  tdict_status status = pairs ? match(cursor, &other, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  if (t) {
+    uint32_t place = c->plan->num_items;
+    status = pairs ? collect_pair(c, t, other, err) : collect_one(c, cursor, t, &place, err);
+    return status == TDICT_OK ? note_leaf(c->plan, place, err) : status;
+  }
+  tdict_tree *matching = tdict_leaf_tree(other);
+  if (pairs && !matching)
+    return tdict_fail(err, TDICT_ETYPE, "copy_into: a tree in the source, a tensor in the destination");
+  if (pairs) status = check_node(cursor, child, matching, err);
+  if (status != TDICT_OK) return status;
+  if (!tdict_cursor_enter(cursor, child)) return no_memory(err);
+  cursor->frames[cursor->depth - 1].mark = (size_t)(uintptr_t)matching;
+  return TDICT_OK;
+}
+
+tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
+                                tdict_error *err) {
+  collector c = {.plan = plan, .request = request};
+  memset(plan, 0, sizeof *plan);
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
+  tdict_status status = request->dst ? check_node(&cursor, src, request->dst, err) : TDICT_OK;
+  tdict_leaf leaf;
+  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
+    char path[TDICT_PATH_BYTES];
+    status = collect_leaf(&c, &cursor, leaf, err);
+    if (status == TDICT_OK || !err || err->path[0]) continue;
+    tdict_cursor_path(&cursor, NULL, path, sizeof path);
+    tdict_at(err, status, path);
+  }
+  tdict_cursor_reset(&cursor);
+  tdict_same_reset(&c.same);
+  if (status != TDICT_OK) tdict_plan_reset(plan);
+  return status;
+}

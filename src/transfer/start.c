@@ -1,0 +1,252 @@
+/* Starting a transfer: options are checked, the plan is made, the result is built, threads are chosen. See start.h. */
+#include "transfer/start.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "device/host.h"
+#include "transfer/work.h"
+
+enum { AUTO_WORKERS = 8, CHUNKS_A_WORKER = 4 };
+#define ALONE_BYTES ((size_t)512 << 10)     /* below this a waiting caller is done before a thread has woken */
+#define MIN_CHUNK_BYTES ((size_t)256 << 10) /* below this the gap between copies costs more than the overlap gains */
+#define BYTES_A_WORKER ((size_t)1 << 20)
+
+/* What a start works with; lives for one call. */
+typedef struct starter {
+  tdict_engine *engine;
+  const tdict_start *start;
+  tdict_device device;
+  tdict_memory *memory; /* of the result; NULL: plain host memory */
+  tdict_plan plan;
+  int32_t mode;
+  int num_workers;
+  bool on_caller;
+} starter;
+
+static tdict_status check_options(const starter *s, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  const char *what = s->start->what;
+  int threads = tdict_pool_size(tdict_engine_pool(s->engine));
+  if (!s->start->src) return tdict_fail(err, TDICT_EINVAL, "%s: src is NULL", what);
+  if (o->mode < TDICT_MODE_AUTO || o->mode > TDICT_MODE_NON_BLOCKING_PIN)
+    return tdict_fail(err, TDICT_EINVAL, "%s: mode is %d, wanted a tdict_mode", what, (int)o->mode);
+  if (o->num_threads < -1 || o->num_threads > threads)
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool", what,
+                      (int)o->num_threads, threads);
+  if (o->check_sources)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: check_sources is set, and is not supported", what);
+  if (o->stats && !s->start->waits)
+    return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended", what);
+  if (s->start->dst && (o->memory || o->pinned_result))
+    return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result have no use: the destination is there", what);
+  return TDICT_OK;
+}
+
+/* Where the result's bytes come from. */
+static tdict_status choose_memory(starter *s, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  tdict_devices *devices = tdict_engine_devices(s->engine);
+  char want[32], have[32];
+  if (s->start->dst) return TDICT_OK;
+  s->device = s->start->device.type == TDICT_DEVICE_AUTO ? tdict_devices_default(devices, NULL) : s->start->device;
+  bool to_host = s->device.type == TDICT_DEVICE_CPU;
+  tdict_gpu *gpu;
+  tdict_status status = to_host ? TDICT_OK : tdict_devices_gpu(devices, s->device, &gpu, err);
+  if (status != TDICT_OK) return status;
+  if (o->memory && !tdict_device_equal(o->memory->device, s->device))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s", s->start->what,
+                      tdict_device_format(o->memory->device, have, sizeof have),
+                      tdict_device_format(s->device, want, sizeof want));
+  if (o->pinned_result && !to_host)
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
+  s->memory = o->memory;
+  if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
+  if (!s->memory && !to_host) s->memory = &gpu->memory;
+  if (s->memory == tdict_host_memory()) s->memory = NULL;
+  return TDICT_OK;
+}
+
+static tdict_status make_plan(starter *s, tdict_error *err) {
+  tdict_plan_request request = {.devices = tdict_engine_devices(s->engine),
+                                .device = s->device,
+                                .dst = s->start->dst,
+                                .want_pinned = s->memory && s->memory->pinned,
+                                .host_only = s->start->pin,
+                                .mode = s->mode};
+  return tdict_plan_collect(&s->plan, &request, s->start->src, err);
+}
+
+/* Bytes that host threads copy. */
+static size_t thread_bytes(const tdict_plan *p) {
+  return p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT] + p->way_bytes[TDICT_WAY_HOST];
+}
+
+static int auto_workers(const tdict_plan *p) {
+  size_t wanted = thread_bytes(p) / BYTES_A_WORKER;
+  return wanted < 1 ? 1 : wanted > AUTO_WORKERS ? AUTO_WORKERS : (int)wanted;
+}
+
+/* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
+static void choose_threads(starter *s) {
+  const tdict_start *start = s->start;
+  int asked = start->options.num_threads;
+  int threads = tdict_pool_size(tdict_engine_pool(s->engine));
+  bool one = s->mode != TDICT_MODE_NON_BLOCKING_PIN;
+  bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES;
+  s->num_workers = one ? 1 : asked > 0 ? asked : asked == 0 ? 1 : auto_workers(&s->plan);
+  if (s->num_workers > threads) s->num_workers = threads;
+  if (s->num_workers > TDICT_MAX_WORKERS) s->num_workers = TDICT_MAX_WORKERS;
+  s->on_caller = asked == 0 || (start->waits && (one || small)) || tdict_pool_is_worker(tdict_engine_pool(s->engine));
+  if (s->on_caller) s->num_workers = 1;
+}
+
+static size_t chunk_bytes(const starter *s) {
+  size_t slot = tdict_engine_slot_bytes(s->engine), step = TDICT_LEAF_ALIGNMENT;
+  size_t share = thread_bytes(&s->plan) / (size_t)(s->num_workers * CHUNKS_A_WORKER);
+  size_t wanted = share < MIN_CHUNK_BYTES ? MIN_CHUNK_BYTES : share;
+  return (wanted < slot ? wanted : slot) / step * step;
+}
+
+/* Copies begin behind what is queued on `stream` now. */
+static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  for (int i = 0; i < t->num_gates; i++)
+    if (t->gates[i].gpu == gpu) return TDICT_OK;
+  if (t->num_gates == TDICT_MAX_GATES)
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_GATES);
+  tdict_gpu_scope scope;
+  tdict_cu_event event = NULL;
+  tdict_driver *d = gpu->driver;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
+  if (status == TDICT_OK) status = tdict_gpu_check(gpu, d->ops->event_record(d, event, stream), "cuEventRecord", err);
+  if (status == TDICT_OK)
+    t->gates[t->num_gates++] = (tdict_gate){gpu, event};
+  else if (event)
+    tdict_gpu_give_event(gpu, event);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+
+static tdict_status gate_after(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
+  tdict_gpu *gpu;
+  int capturing = TDICT_CU_CAPTURE_STATUS_NONE;
+  tdict_status status = tdict_devices_gpu(tdict_engine_devices(s->engine), after->device, &gpu, err);
+  if (status != TDICT_OK) return status;
+  tdict_gpu_scope scope;
+  status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, gpu->driver->ops->stream_capture_status(gpu->driver, after->handle, &capturing),
+                             "cuStreamIsCapturing", err);
+  tdict_gpu_leave(gpu, &scope);
+  if (status != TDICT_OK) return status;
+  if (capturing != TDICT_CU_CAPTURE_STATUS_NONE)
+    return tdict_fail(err, TDICT_ECAPTURE, "%s: the stream in `after` is being captured", s->start->what);
+  return add_gate(t, gpu, after->handle, err);
+}
+
+/* Nothing can be queued on memory that is new, so copies from the host into it wait for nothing. */
+static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *err) {
+  const tdict_stream *after = s->start->options.after;
+  if (after) return gate_after(s, t, after, err);
+  tdict_status status = TDICT_OK;
+  if (!t->plan.reads_device && !t->plan.writes_old) return status;
+  for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = &t->plan.items[i];
+    tdict_gpu *source;
+    if (item->gpu) status = add_gate(t, item->gpu, NULL, err);
+    if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
+    status = tdict_devices_gpu(tdict_engine_devices(s->engine), item->src->storage->device, &source, err);
+    if (status == TDICT_OK) status = add_gate(t, source, NULL, err);
+  }
+  return status;
+}
+
+static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_status status;
+  if (start->dst) {
+    t->result = tdict_retain(start->dst);
+    return tdict_result_mirror(start->src, &t->mirror, err);
+  }
+  if (t->plan.num_items > 0) {
+    status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
+    if (status != TDICT_OK) return status;
+    t->arena->flags |= TDICT_STORAGE_ARENA;
+    tdict_plan_place(&t->plan, t->arena);
+  }
+  return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
+}
+
+/* A tree that is where it should be, all of it, is its own result. */
+static bool is_there(const starter *s) {
+  tdict_device own;
+  if (s->start->dst || s->plan.num_items > 0) return false;
+  if (s->plan.num_leaves > 0) return true;
+  return s->start->pin || (tdict_get_device(s->start->src, &own) && tdict_device_equal(own, s->device));
+}
+
+static tdict_status fill(const starter *s, tdict_future *t, tdict_error *err) {
+  if (is_there(s)) {
+    t->result = tdict_retain(s->start->src);
+    return TDICT_OK;
+  }
+  tdict_status status = make_result(s, t, err);
+  if (status != TDICT_OK) return status;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
+  status = tdict_plan_cut(&t->plan, chunk_bytes(s), err);
+  return status == TDICT_OK ? make_gates(s, t, err) : status;
+}
+
+static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
+  if (t->plan.num_items == 0) {
+    tdict_transfer_end_at_once(t);
+    return TDICT_OK;
+  }
+  tdict_rest *rest = NULL;
+  bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
+  if (leaves && (rest = tdict_rest_create()) == NULL)
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
+  tdict_status status = tdict_transfer_begin(t, err);
+  if (status != TDICT_OK) {
+    free(rest);
+    return status;
+  }
+  if (!t->on_caller) return TDICT_OK;
+  tdict_latch_wait(&t->may_start, INT64_MAX);
+  if (rest)
+    tdict_work_and_leave(&t->workers[0], rest);
+  else
+    tdict_work(&t->workers[0]);
+  return TDICT_OK;
+}
+
+tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
+                                  tdict_error *err) {
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
+  starter s = {.engine = tdict_context_engine(context), .start = start};
+  s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
+  tdict_status status = check_options(&s, err);
+  if (status == TDICT_OK) status = choose_memory(&s, err);
+  if (status == TDICT_OK) status = make_plan(&s, err);
+  if (status != TDICT_OK) return status;
+  choose_threads(&s);
+  tdict_future *t;
+  status = tdict_transfer_create(s.engine, s.num_workers, &t, err);
+  if (status != TDICT_OK) {
+    tdict_plan_reset(&s.plan);
+    return status;
+  }
+  t->plan = s.plan;
+  t->mode = s.mode;
+  t->on_caller = s.on_caller;
+  status = fill(&s, t, err);
+  if (status == TDICT_OK) status = run(&s, t, err);
+  if (status != TDICT_OK) {
+    tdict_future_release(t);
+    return status;
+  }
+  *out = t;
+  return TDICT_OK;
+}

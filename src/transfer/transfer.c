@@ -1,0 +1,84 @@
+/* The public calls that move trees. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "transfer/start.h"
+
+/* Waits for a transfer that was just started, and tells its statistics. */
+static tdict_status wait_for(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
+  tdict_status status = tdict_future_wait(future, out, err);
+  if (status == TDICT_OK && stats) status = tdict_future_stats(future, stats, err);
+  tdict_future_release(future);
+  return status;
+}
+
+static tdict_status check_stats(const tdict_transfer_stats *stats, const char *what, tdict_error *err) {
+  if (!stats || stats->struct_size >= sizeof stats->struct_size) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: stats->struct_size is %zu, wanted %zu: use its default function", what,
+                    stats->struct_size, sizeof *stats);
+}
+
+static tdict_status begin(tdict_context *c, tdict_start *start, const tdict_transfer_options *o, tdict_future **out,
+                          tdict_error *err) {
+  start->options = tdict_transfer_options_default();
+  tdict_status status = tdict_options_read(&start->options, sizeof start->options, o, "transfer options", err);
+  if (status == TDICT_OK) status = check_stats(start->options.stats, start->what, err);
+  return status == TDICT_OK ? tdict_start_transfer(c, start, out, err) : status;
+}
+
+tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
+                             const tdict_transfer_options *o, tdict_tree **out, tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "to_device: out is NULL");
+  tdict_start start = {.what = "to_device", .src = src, .device = device, .waits = true};
+  tdict_future *future;
+  tdict_status status = begin(c, &start, o, &future, err);
+  return status == TDICT_OK ? wait_for(future, start.options.stats, out, err) : status;
+}
+
+tdict_status tdict_to_device_async(tdict_context *c, const tdict_tree *src, tdict_device device,
+                                   const tdict_transfer_options *o, tdict_future **out, tdict_error *err) {
+  tdict_start start = {.what = "to_device_async", .src = src, .device = device};
+  return begin(c, &start, o, out, err);
+}
+
+tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst, const tdict_transfer_options *o,
+                             tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "copy_into: dst is NULL");
+  tdict_start start = {.what = "copy_into", .src = src, .dst = dst, .waits = true};
+  tdict_future *future;
+  tdict_status status = begin(c, &start, o, &future, err);
+  return status == TDICT_OK ? wait_for(future, start.options.stats, NULL, err) : status;
+}
+
+tdict_status tdict_copy_into_async(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
+                                   const tdict_transfer_options *o, tdict_future **out, tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "copy_into_async: dst is NULL");
+  tdict_start start = {.what = "copy_into_async", .src = src, .dst = dst};
+  return begin(c, &start, o, out, err);
+}
+
+tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdict_pin_options *o, tdict_tree **out,
+                              tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "pin_memory: out is NULL");
+  tdict_pin_options pin = tdict_pin_options_default();
+  tdict_status status = tdict_options_read(&pin, sizeof pin, o, "pin options", err);
+  if (status == TDICT_OK) status = check_stats(pin.stats, "pin_memory", err);
+  if (status != TDICT_OK) return status;
+  tdict_start start = {.what = "pin_memory", .src = src, .device = tdict_cpu(), .waits = true, .pin = true};
+  start.options = tdict_transfer_options_default();
+  start.options.num_threads = pin.num_threads;
+  start.options.pinned_result = true;
+  start.options.stats = pin.stats;
+  tdict_future *future;
+  status = tdict_start_transfer(c, &start, &future, err);
+  return status == TDICT_OK ? wait_for(future, pin.stats, out, err) : status;
+}
+
+static tdict_status ask_pinned(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)user, (void)err;
+  if (!entry->tensor || tdict_tensor_device(entry->tensor).type != TDICT_DEVICE_CPU) return TDICT_OK;
+  return tdict_tensor_is_pinned(entry->tensor) ? TDICT_OK : TDICT_ENOTFOUND;
+}
+
+bool tdict_is_pinned(const tdict_tree *td) { return td && tdict_walk(td, ask_pinned, NULL, NULL) == TDICT_OK; }

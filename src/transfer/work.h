@@ -1,0 +1,16 @@
+/* What a thread does for a transfer: claims chunks, fills slots, queues copies, empties slots.
+ * A worker's lane (its stream and the copies in flight on it) belongs to one thread at a time. */
+#ifndef TDICT_TRANSFER_WORK_H
+#define TDICT_TRANSFER_WORK_H
+
+#include "transfer/engine.h"
+
+/* Works until no chunk is left, then waits for its copies; the last worker ends the transfer. */
+void tdict_work(tdict_worker *worker);
+/* The same but for the waiting, which is left to a thread of the pool: returns when the last copy is queued. `rest` is
+ * made beforehand, so that nothing can fail, and taken. */
+typedef struct tdict_rest tdict_rest;
+tdict_rest *tdict_rest_create(void); /* freed by free(); NULL without memory */
+void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest);
+
+#endif
