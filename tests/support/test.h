@@ -5,6 +5,7 @@
  *   DEVICE_CASE(name)  runs on host, sim and cuda
  *   GPU_CASE(name)     runs on sim and cuda
  *   SIM_CASE(name)     runs on sim
+ *   CUDA_CASE(name)    runs on cuda
  * The program is called as `test_x NAME DEVICE`, and answers 0, 77 (skipped, the reason printed) or a failure.
  * Asserts (cmocka's) work on the main thread only: other threads count their failures and the main thread looks. */
 #ifndef TDICT_TESTS_SUPPORT_TEST_H
@@ -32,6 +33,7 @@ void td_register(const char *name, void (*run)(void));
 #define DEVICE_CASE(name) TD_CASE(name)
 #define GPU_CASE(name) TD_CASE(name)
 #define SIM_CASE(name) TD_CASE(name)
+#define CUDA_CASE(name) TD_CASE(name)
 
 /* Ends the case as skipped. */
 void td_skip(const char *reason) __attribute__((noreturn));

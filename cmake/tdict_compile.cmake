@@ -1,0 +1,19 @@
+# How everything here is compiled: tdict_compile(TARGET) sets the language, the warnings and the sanitizers of one target.
+
+set(tdict_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla)
+# gcc does not know that tdict_fail() never answers TDICT_OK, and takes what is written on success only for unwritten.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  list(APPEND tdict_warnings -Wno-maybe-uninitialized)
+endif()
+
+set(tdict_sanitize_flags)
+if(TDICT_SANITIZE)
+  set(tdict_sanitize_flags -fsanitize=${TDICT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+endif()
+
+function(tdict_compile target)
+  set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+  target_compile_options(${target} PRIVATE ${tdict_warnings} ${tdict_sanitize_flags} $<$<BOOL:${TDICT_WERROR}>:-Werror>)
+  target_link_options(${target} PRIVATE ${tdict_sanitize_flags})
+endfunction()

@@ -1,0 +1,16 @@
+# Examples: each examples/*.c is a program of one file that takes a device and answers 0; CTest runs it on the simulated one.
+
+file(GLOB example_files CONFIGURE_DEPENDS examples/*.c)
+foreach(file ${example_files})
+  cmake_path(GET file STEM name)
+  add_executable(example_${name} ${file})
+  tdict_compile(example_${name})
+  set_target_properties(example_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
+  target_link_libraries(example_${name} PRIVATE tdict::tdict)
+  if(TDICT_BUILD_TESTS)
+    add_test(NAME example_${name} COMMAND example_${name} sim)
+    set_tests_properties(example_${name} PROPERTIES LABELS "example;sim" TIMEOUT 120)
+    tdict_test_environment(example_${name})
+    file(APPEND ${PROJECT_BINARY_DIR}/tests/cases.txt "examples/${name} cuda\n")
+  endif()
+endforeach()

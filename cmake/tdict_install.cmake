@@ -1,0 +1,38 @@
+# What is installed: headers, both libraries, a CMake package and a pkg-config file, all of which may be moved.
+
+include(CMakePackageConfigHelpers)
+set(tdict_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tdict)
+
+install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(
+  TARGETS tdict tdict_static
+  EXPORT tdict-targets
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT tdict-targets NAMESPACE tdict:: DESTINATION ${tdict_package_dir})
+configure_package_config_file(cmake/tdict-config.cmake.in ${PROJECT_BINARY_DIR}/tdict-config.cmake
+                              INSTALL_DESTINATION ${tdict_package_dir})
+# 0.x: a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tdict-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tdict-config.cmake ${PROJECT_BINARY_DIR}/tdict-config-version.cmake
+        DESTINATION ${tdict_package_dir})
+
+# pkg-config: the prefix is said relative to the file, however deep the library folder is.
+file(RELATIVE_PATH pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_up "${pc_up}")
+set(pc_prefix "\${pcfiledir}/${pc_up}")
+foreach(kind LIBDIR INCLUDEDIR)
+  set(pc_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}") # the packager's wish: such a package cannot be moved
+    set(pc_${kind} ${CMAKE_INSTALL_${kind}})
+    set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+  endif()
+endforeach()
+set(pc_private "${CMAKE_THREAD_LIBS_INIT}")
+if(NOT pc_private)
+  set(pc_private -pthread)
+endif()
+foreach(library ${tdict_dl_library})
+  string(APPEND pc_private " -l${library}")
+endforeach()
+configure_file(tdict.pc.in ${PROJECT_BINARY_DIR}/tdict.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tdict.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,70 @@
+"""Gate: every public header stands alone, in C99, C++11 and C++17.
+
+usage: headers.py ROOT CC CXX
+Each header is compiled by itself, with warnings as errors; none holds atomics or a CUDA header; every public name is
+used by tests/headers/client.c, which is compiled, linked and run in both languages by CTest entries of its own."""
+
+import re
+import subprocess
+import sys
+import tempfile
+
+import source
+
+WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]
+NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
+
+
+def public_names(root):
+    """Functions, types, constants and macros that the public headers define, each with its header."""
+    names = {}
+    for header in source.files(root, "include/tdict/*.h"):
+        text = source.blank(header.read_text())
+        found = set(re.findall(r"^#define (TDICT_\w+)", text, re.M))
+        code = source.without_preprocessor(text)
+        found |= set(re.findall(r"\b(tdict_\w+)\s*\([^*]", code))
+        found |= set(re.findall(r"\btypedef\s+struct\s+tdict_\w+\s+(tdict_\w+)\s*;", code))
+        found |= set(re.findall(r"\btypedef\s+\w+\s+\(\*(tdict_\w+)\)", code))
+        found |= set(re.findall(r"\}\s*(tdict_\w+)\s*;", code))
+        found |= set(re.findall(r"\btypedef\s+uint32_t\s+(tdict_\w+)", code))
+        for body in re.findall(r"\benum\s+\w+\s*\{([^}]*)\}", code):
+            found |= set(re.findall(r"\b(TDICT_\w+)", body))
+        for name in found:
+            if not NOT_NAMES.match(name):
+                names.setdefault(name, header.name)
+    return names
+
+
+def compile_alone(report, root, header, compiler, standard):
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/alone.{'cpp' if '+' in standard else 'c'}"
+        with open(file, "w") as out:
+            # Twice, so that the include guard is seen to work.
+            out.write(f'#include "tdict/{header.name}"\n#include "tdict/{header.name}"\nextern int not_empty;\n')
+        command = [compiler, f"-std={standard}", *WARNINGS, f"-I{root}/include", file]
+        result = subprocess.run(command, capture_output=True, text=True)
+        report.checked()
+        if result.returncode != 0:
+            report.fail(f"include/tdict/{header.name}", f"does not compile alone as {standard}:\n{result.stderr}")
+
+
+def main():
+    root = source.root_argument()
+    report = source.Report("headers")
+    for header in source.files(root, "include/tdict/*.h"):
+        for compiler, standard in ((sys.argv[2], "c99"), (sys.argv[3], "c++11"), (sys.argv[3], "c++17")):
+            compile_alone(report, root, header, compiler, standard)
+        text = source.blank(header.read_text(), keep_strings=True)
+        for what, pattern in (("atomics", r"_Atomic|stdatomic|<atomic>"), ("a CUDA header", r"#\s*include\s*[<\"](cuda|driver_types)")):
+            if re.search(pattern, text):
+                report.fail(f"include/tdict/{header.name}", f"holds {what}")
+    client = source.blank((root / "tests/headers/client.c").read_text())
+    used = set(re.findall(r"\w+", client))
+    for name, header in sorted(public_names(root).items()):
+        report.checked()
+        if name not in used:
+            report.fail("tests/headers/client.c", f"does not use {name} of {header}")
+    report.end()
+
+
+main()

@@ -1,0 +1,112 @@
+"""Gate of the gates: in a copy of the tree one fault at a time is planted, and the gate that watches for it must fail.
+
+usage: selftest.py ROOT CC CXX
+A fault is a file, a text to add to it, and words that the gate's answer must hold, so that it fails for that fault. The gate is first run on the copy without a fault: what it complains of there does not count."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import source
+
+GATES = pathlib.Path(__file__).resolve().parent
+LONG_FUNCTION = "\nvoid tdict_planted(void);\nvoid tdict_planted(void) {\n" + "  ;\n" * 59 + "}\n"
+SEVEN = "\nint tdict_planted(int a, int b, int c, int d, int e, int f, int g);\n"
+FALLIBLE = "\n/** @brief Planted. */\nTDICT_API TDICT_NODISCARD tdict_status tdict_planted(void);\n"
+FAULTS = [
+    ("layers", "src/base/error.c", '#include "tree/node.h"\n', "base must not see tree"),
+    ("layers", "src/device/driver.h", '#include "tensor/tensor.h"\n', "device must not see tensor"),
+    ("layers", "src/tensor/tensor.h", '#include "device/driver.h"\n', "tensor must not see device"),
+    ("layers", "src/tree/node.h", "#include <tdict/transfer.h>\n", "tree must not see transfer"),
+    ("layers", "include/tdict/memory.h", '#include "tdict/tree.h"\n', "memory must not see tree"),
+    ("layers", "src/transfer/engine.h", '#include "context.h"\n', "transfer must not see context"),
+    ("layers", "include/tdict/planted.h", "\n", "include/tdict/planted.h: has no layer"),
+    ("layers", "src/elsewhere/planted.c", "\n", "src/elsewhere/planted.c: lies in no layer's folder"),
+    ("sizes", "src/base/error.c", "\n" * 600, "src/base/error.c: has"),
+    ("sizes", "include/tdict/status.h", "\n" * 400, "include/tdict/status.h: has"),
+    ("sizes", "src/base/error.c", LONG_FUNCTION, "tdict_planted has 61 lines"),
+    ("sizes", "src/base/error.h", SEVEN, "tdict_planted has 7 parameters"),
+    ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
+    ("headers", "include/tdict/status.h", "size_t planted(tdict_tree *td);\n", "does not compile alone as c99"),
+    ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n", "does not compile alone as c++11"),
+    ("headers", "include/tdict/status.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
+    ("headers", "include/tdict/status.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
+    ("headers", "include/tdict/status.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
+    ("headers", "include/tdict/status.h", FALLIBLE, "does not use tdict_planted"),
+    ("tags", "include/tdict/status.h", "/* [T:planted_without_case] */\n", "no test has a case planted_without_case"),
+    ("tags", "include/tdict/status.h", FALLIBLE, "tdict_planted can fail, and its comment has no tag"),
+    ("tags", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
+    ("tags", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
+    ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
+    ("pages", "README.md", "```c\nplanted();\n```\n", "shows a line that examples/quickstart.c has not"),
+]
+
+
+def run_gate(name, *arguments):
+    command = [sys.executable, "-B", str(GATES / f"{name}.py"), *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    return result.returncode, result.stdout + result.stderr
+
+
+def check_fault(report, copy, fault, clean):
+    gate, name, planted, words = fault
+    file = copy / name
+    before = file.read_text() if file.exists() else None
+    file.parent.mkdir(exist_ok=True)
+    # Above the line that ends a header's guard, so that the fault is seen once.
+    head, endif, tail = (before or "").rpartition("\nTDICT_END_DECLS")
+    file.write_text(head + "\n" + planted + endif + tail if endif else (before or "") + planted)
+    code, text = run_gate(gate, copy, *sys.argv[2:4])
+    if before is None:
+        file.unlink()
+    else:
+        file.write_text(before)
+    report.checked()
+    if code != 1 or words not in text or words in clean:
+        report.fail(f"gate {gate}", f"{planted.strip()[:60]!r} in {name} should have been answered with {words!r}; was:\n{text}")
+
+
+def check_symbols(report, root, folder):
+    """The gate of symbols over libraries of one planted file, beside what the headers want."""
+    stub = "".join(f"void {name}(void) {{}}\n" for name in source.api_functions(root))
+    faults = [
+        ("", "", None),
+        ("void planted(void) {}\n", "", "exports planted"),
+        ("", "void tdict_version(void) {}\n", "does not export tdict_version"),
+        ("__attribute__((visibility(\"hidden\"))) void planted(void) {}\n", "", "planted does not begin with tdict_"),
+        ("static int planted; int *tdict_version2(void); __attribute__((visibility(\"hidden\"))) int *tdict_version2(void) "
+         "{ return &planted; }\n", "", "planted is a mutable global"),
+        ("__attribute__((visibility(\"hidden\"))) int tdict_planted = 1;\n", "", "tdict_planted is a mutable global"),
+    ]
+    for added, removed, words in faults:
+        (folder / "stub.c").write_text(stub.replace(removed, "") + added)
+        commands = (["-fPIC", "-c", "stub.c", "-o", "stub.o"], ["-shared", "stub.o", "-o", "stub.so"])
+        for arguments in commands:
+            subprocess.run([sys.argv[2], *arguments], cwd=folder, check=True)
+        (folder / "stub.a").unlink(missing_ok=True)
+        subprocess.run(["ar", "rc", "stub.a", "stub.o"], cwd=folder, check=True)
+        code, text = run_gate("symbols", root, folder / "stub.so", folder / "stub.a")
+        report.checked()
+        if (code != 0) if words is None else (code != 1 or words not in text):
+            report.fail("gate symbols", f"should have been answered with {words!r}; was:\n{text}")
+
+
+def main():
+    root = source.root_argument()
+    report = source.Report("selftest")
+    with tempfile.TemporaryDirectory() as name:
+        copy = pathlib.Path(name) / "copy"
+        for part in ("include", "src", "tests", "examples", "docs"):
+            shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        for page in root.glob("*.md"):
+            shutil.copy(page, copy)
+        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "tags", "pages")}
+        for fault in FAULTS:
+            check_fault(report, copy, fault, clean[fault[0]])
+        check_symbols(report, root, pathlib.Path(name))
+    report.end()
+
+
+main()

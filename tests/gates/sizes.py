@@ -1,0 +1,101 @@
+"""Gate: nothing grows past what a reader can hold.
+
+usage: sizes.py ROOT
+Files have at most 600 lines (public headers 400), functions 60 lines, parameter lists 6 parameters."""
+
+import re
+
+import source
+
+FILE_LINES, HEADER_LINES, FUNCTION_LINES, PARAMETERS = 600, 400, 60, 6
+
+
+def closing(text, start, pair):
+    """The position of the bracket that closes the one at start."""
+    depth = 0
+    for i in range(start, len(text)):
+        if text[i] == pair[0]:
+            depth += 1
+        elif text[i] == pair[1]:
+            depth -= 1
+            if depth == 0:
+                return i
+    return len(text) - 1
+
+
+def parameter_count(inside):
+    depth, commas = 0, 0
+    for letter in inside:
+        depth += (letter in "([{") - (letter in ")]}")
+        commas += letter == "," and depth == 0
+    return commas + 1 if inside.strip() not in ("", "void") else 0
+
+
+LISTS = (re.compile(r"\b(\w+)\s*\((?!\s*\*)"), re.compile(r"\(\s*\*\s*(\w+)\s*\)\s*\("))
+NO_LISTS = ("__attribute__", "format", "defined", "sizeof", "if", "while", "for", "switch", "return")
+
+
+def check_parameters(report, where, text, head, offset):
+    """Checks each list in a declaration: NAME(...) and (*NAME)(...)."""
+    for match in [match for pattern in LISTS for match in pattern.finditer(head)]:
+        name = match.group(1)
+        if name in NO_LISTS:
+            continue
+        count = parameter_count(head[match.end():closing(head, match.end() - 1, "()")])
+        report.checked()
+        if count > PARAMETERS:
+            line = source.line_of(text, offset + match.start())
+            report.fail(f"{where}:{line}", f"{name} has {count} parameters, at most {PARAMETERS} are allowed")
+
+
+def check_code(report, where, text):
+    """Walks over the top level: what stands before a `;` or a `{` there is a declaration's head."""
+    start = 0
+    i = 0
+    while i < len(text):
+        letter = text[i]
+        if letter == ";":
+            head = text[start:i]
+            if "=" not in head:
+                check_parameters(report, where, text, head, start)
+            start = i + 1
+        elif letter == "{":
+            end = closing(text, i, "{}")
+            head = text[start:i]
+            if ")" in head and "=" not in head:
+                check_parameters(report, where, text, head, start)
+                first = source.line_of(text, start + len(head) - len(head.lstrip()))
+                lines = source.line_of(text, end) - first + 1
+                name = re.search(r"(\w+)\s*\(", head).group(1)
+                report.checked()
+                if lines > FUNCTION_LINES:
+                    report.fail(f"{where}:{first}", f"{name} has {lines} lines, at most {FUNCTION_LINES} are allowed")
+            else:  # a struct's members are declarations too, a table's initializers are not
+                for member in [] if "=" in head else re.finditer(r"[^;]+;", text[i + 1:end]):
+                    check_parameters(report, where, text, member.group(0)[:-1], i + 1 + member.start())
+            i = end
+            start = end + 1
+        i += 1
+
+
+def main():
+    root = source.root_argument()
+    report = source.Report("sizes")
+    code = source.files(root, "include/**/*.h", "src/**/*.[ch]", "tests/**/*.[ch]", "tests/**/*.cpp", "bench/**/*.[ch]",
+                        "examples/**/*.[ch]")
+    others = source.files(root, "tests/**/*.py", "scripts/*", "cmake/*", ".ci/*", "**/CMakeLists.txt")
+    others = [file for file in others if "build" not in file.relative_to(root).parts]
+    for file in code + [file for file in others if file.is_file()]:
+        where = file.relative_to(root)
+        text = file.read_text()
+        limit = HEADER_LINES if where.parts[0] == "include" else FILE_LINES
+        lines = len(text.splitlines())
+        report.checked()
+        if lines > limit:
+            report.fail(where, f"has {lines} lines, at most {limit} are allowed")
+        if file in code:
+            check_code(report, where, source.without_preprocessor(source.blank(text)))
+    report.end()
+
+
+main()

@@ -1,0 +1,74 @@
+"""What the gates share: reading C source, and saying what is wrong."""
+
+import pathlib
+import re
+import sys
+
+CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\(([a-z0-9_]+)\)", re.M)
+
+
+class Report:
+    """Collects complaints; end() prints them and ends the program with 1 if there are any."""
+
+    def __init__(self, gate):
+        self.gate = gate
+        self.complaints = []
+        self.num_checked = 0
+
+    def checked(self, count=1):
+        self.num_checked += count
+
+    def fail(self, where, text):
+        self.complaints.append(f"{where}: {text}")
+
+    def end(self):
+        if self.num_checked == 0:
+            self.complaints.append("nothing was there to check")
+        for complaint in self.complaints:
+            print(complaint)
+        print(f"{self.gate}: {self.num_checked} checked, {len(self.complaints)} wrong")
+        sys.exit(1 if self.complaints else 0)
+
+
+def root_argument():
+    if len(sys.argv) < 2:
+        sys.exit(f"usage: {sys.argv[0]} ROOT ...")
+    return pathlib.Path(sys.argv[1]).resolve()
+
+
+def files(root, *patterns):
+    found = []
+    for pattern in patterns:
+        found += sorted(root.glob(pattern))
+    return found
+
+
+def blank(text, keep_strings=False):
+    """The same text, of the same lines, with comments (and what strings hold) turned to spaces."""
+
+    def spaces(match):
+        token = match.group(0)
+        if token[0] in "\"'":
+            return token if keep_strings else token[0] + " " * (len(token) - 2) + token[0]
+        return re.sub(r"[^\n]", " ", token)
+
+    return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", spaces, text, flags=re.S)
+
+
+def without_preprocessor(text):
+    """The same lines with preprocessor lines, continued ones too, turned to spaces."""
+    return re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.M)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def api_functions(root):
+    """Names of the public functions (those marked TDICT_API), each with its header."""
+    names = {}
+    for header in files(root, "include/tdict/*.h"):
+        text = without_preprocessor(blank(header.read_text()))
+        for match in re.finditer(r"\bTDICT_API\b[^;{(]*?\b(\w+)\s*\(", text):
+            names[match.group(1)] = header.name
+    return names

@@ -1,0 +1,42 @@
+"""Gate: the libraries show what the headers promise and nothing else.
+
+usage: symbols.py ROOT SHARED STATIC
+The shared library exports exactly the functions marked TDICT_API; in the static one every global symbol begins with
+tdict_, and there is no mutable global but thread-local marks."""
+
+import re
+import subprocess
+import sys
+
+import source
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def main():
+    root = source.root_argument()
+    shared, static = sys.argv[2:4]
+    report = source.Report("symbols")
+    exported = {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--defined-only", shared).splitlines()}
+    wanted = source.api_functions(root)
+    report.checked(len(exported | set(wanted)))
+    for name in sorted(exported - set(wanted)):
+        report.fail(shared, f"exports {name}, which no public header declares")
+    for name in sorted(set(wanted) - exported):
+        report.fail(shared, f"does not export {name} of {wanted[name]}")
+    for line in run("nm", "-g", "--defined-only", static).splitlines():
+        parts = line.split()
+        if len(parts) == 3:
+            report.checked()
+            if not parts[2].startswith("tdict_"):
+                report.fail(static, f"the global symbol {parts[2]} does not begin with tdict_")
+    for line in run("objdump", "-t", static).splitlines():
+        match = re.match(r"[0-9a-f]+ .{7} (\.data|\.bss|\*COM\*)(?:\.(?!rel\.ro)\S+)?\t([0-9a-f]+)\s+(?:\.hidden )?(\S+)$", line)
+        if match and int(match.group(2), 16) > 0:
+            report.fail(static, f"{match.group(3)} is a mutable global")
+    report.end()
+
+
+main()

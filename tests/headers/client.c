@@ -1,0 +1,297 @@
+/* A program that uses every public name. It is compiled as C99 and as C++11 with -pedantic (client.cpp includes it), so
+ * it stays within what both have; linked with the shared library, so every name must be exported; and run on the
+ * simulated device. The gate `headers` fails when a name of include/ is missing here.
+ * It asks only for success: what the calls do is the cases' business. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tdict/context.h"
+#include "tdict/export.h"
+#include "tdict/memory.h"
+#include "tdict/sim.h"
+#include "tdict/status.h"
+#include "tdict/tdict.h"
+#include "tdict/tensor.h"
+#include "tdict/transfer.h"
+#include "tdict/tree.h"
+#include "tdict/values.h"
+
+static int failures;
+static tdict_error last_error;
+
+static void check(int good, const char *what, int line) {
+  if (good) return;
+  failures++;
+  fprintf(stderr, "client.c:%d: %s: %s\n", line, what, last_error.message);
+}
+#define OK(call) check((call) == TDICT_OK, #call, __LINE__)
+#define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
+
+static void ignore_log(void *user, int32_t level, const char *text) {
+  (void)user;
+  TRUE(level == TDICT_LOG_ERROR || level == TDICT_LOG_WARNING || level == TDICT_LOG_INFO);
+  (void)text;
+}
+
+static void use_status(void) {
+  static const tdict_status all[] = {
+      TDICT_OK,         TDICT_EINVAL,    TDICT_ENOMEM,    TDICT_ENOTFOUND, TDICT_EEXIST,       TDICT_ETYPE,
+      TDICT_ESHAPE,     TDICT_EDTYPE,    TDICT_EOVERFLOW, TDICT_ELOCKED,   TDICT_EREADONLY,    TDICT_EWRONGDEVICE,
+      TDICT_ENODEVICE,  TDICT_EDEVICE,   TDICT_ELOST,     TDICT_ECANCELLED, TDICT_ETIMEDOUT,   TDICT_EDEADLOCK,
+      TDICT_EFORKED,    TDICT_ECAPTURE,  TDICT_ECHANGED,  TDICT_EHOOK,     TDICT_EIO,          TDICT_EFORMAT,
+      TDICT_ENOTSUP};
+  size_t i;
+  for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_status_name(all[i]) != NULL);
+  TRUE(sizeof(tdict_error) == 512);
+  TRUE(tdict_version() == TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
+}
+
+static void use_values(void) {
+  static const tdict_dtype all[] = {TDICT_I8,   TDICT_I16, TDICT_I32, TDICT_I64,  TDICT_U8,   TDICT_U16,
+                                    TDICT_U32,  TDICT_U64, TDICT_F16, TDICT_F32,  TDICT_F64,  TDICT_BF16,
+                                    TDICT_C64,  TDICT_C128, TDICT_BOOL, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_DTYPE(2, 32, 4)};
+  char text[32];
+  tdict_device device = tdict_cuda(1);
+  size_t i;
+  for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_dtype_bytes(all[i]) > 0 && tdict_dtype_name(all[i]) != NULL);
+  TRUE(device.type == TDICT_DEVICE_CUDA && tdict_cpu().type == TDICT_DEVICE_CPU && tdict_sim(0).type == TDICT_DEVICE_SIM);
+  OK(tdict_device_parse("auto", &device, &last_error));
+  TRUE(device.type == TDICT_DEVICE_AUTO);
+  OK(tdict_device_parse(tdict_device_format(tdict_sim(1), text, sizeof text), &device, &last_error));
+  TRUE(tdict_device_equal(device, tdict_sim(1)));
+}
+
+static int released;
+static void release_nothing(void *user) {
+  (void)user;
+  released++;
+}
+
+static void use_tensor_makers(void) {
+  static float numbers[6] = {1, 2, 3, 4, 5, 6};
+  const int64_t shape[2] = {2, 3};
+  const float one = 1;
+  tdict_tensor *t[5] = {NULL, NULL, NULL, NULL, NULL};
+  tdict_tensor_view view = tdict_tensor_view_default();
+  int i;
+  view.data = numbers;
+  view.dtype = TDICT_F32;
+  view.ndim = 2;
+  view.shape = shape;
+  view.flags = TDICT_VIEW_READ_ONLY | (TDICT_VIEW_PINNED & 0u);
+  TRUE(TDICT_MAX_NDIM >= 2);
+  OK(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[0], &last_error));
+  OK(tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &t[1], &last_error));
+  OK(tdict_tensor_full(TDICT_F32, 2, shape, &one, &t[2], &last_error));
+  OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &t[3], &last_error));
+  OK(tdict_tensor_from_data(&view, release_nothing, NULL, &t[4], &last_error));
+  for (i = 0; i < 5; i++) {
+    tdict_tensor_release(tdict_tensor_retain(t[i]));
+    tdict_tensor_release(t[i]);
+  }
+  TRUE(released == 1);
+}
+
+static void use_tensor(void) {
+  const int order[2] = {1, 0};
+  const int64_t shape[2] = {4, 6};
+  tdict_tensor *t = NULL, *made[5] = {NULL, NULL, NULL, NULL, NULL};
+  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_range range;
+  int i;
+  range.dim = 1;
+  range.start = 5;
+  range.count = 3;
+  range.step = -2;
+  OK(tdict_tensor_zeros(TDICT_I32, 2, shape, NULL, &t, &last_error));
+  TRUE(tdict_tensor_dtype(t) == TDICT_I32 && tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
+  TRUE(tdict_tensor_ndim(t) == 2 && tdict_tensor_shape(t)[1] == 6 && tdict_tensor_strides(t)[0] == 6);
+  TRUE(tdict_tensor_numel(t) == 24 && tdict_tensor_bytes(t) == 96);
+  TRUE(tdict_tensor_is_contiguous(t) && !tdict_tensor_is_pinned(t));
+  TRUE(tdict_tensor_data(t) == tdict_tensor_const_data(t));
+  tdict_tensor_get_view(t, &view);
+  OK(tdict_tensor_as_strided(t, &view, 0, &made[0], &last_error));
+  OK(tdict_tensor_slice(t, &range, &made[1], &last_error));
+  OK(tdict_tensor_permute(t, order, &made[2], &last_error));
+  OK(tdict_tensor_clone(t, NULL, &made[3], &last_error));
+  OK(tdict_tensor_contiguous(made[2], &made[4], &last_error));
+  TRUE(tdict_tensor_shares_storage(t, made[1]) && !tdict_tensor_shares_storage(t, made[4]));
+  OK(tdict_tensor_copy(t, made[3], &last_error));
+  for (i = 0; i < 5; i++) tdict_tensor_release(made[i]);
+  tdict_tensor_release(t);
+}
+
+static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)err;
+  if (entry->tensor && entry->path && entry->key && !entry->tree && entry->depth >= 0) ++*(int *)user;
+  return TDICT_OK;
+}
+
+static void use_tree_keys(tdict_tree *td) {
+  tdict_tensor *tensor = NULL;
+  tdict_tree *child = NULL;
+  OK(tdict_get(td, "obs", &tensor, &last_error));
+  OK(tdict_set(td, "next.obs", tensor, &last_error));
+  OK(tdict_get_tree(td, "next", &child, &last_error));
+  OK(tdict_set_tree(td, "again", child, &last_error));
+  TRUE(tdict_has(td, "again.obs") && tdict_num_keys(td) == 4 && tdict_num_leaves(td) == 4);
+  OK(tdict_rename(td, "again", "later", true, &last_error));
+  OK(tdict_pop_tree(td, "later", &child, &last_error));
+  tdict_release(child);
+  OK(tdict_pop(td, "next.obs", &tensor, &last_error));
+  tdict_tensor_release(tensor);
+  OK(tdict_delete(td, "next", &last_error));
+  TRUE(strcmp(tdict_key_at(td, 0), "obs") == 0);
+  TRUE(tdict_data(td, "obs") == tdict_const_data(td, "obs"));
+}
+
+static void use_tree_rules(tdict_tree *td) {
+  const int64_t batch[1] = {8};
+  tdict_device device = tdict_cpu();
+  TRUE(TDICT_MAX_BATCH_NDIM >= 1 && tdict_batch_ndim(td) == 1 && tdict_batch_size(td)[0] == 8);
+  OK(tdict_set_batch_size(td, 1, batch, &last_error));
+  OK(tdict_set_device(td, &device, &last_error));
+  TRUE(tdict_get_device(td, &device));
+  OK(tdict_set_device(td, NULL, &last_error));
+  tdict_lock(td);
+  TRUE(tdict_is_locked(td));
+  OK(tdict_unlock(td, &last_error));
+}
+
+static void use_tree_text(tdict_tree *td) {
+  const char *keys[2] = {"a.b", "c"};
+  char text[256];
+  int leaves = 0;
+  size_t bytes = 0;
+  FILE *file = tmpfile();
+  tdict_visitor visit = count_entry;
+  OK(tdict_walk(td, visit, &leaves, &last_error));
+  OK(tdict_unique_bytes(td, &bytes, &last_error));
+  TRUE(leaves == 2 && tdict_bytes(td) > 0 && bytes >= tdict_bytes(td));
+  TRUE(tdict_format(td, text, sizeof text) > 0);
+  if (file) {
+    OK(tdict_print(td, file, &last_error));
+    fclose(file);
+  }
+  TRUE(tdict_path_escape("a.b", text, sizeof text) == 4);
+  TRUE(tdict_path_join(keys, 2, text, sizeof text) == 6);
+}
+
+static tdict_tree *make_tree(tdict_memory *memory) {
+  static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {5, 0, 0, 0, 0, 0}}, {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
+  const int64_t batch[1] = {8};
+  tdict_schema schema;
+  tdict_tree *td = NULL;
+  schema.fields = fields;
+  schema.num_fields = 2;
+  OK(tdict_create_from(&schema, 1, batch, memory, &td, &last_error));
+  return td;
+}
+
+static void use_tree(void) {
+  tdict_tree *td = make_tree(NULL), *empty = NULL;
+  OK(tdict_create(0, NULL, &empty, &last_error));
+  tdict_release(tdict_retain(empty));
+  tdict_release(empty);
+  use_tree_keys(td);
+  use_tree_rules(td);
+  use_tree_text(td);
+  tdict_release(td);
+}
+
+static void launched(void *user) { ++*(int *)user; }
+
+static void use_sim(tdict_context *context, tdict_stream stream, const void *address) {
+  int runs = 0;
+  OK(tdict_sim_hold(context, &last_error));
+  OK(tdict_sim_launch(stream, launched, &runs, &last_error));
+  TRUE(runs == 0);
+  OK(tdict_sim_step(context, 1, &last_error));
+  OK(tdict_sim_resume(context, &last_error));
+  TRUE(tdict_sim_bytes(stream, address) != NULL);
+  TRUE(runs == 1);
+}
+
+static void use_context(tdict_context *context, const tdict_tree *on_device) {
+  tdict_memory *memories[2];
+  tdict_memory_counts counts;
+  tdict_device_counts device_counts;
+  tdict_stream stream;
+  memset(&counts, 0, sizeof counts);
+  memories[0] = tdict_pinned_memory(context);
+  memories[1] = tdict_device_memory(context, tdict_sim(0));
+  tdict_memory_get_counts(memories[0], &counts);
+  TRUE(tdict_device_equal(tdict_memory_device(memories[1]), tdict_sim(0)));
+  TRUE(tdict_device_equal(tdict_context_device(context, &last_error), tdict_sim(0)));
+  TRUE(tdict_context_num_threads(context) == 2);
+  OK(tdict_context_get_counts(context, tdict_sim(0), &device_counts, &last_error));
+  OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
+  use_sim(context, stream, tdict_const_data(on_device, "obs"));
+  tdict_stream_destroy(context, stream);
+  tdict_context_trim(context, tdict_cpu(), 0);
+}
+
+static void use_futures(tdict_context *context, const tdict_tree *host, tdict_tree *device) {
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_future *moved = NULL, *copied = NULL;
+  tdict_future_state_code state;
+  tdict_tree *td = NULL;
+  OK(tdict_to_device_async(context, host, tdict_sim(0), NULL, &moved, &last_error));
+  OK(tdict_copy_into_async(context, host, device, NULL, &copied, &last_error));
+  OK(tdict_future_wait(copied, NULL, &last_error));
+  tdict_future_release(tdict_future_retain(moved));
+  OK(tdict_future_wait_for(moved, (int64_t)60 * 1000000000, &td, &last_error));
+  OK(tdict_future_stats(moved, &stats, &last_error));
+  state = tdict_future_state(moved);
+  TRUE(tdict_future_is_ready(moved) && state == TDICT_FUTURE_DONE && state != TDICT_FUTURE_PENDING &&
+       state != TDICT_FUTURE_FAILED);
+  tdict_release(td);
+  tdict_future_release(moved);
+  tdict_future_release(copied);
+}
+
+static void use_transfers(tdict_context *context) {
+  static const tdict_mode modes[] = {TDICT_MODE_AUTO, TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING,
+                                     TDICT_MODE_NON_BLOCKING_PIN};
+  static const tdict_pin_path paths[] = {TDICT_PIN_NONE, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER, TDICT_PIN_PAGEABLE};
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_transfer_options options = tdict_transfer_options_default();
+  tdict_pin_options pin = tdict_pin_options_default();
+  tdict_tree *host = make_tree(NULL), *device = NULL, *pinned = NULL;
+  size_t i;
+  options.stats = &stats;
+  for (i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+    options.mode = (int32_t)modes[i];
+    tdict_release(device);
+    OK(tdict_to_device(context, host, tdict_sim(0), &options, &device, &last_error));
+    TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[3]);
+  }
+  OK(tdict_copy_into(context, host, device, NULL, &last_error));
+  OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));
+  TRUE(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
+  use_futures(context, host, device);
+  use_context(context, device);
+  tdict_release(pinned);
+  tdict_release(device);
+  tdict_release(host);
+}
+
+int main(void) {
+  tdict_context_options options = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context *context = NULL;
+  options.device = tdict_sim(0);
+  options.sim = &sim;
+  options.num_threads = 2;
+  options.log = ignore_log;
+  use_status();
+  use_values();
+  use_tensor_makers();
+  use_tensor();
+  use_tree();
+  OK(tdict_context_create(&options, &context, &last_error));
+  if (context) use_transfers(context);
+  tdict_context_destroy(context);
+  printf("every public name used, %d checks failed\n", failures);
+  return failures ? 1 : 0;
+}

@@ -1,0 +1,2 @@
+/* The same client as C++11: see client.c. */
+#include "client.c"

@@ -1,0 +1,129 @@
+/* Device memory without the library: see raw.h. A handle is the test's, from raw_open() to raw_close(). Thread rule:
+ * the main thread. */
+#include "support/raw.h"
+
+#include <dlfcn.h>
+
+#include "support/test.h"
+
+/* libcuda's calls, declared once more so that a mistake in the library's own declarations cannot hide itself. */
+typedef unsigned long long cu_address;
+typedef struct raw_cuda {
+  int (*init)(unsigned flags);
+  int (*device_get)(int *device, int ordinal);
+  int (*retain)(void **context, int device);
+  int (*release)(int device);
+  int (*push)(void *context);
+  int (*pop)(void **context);
+  int (*synchronize)(void);
+  int (*to_device)(cu_address dst, const void *src, size_t bytes);
+  int (*to_host)(void *dst, cu_address src, size_t bytes);
+  int (*fill)(cu_address dst, unsigned char byte, size_t bytes);
+} raw_cuda;
+
+struct raw_memory {
+  tdict_device device;
+  tdict_context *context;
+  tdict_stream stream; /* sim */
+  raw_cuda cuda;
+  void *primary; /* cuda: the device's primary context */
+  int number;    /* cuda: the device's CUdevice */
+};
+
+static void cu(int result, const char *call) {
+  if (result) fail_msg("raw %s: CUDA error %d", call, result);
+}
+
+static void take(void *library, const char *symbol, void *function) {
+  void *found = dlsym(library, symbol);
+  if (!found) fail_msg("raw: libcuda.so.1 has no %s", symbol);
+  memcpy(function, &found, sizeof found);
+}
+
+static void open_cuda(raw_memory *raw) {
+  raw_cuda *c = &raw->cuda;
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) fail_msg("raw: %s", dlerror());
+  take(library, "cuInit", &c->init);
+  take(library, "cuDeviceGet", &c->device_get);
+  take(library, "cuDevicePrimaryCtxRetain", &c->retain);
+  take(library, "cuDevicePrimaryCtxRelease_v2", &c->release);
+  take(library, "cuCtxPushCurrent_v2", &c->push);
+  take(library, "cuCtxPopCurrent_v2", &c->pop);
+  take(library, "cuCtxSynchronize", &c->synchronize);
+  take(library, "cuMemcpyHtoD_v2", &c->to_device);
+  take(library, "cuMemcpyDtoH_v2", &c->to_host);
+  take(library, "cuMemsetD8_v2", &c->fill);
+  cu(c->init(0), "cuInit");
+  cu(c->device_get(&raw->number, raw->device.index), "cuDeviceGet");
+  cu(c->retain(&raw->primary, raw->number), "cuDevicePrimaryCtxRetain");
+}
+
+raw_memory *raw_open(tdict_context *context, tdict_device device) {
+  raw_memory *raw = calloc(1, sizeof *raw);
+  assert_non_null(raw);
+  raw->device = device;
+  raw->context = context;
+  if (device.type == TDICT_DEVICE_CUDA)
+    open_cuda(raw);
+  else if (device.type == TDICT_DEVICE_SIM)
+    td_ok(tdict_stream_create(context, device, &raw->stream, err));
+  else
+    assert_int_equal(device.type, TDICT_DEVICE_CPU);
+  return raw;
+}
+
+void raw_close(raw_memory *raw) {
+  if (!raw) return;
+  if (raw->device.type == TDICT_DEVICE_CUDA) cu(raw->cuda.release(raw->number), "cuDevicePrimaryCtxRelease");
+  if (raw->device.type == TDICT_DEVICE_SIM) tdict_stream_destroy(raw->context, raw->stream);
+  free(raw);
+}
+
+/* Where a cpu's or sim's bytes are for the host. */
+static void *host_bytes(raw_memory *raw, const void *address, size_t bytes) {
+  if (raw->device.type == TDICT_DEVICE_CPU) return (void *)(uintptr_t)address;
+  char *first = tdict_sim_bytes(raw->stream, address);
+  char *last = tdict_sim_bytes(raw->stream, (const char *)address + bytes - 1);
+  if (!first || last != first + bytes - 1) fail_msg("raw: %p is no address of %zu simulated bytes", address, bytes);
+  return first;
+}
+
+void raw_read(raw_memory *raw, void *host, const void *device_address, size_t bytes) {
+  if (!bytes) return;
+  if (raw->device.type != TDICT_DEVICE_CUDA) {
+    memcpy(host, host_bytes(raw, device_address, bytes), bytes);
+    return;
+  }
+  void *popped;
+  cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
+  cu(raw->cuda.to_host(host, (cu_address)(uintptr_t)device_address, bytes), "cuMemcpyDtoH");
+  cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
+}
+
+void raw_write(raw_memory *raw, void *device_address, const void *host, size_t bytes) {
+  if (!bytes) return;
+  if (raw->device.type != TDICT_DEVICE_CUDA) {
+    memcpy(host_bytes(raw, device_address, bytes), host, bytes);
+    return;
+  }
+  void *popped;
+  cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
+  cu(raw->cuda.to_device((cu_address)(uintptr_t)device_address, host, bytes), "cuMemcpyHtoD");
+  /* A copy from pageable memory may return before its last bytes have arrived, a fill before it has begun. */
+  cu(raw->cuda.synchronize(), "cuCtxSynchronize");
+  cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
+}
+
+void raw_fill(raw_memory *raw, void *device_address, unsigned char byte, size_t bytes) {
+  if (!bytes) return;
+  if (raw->device.type != TDICT_DEVICE_CUDA) {
+    memset(host_bytes(raw, device_address, bytes), byte, bytes);
+    return;
+  }
+  void *popped;
+  cu(raw->cuda.push(raw->primary), "cuCtxPushCurrent");
+  cu(raw->cuda.fill((cu_address)(uintptr_t)device_address, byte, bytes), "cuMemsetD8");
+  cu(raw->cuda.synchronize(), "cuCtxSynchronize");
+  cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
+}

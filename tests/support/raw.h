@@ -1,0 +1,21 @@
+/* Device memory read and written by means that are not the library's, so that a test can check what the library did.
+ *
+ * cpu: memcpy. cuda: libcuda's own plain copies, declared and opened here. sim: the bytes behind the device address,
+ * found with tdict_sim_bytes(). Nothing here waits for the library's work: the caller does so first. A write or fill is
+ * finished when the call returns. Failures end the case, so all calls are made on the main thread. */
+#ifndef TDICT_TESTS_SUPPORT_RAW_H
+#define TDICT_TESTS_SUPPORT_RAW_H
+
+#include "tdict/tdict.h"
+
+typedef struct raw_memory raw_memory;
+
+/* `context` must outlive the handle; for sim it lends a stream. */
+raw_memory *raw_open(tdict_context *context, tdict_device device);
+void raw_close(raw_memory *raw);
+
+void raw_read(raw_memory *raw, void *host, const void *device_address, size_t bytes);
+void raw_write(raw_memory *raw, void *device_address, const void *host, size_t bytes);
+void raw_fill(raw_memory *raw, void *device_address, unsigned char byte, size_t bytes);
+
+#endif
