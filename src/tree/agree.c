@@ -66,18 +66,36 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
   return tdict_at(err, tensor_error(demand, tensor, err), path);
 }
 
+static tdict_status no_memory(const tdict_demand *demand, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", demand->what);
+}
+
+/* A tree whose batch size does not agree is an error, unless there is no tensor in it. */
+static tdict_status check_empty(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, node, true);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *below = tdict_leaf_tree(leaf);
+    if (!below)
+      status = wrong_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
+    else if (!tdict_cursor_enter(&cursor, below))
+      status = no_memory(demand, err);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  if (!agree(demand, node->batch_ndim, node->batch_size) && tdict_num_leaves(node) > 0)
-    return wrong_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
+  if (!agree(demand, node->batch_ndim, node->batch_size)) {
+    tdict_status status = check_empty(demand, node, err);
+    if (status != TDICT_OK) return status;
+  }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return wrong_device(demand, node->device, "the tree put below it", err);
   if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that would have to be changed is locked", demand->what);
   return TDICT_OK;
-}
-
-static tdict_status no_memory(const tdict_demand *demand, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", demand->what);
 }
 
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err) {

@@ -1,0 +1,108 @@
+/* Status names and the filling of errors. */
+#include "support/test.h"
+
+#include "base/error.h"
+#include "tdict/tensor.h"
+
+CASE(status_names) {
+  static const char *names[] = {
+      "TDICT_OK",         "TDICT_EINVAL",       "TDICT_ENOMEM",    "TDICT_ENOTFOUND", "TDICT_EEXIST",
+      "TDICT_ETYPE",      "TDICT_ESHAPE",       "TDICT_EDTYPE",    "TDICT_EOVERFLOW", "TDICT_ELOCKED",
+      "TDICT_EREADONLY",  "TDICT_EWRONGDEVICE", "TDICT_ENODEVICE", "TDICT_EDEVICE",   "TDICT_ELOST",
+      "TDICT_ECANCELLED", "TDICT_ETIMEDOUT",    "TDICT_EDEADLOCK", "TDICT_EFORKED",   "TDICT_ECAPTURE",
+      "TDICT_ECHANGED",   "TDICT_EHOOK",        "TDICT_EIO",       "TDICT_EFORMAT",   "TDICT_ENOTSUP"};
+  int count = (int)(sizeof names / sizeof *names);
+  for (int i = 0; i < count; i++) assert_string_equal(tdict_status_name((tdict_status)i), names[i]);
+  assert_int_equal(TDICT_ENOTSUP, 24);
+  for (int i = -1; i < 1000; i = i < 0 ? count : i + 1)
+    assert_string_equal(tdict_status_name((tdict_status)i), "TDICT_?");
+}
+
+CASE(error_is_512_bytes) {
+  assert_int_equal(sizeof(tdict_error), 512);
+  assert_int_equal(offsetof(tdict_error, status), 0);
+  assert_int_equal(offsetof(tdict_error, native), 4);
+  assert_int_equal(offsetof(tdict_error, path), 8);
+  assert_int_equal(offsetof(tdict_error, message), 256);
+}
+
+CASE(error_written_on_failure_only) {
+  tdict_error err, before;
+  memset(&err, 0xA5, sizeof err);
+  before = err;
+  int64_t shape[] = {2, 3};
+  tdict_tensor *t = NULL;
+  tdict_device device;
+  assert_int_equal(tdict_device_parse("cuda:1", &device, &err), TDICT_OK);
+  assert_int_equal(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t, &err), TDICT_OK);
+  assert_memory_equal(&err, &before, sizeof err);
+  shape[1] = -1;
+  tdict_tensor *kept = t;
+  assert_int_equal(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t, &err), TDICT_EINVAL);
+  assert_int_equal(err.status, TDICT_EINVAL);
+  assert_int_equal(err.native, 0);
+  assert_string_equal(err.path, "");
+  assert_non_null(strstr(err.message, "-1"));
+  assert_ptr_equal(t, kept);
+  assert_int_equal(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t, NULL), TDICT_EINVAL);
+  tdict_tensor_release(t);
+}
+
+CASE(error_fail_fills) {
+  tdict_error err;
+  memset(&err, 0xA5, sizeof err);
+  assert_int_equal(tdict_fail(&err, TDICT_ESHAPE, "wanted %d, found %s", 3, "none"), TDICT_ESHAPE);
+  assert_int_equal(err.status, TDICT_ESHAPE);
+  assert_int_equal(err.native, 0);
+  assert_string_equal(err.path, "");
+  assert_string_equal(err.message, "wanted 3, found none");
+  assert_int_equal(tdict_fail_native(&err, TDICT_EDEVICE, 700, "copy: %s", "illegal address"), TDICT_EDEVICE);
+  assert_int_equal(err.native, 700);
+  assert_string_equal(err.message, "copy: illegal address");
+  assert_int_equal(tdict_fail(NULL, TDICT_EIO, "%d", 1), TDICT_EIO);
+  assert_int_equal(tdict_fail_native(NULL, TDICT_EIO, 5, "%d", 1), TDICT_EIO);
+}
+
+CASE(error_long_message_is_cut) {
+  tdict_error err;
+  char text[1000];
+  memset(text, 'm', sizeof text - 1);
+  text[sizeof text - 1] = 0;
+  assert_int_equal(tdict_fail(&err, TDICT_EINVAL, "%s", text), TDICT_EINVAL);
+  assert_int_equal(strlen(err.message), sizeof err.message - 1);
+  text[sizeof err.message - 1] = 0;
+  assert_string_equal(err.message, text);
+}
+
+CASE(error_long_path_cut_in_middle) {
+  char path[1000];
+  for (size_t length = 0; length < sizeof path; length++) {
+    tdict_error err;
+    for (size_t i = 0; i < length; i++) path[i] = (char)('a' + (i * 7 + i / 26) % 26);
+    path[length] = 0;
+    (void)tdict_fail(&err, TDICT_ELOCKED, "locked");
+    tdict_error before = err;
+    assert_int_equal(tdict_at(&err, TDICT_ELOCKED, path), TDICT_ELOCKED);
+    assert_string_equal(err.message, before.message);
+    assert_int_equal(err.status, TDICT_ELOCKED);
+    if (length < sizeof err.path) {
+      assert_string_equal(err.path, path);
+      continue;
+    }
+    assert_int_equal(strlen(err.path), sizeof err.path - 1);
+    char *cut = strstr(err.path, "...");
+    assert_non_null(cut);
+    size_t head = (size_t)(cut - err.path), tail = strlen(cut + 3);
+    assert_true(head >= 120 && tail >= 120);
+    assert_memory_equal(err.path, path, head);
+    assert_string_equal(cut + 3, path + length - tail);
+  }
+}
+
+CASE(error_at_without_path_or_error) {
+  tdict_error err;
+  (void)tdict_fail(&err, TDICT_EIO, "x");
+  assert_int_equal(tdict_at(&err, TDICT_EIO, NULL), TDICT_EIO);
+  assert_string_equal(err.path, "");
+  assert_int_equal(tdict_at(NULL, TDICT_EIO, "a.b"), TDICT_EIO);
+}

@@ -1,0 +1,94 @@
+/* Slabs: many tensors over one storage, with one count. */
+#include "naive.h"
+
+#include "tensor/tensor.h"
+
+/* The next allocation of the library fails while this is set. */
+static bool no_memory;
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes) { return no_memory ? NULL : __real_malloc(bytes); }
+
+static void count_release(void *user) { ++*(int *)user; }
+
+static tdict_storage *counted_storage(void *data, size_t bytes, int *released) {
+  tdict_storage *s = NULL;
+  td_ok(tdict_storage_wrap(data, bytes, tdict_cpu(), 0, &s, err));
+  s->release = count_release;
+  s->user = released;
+  return s;
+}
+
+CASE(slab_tensors_share_one_count) {
+  unsigned char data[4096];
+  int released = 0;
+  const int64_t shape[] = {3, 5}, empty[] = {0};
+  tdict_storage *storage = counted_storage(data, sizeof data, &released);
+  tdict_slab *slab = NULL;
+  td_ok(tdict_slab_create(4, 2 + 0 + 1 + 2, storage, &slab, err));
+  tdict_storage_release(storage);
+  tdict_tensor *a = tdict_slab_add(slab, TDICT_F32, 2, shape, 256), *b = tdict_slab_add(slab, TDICT_I64, 0, NULL, 512);
+  tdict_tensor *c = tdict_slab_add(slab, TDICT_U8, 1, empty, 768), *d = tdict_slab_add(slab, TDICT_U8, 2, shape, 0);
+  assert_int_equal(slab->num_tensors, 4);
+  tdict_slab_release(slab, 1);
+  assert_ptr_equal(tdict_tensor_data(a), data + 256);
+  assert_ptr_equal(tdict_tensor_data(b), data + 512);
+  assert_ptr_equal(tdict_tensor_data(d), data);
+  assert_int_equal(tdict_tensor_bytes(a), 60);
+  assert_int_equal(tdict_tensor_numel(b), 1);
+  assert_int_equal(tdict_tensor_numel(c), 0);
+  assert_memory_equal(tdict_tensor_shape(a), shape, sizeof shape);
+  assert_int_equal(tdict_tensor_strides(a)[0], 5);
+  assert_int_equal(tdict_tensor_strides(a)[1], 1);
+  assert_memory_equal(tdict_tensor_shape(d), shape, sizeof shape);
+  assert_int_equal(tdict_tensor_shape(c)[0], 0);
+  assert_true(tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b));
+  assert_true(tdict_tensor_shares_storage(a, d));
+  tdict_tensor *view = NULL;
+  const tdict_tensor_range range = {1, 4, 5, -1};
+  td_ok(tdict_tensor_slice(a, &range, &view, err));
+  tdict_tensor_retain(a);
+  tdict_tensor_release(b);
+  tdict_tensor_release(c);
+  tdict_tensor_release(a);
+  tdict_tensor_release(d);
+  assert_int_equal(released, 0);
+  assert_int_equal(tdict_tensor_shape(a)[0], 3);
+  tdict_tensor_release(a);
+  assert_int_equal(released, 0); /* the view counts the storage by itself */
+  assert_ptr_equal(tdict_tensor_data(view), data + 256 + 16);
+  tdict_tensor_release(view);
+  assert_int_equal(released, 1);
+}
+
+CASE(slab_gives_many_back_at_once) {
+  unsigned char data[4096];
+  int released = 0;
+  const int64_t one[] = {1};
+  tdict_storage *storage = counted_storage(data, sizeof data, &released);
+  tdict_slab *slab = NULL;
+  td_ok(tdict_slab_create(100, 100, storage, &slab, err));
+  for (size_t i = 0; i < 100; i++) (void)tdict_slab_add(slab, TDICT_U8, 1, one, i);
+  tdict_tensor_release(&slab->tensors[7]);
+  tdict_slab_release(slab, 99);
+  assert_int_equal(released, 0);
+  tdict_storage_release(storage);
+  tdict_slab_release(slab, 1);
+  assert_int_equal(released, 1);
+}
+
+CASE(slab_create_refuses) {
+  unsigned char data[64];
+  int released = 0;
+  tdict_storage *storage = counted_storage(data, sizeof data, &released);
+  tdict_slab *const kept = (tdict_slab *)(uintptr_t)0xA5A5;
+  tdict_slab *slab = kept;
+  td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(SIZE_MAX / 8, 1, storage, &slab, err));
+  td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(1, SIZE_MAX / 8, storage, &slab, err));
+  no_memory = true;
+  td_fails(TDICT_ENOMEM, "slab", tdict_slab_create(1, 1, storage, &slab, err));
+  no_memory = false;
+  assert_ptr_equal(slab, kept);
+  tdict_storage_release(storage);
+  assert_int_equal(released, 1);
+}

@@ -1,0 +1,120 @@
+/* Reading by path, and keys in order. */
+#include "help.h"
+
+CASE(tree_get_borrows) {
+  tdict_tree *td = TREE(2), *child = TREE(2);
+  tdict_tensor *t = TENSOR(2, 3), *other = TENSOR(2, 4), *found = NULL;
+  tdict_tree *tree = NULL;
+  td_ok(tdict_set(td, "a", t, err));
+  td_ok(tdict_set_tree(td, "c", child, err));
+  td_ok(tdict_set(td, "c.x.y", other, err));
+  for (int i = 0; i < 1000; i++) { /* nothing is counted: releasing once is enough, see tree_counts */
+    td_ok(tdict_get(td, "a", &found, err));
+    assert_ptr_equal(found, t);
+    td_ok(tdict_get(td, "c.x.y", &found, err));
+    assert_ptr_equal(found, other);
+    td_ok(tdict_get_tree(td, "c", &tree, err));
+    assert_ptr_equal(tree, child);
+  }
+  tdict_tensor_release(t);
+  tdict_tensor_release(other);
+  tdict_release(child);
+  tdict_release(td);
+}
+
+CASE(tree_get_refuses) {
+  tdict_tree *td = help_tree_without_batch(), *const no_tree = (tdict_tree *)(uintptr_t)0xA5A5, *tree = no_tree;
+  tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
+  help_put(td, "n.leaf", TENSOR(2));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "x", &t, err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "n.x", &t, err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "x.n.leaf", &t, err));
+  assert_string_equal(td_last_error.path, "x.n.leaf");
+  td_fails(TDICT_ENOTFOUND, "'Leaf'", tdict_get_tree(td, "n.Leaf", &tree, err));
+  td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_get(td, "n.leaf.x", &t, err));
+  td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_get_tree(td, "n.leaf.x.y", &tree, err));
+  td_fails(TDICT_ETYPE, "a tree stands there", tdict_get(td, "n", &t, err));
+  assert_string_equal(td_last_error.path, "n");
+  td_fails(TDICT_ETYPE, "a tensor stands there", tdict_get_tree(td, "n.leaf", &tree, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_get(NULL, "n", &t, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_get(td, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_get(td, "n.leaf", NULL, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_get_tree(NULL, "n", &tree, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_get_tree(td, NULL, &tree, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_get_tree(td, "n", NULL, err));
+  assert_ptr_equal(t, no_tensor);
+  assert_ptr_equal(tree, no_tree);
+  char path[600];
+  memset(path, 'p', sizeof path);
+  path[sizeof path - 1] = 0;
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_get(td, path, &t, err));
+  assert_int_equal(strlen(td_last_error.path), sizeof td_last_error.path - 1);
+  tdict_release(td);
+}
+
+CASE(tree_data) {
+  tdict_tree *td = TREE(2);
+  tdict_tensor *t = help_put(td, "n.leaf", TENSOR(2, 3));
+  assert_non_null(tdict_data(td, "n.leaf"));
+  assert_ptr_equal(tdict_data(td, "n.leaf"), tdict_tensor_data(t));
+  assert_ptr_equal(tdict_const_data(td, "n.leaf"), tdict_tensor_const_data(t));
+  const char *const none[] = {"n", "x", "n.leaf.x", "", "n."};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    assert_null(tdict_data(td, none[i]));
+    assert_null(tdict_const_data(td, none[i]));
+  }
+  unsigned char bytes[8] = {0};
+  const int64_t shape[] = {2};
+  tdict_tensor_view view = tdict_tensor_view_default();
+  view.data = bytes;
+  view.dtype = TDICT_U8;
+  view.ndim = 1;
+  view.shape = shape;
+  view.flags = TDICT_VIEW_READ_ONLY;
+  tdict_tensor *fixed = NULL;
+  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &fixed, err));
+  help_put(td, "fixed", fixed);
+  assert_null(tdict_data(td, "fixed"));
+  assert_ptr_equal(tdict_const_data(td, "fixed"), bytes);
+  tdict_release(td);
+}
+
+CASE(tree_has) {
+  tdict_tree *td = TREE(2);
+  help_put(td, "n.leaf", TENSOR(2, 3));
+  help_put(td, "dotted\\.key", TENSOR(2));
+  const char *const there[] = {"n", "n.leaf", "dotted\\.key"};
+  const char *const absent[] = {"leaf", "n.x", "n.leaf.x", "dotted.key", "dotted", "", ".", "n.", "n\\", "N"};
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++) assert_true(tdict_has(td, there[i]));
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) assert_false(tdict_has(td, absent[i]));
+  assert_false(tdict_has(td, NULL));
+  assert_false(tdict_has(NULL, "n"));
+  tdict_release(td);
+}
+
+CASE(tree_keys_in_order) {
+  static const char *const names[] = {"zebra", "apple", "h.0", "middle", "0", "\\", "last"};
+  enum { COUNT = sizeof names / sizeof *names };
+  tdict_tree *td = help_tree_without_batch();
+  assert_int_equal(tdict_num_keys(td), 0);
+  assert_null(tdict_key_at(td, 0));
+  for (size_t i = 0; i < COUNT; i++) {
+    char path[32];
+    tdict_path_escape(names[i], path, sizeof path);
+    help_put(td, path, TENSOR(1));
+  }
+  help_put(td, "zebra", TENSOR(2)); /* replacing keeps the place */
+  assert_int_equal(tdict_num_keys(td), COUNT);
+  for (size_t i = 0; i < COUNT; i++) assert_string_equal(tdict_key_at(td, i), names[i]);
+  assert_null(tdict_key_at(td, COUNT));
+  assert_null(tdict_key_at(td, SIZE_MAX));
+  td_ok(tdict_delete(td, "apple", err)); /* with a hole in the table */
+  assert_int_equal(tdict_num_keys(td), COUNT - 1);
+  assert_string_equal(tdict_key_at(td, 0), "zebra");
+  for (size_t i = 1; i < COUNT - 1; i++) assert_string_equal(tdict_key_at(td, i), names[i + 1]);
+  assert_null(tdict_key_at(td, COUNT - 1));
+  help_put(td, "apple", TENSOR(1)); /* what comes back comes last */
+  assert_string_equal(tdict_key_at(td, COUNT - 1), "apple");
+  tdict_release(td);
+}

@@ -1,0 +1,178 @@
+/* Batch size and device of whole trees. */
+#include "help.h"
+#include "support/fail_alloc.h"
+
+CASE(tree_batch_size) {
+  tdict_tree *td = TREE(4, 0, 2), *none = help_tree_without_batch();
+  assert_int_equal(tdict_batch_ndim(td), 3);
+  assert_memory_equal(tdict_batch_size(td), ((const int64_t[]){4, 0, 2}), 24);
+  assert_int_equal(tdict_batch_ndim(none), 0);
+  help_put(none, "x", TENSOR(4, 3)); /* never inferred */
+  assert_int_equal(tdict_batch_ndim(none), 0);
+  tdict_release(td);
+  tdict_release(none);
+}
+
+static void expect_batch(const tdict_tree *td, int ndim, const int64_t *wanted) {
+  assert_int_equal(tdict_batch_ndim(td), ndim);
+  if (ndim) assert_memory_equal(tdict_batch_size(td), wanted, (size_t)ndim * sizeof *wanted);
+}
+
+CASE(tree_set_batch_size) {
+  tdict_tree *td = help_tree_without_batch();
+  help_put(td, "x", TENSOR(4, 3, 2));
+  help_put(td, "n.m.y", TENSOR(4, 3, 5));
+  help_put_tree(td, "empty", TREE(7));
+  help_put_tree(td, "n.long", TREE(4, 3, 6));
+  td_ok(tdict_set_batch_size(td, COUNTS(4), err));
+  expect_batch(td, COUNTS(4));
+  expect_batch(help_get_tree(td, "n"), COUNTS(4));
+  expect_batch(help_get_tree(td, "n.m"), COUNTS(4));
+  expect_batch(help_get_tree(td, "n.long"), COUNTS(4, 3, 6));
+  expect_batch(help_get_tree(td, "empty"), COUNTS(4)); /* empty trees agree with all */
+  td_ok(tdict_set_batch_size(td, COUNTS(4, 3), err));
+  expect_batch(help_get_tree(td, "n.m"), COUNTS(4, 3));
+  td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* no child's shrinks */
+  expect_batch(td, 0, NULL);
+  expect_batch(help_get_tree(td, "n.m"), COUNTS(4, 3));
+  help_put(td, "free", TENSOR(9));
+  td_ok(tdict_delete(td, "free", err));
+  /* The counts may be those of a node that changes. */
+  td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(help_get_tree(td, "n.m")), err));
+  td_ok(tdict_set_batch_size(td, 1, tdict_batch_size(td), err));
+  expect_batch(td, COUNTS(4));
+  tdict_release(td);
+}
+
+CASE(tree_set_batch_size_refuses) {
+  tdict_tree *td = TREE(4);
+  help_put(td, "x", TENSOR(4, 3, 2));
+  help_put(td, "n.m.y", TENSOR(4, 3));
+  help_put(td, "n.z", TENSOR(4, 2));
+  help_put_tree(td, "long", TREE(4, 5));
+  help_put(td, "long.w", TENSOR(4, 5));
+  char *before = help_snapshot(td);
+  td_fails(TDICT_ESHAPE, "batch size is [4, 3], tensor has shape [4, 2]", tdict_set_batch_size(td, COUNTS(4, 3), err));
+  assert_string_equal(td_last_error.path, "n.z");
+  td_fails(TDICT_ESHAPE, "batch size is [5], tensor has shape [4, 3, 2]", tdict_set_batch_size(td, COUNTS(5), err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_set_batch_size(td, 17, (const int64_t[17]){0}, err));
+  td_fails(TDICT_EINVAL, "-1 batch dimensions", tdict_set_batch_size(td, -1, NULL, err));
+  td_fails(TDICT_EINVAL, "is -4", tdict_set_batch_size(td, COUNTS(-4), err));
+  td_fails(TDICT_EINVAL, "is NULL", tdict_set_batch_size(td, 1, NULL, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_batch_size(NULL, COUNTS(4), err));
+  help_unchanged(td, before);
+  td_ok(tdict_delete(td, "n.z", err));
+  before = help_snapshot(td);
+  td_fails(TDICT_ESHAPE, "the tree has [4, 5]", tdict_set_batch_size(td, COUNTS(4, 3), err));
+  assert_string_equal(td_last_error.path, "long");
+  help_unchanged(td, before);
+  td_ok(tdict_delete(td, "long", err));
+  tdict_lock(help_get_tree(td, "n.m"));
+  before = help_snapshot(td);
+  td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, COUNTS(4, 3), err));
+  assert_string_equal(td_last_error.path, "n.m");
+  help_unchanged(td, before);
+  tdict_lock(td);
+  td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, COUNTS(4), err));
+  tdict_release(td);
+}
+
+CASE(tree_device) {
+  const tdict_device cpu = tdict_cpu(), sim = tdict_sim(2);
+  tdict_device device = {77, 77};
+  tdict_tree *td = TREE(2);
+  assert_false(tdict_get_device(td, &device));
+  assert_int_equal(device.type, 77);
+  help_put(td, "x", TENSOR(2));
+  help_put(td, "n.m.y", TENSOR(2));
+  help_put(td, "n.there", help_tensor_on(sim, COUNTS(2))); /* without a device, leaves live anywhere */
+  td_ok(tdict_delete(td, "n.there", err));
+  td_ok(tdict_set_device(td, &cpu, err));
+  assert_true(tdict_get_device(td, NULL));
+  static const char *const nodes[] = {"n", "n.m"};
+  for (size_t i = 0; i < 2; i++) {
+    device.type = 77;
+    assert_true(tdict_get_device(help_get_tree(td, nodes[i]), &device));
+    assert_true(tdict_device_equal(device, cpu));
+  }
+  td_ok(tdict_set_device(td, NULL, err));
+  assert_false(tdict_get_device(td, NULL));
+  for (size_t i = 0; i < 2; i++) assert_false(tdict_get_device(help_get_tree(td, nodes[i]), NULL));
+  help_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
+  /* From one device to another, where nothing is. */
+  tdict_tree *empty = TREE(2);
+  help_put_tree(empty, "n", TREE(2));
+  td_ok(tdict_set_device(empty, &cpu, err));
+  td_ok(tdict_set_device(empty, &sim, err));
+  assert_true(tdict_get_device(help_get_tree(empty, "n"), &device) && tdict_device_equal(device, sim));
+  tdict_release(empty);
+  tdict_release(td);
+}
+
+CASE(tree_device_refuses) {
+  const tdict_device cpu = tdict_cpu(), sim = tdict_sim(0), nowhere = {TDICT_DEVICE_AUTO, 0}, negative = tdict_cuda(-1);
+  tdict_tree *td = TREE(2);
+  help_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
+  help_put(td, "n.here", TENSOR(2));
+  char *before = help_snapshot(td);
+  td_fails(TDICT_EWRONGDEVICE, "device is cpu, the tensor is on sim:0", tdict_set_device(td, &cpu, err));
+  assert_string_equal(td_last_error.path, "n.there");
+  td_fails(TDICT_EWRONGDEVICE, "device is sim:0, the tensor is on cpu", tdict_set_device(td, &sim, err));
+  assert_string_equal(td_last_error.path, "n.here");
+  td_fails(TDICT_EINVAL, "no place", tdict_set_device(td, &nowhere, err));
+  td_fails(TDICT_EINVAL, "no place", tdict_set_device(td, &negative, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_device(NULL, &cpu, err));
+  help_unchanged(td, before);
+  td_ok(tdict_delete(td, "n.there", err));
+  tdict_tree *n = tdict_retain(help_get_tree(td, "n"));
+  tdict_lock(n);
+  td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, &cpu, err));
+  assert_string_equal(td_last_error.path, "n");
+  td_ok(tdict_set_device(td, NULL, err)); /* nothing changes below */
+  td_ok(tdict_unlock(n, err));
+  td_ok(tdict_set_device(td, &cpu, err));
+  tdict_lock(n);
+  td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, NULL, err));
+  assert_true(tdict_get_device(td, NULL) && tdict_get_device(n, NULL));
+  tdict_release(n);
+  tdict_release(td);
+}
+
+/* Trees deep and shared enough that looking through them needs memory. */
+CASE(tree_batch_and_device_survive_enomem) {
+  const tdict_device cpu = tdict_cpu();
+  tdict_tree *td = TREE(2);
+  tdict_tree *node = td;
+  for (int i = 0; i < 60; i++) {
+    help_put_tree(node, "d", TREE(2));
+    td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
+    node = help_get_tree(node, "d");
+  }
+  help_put(node, "x", TENSOR(2, 3));
+  for (int what = 0; what < 3; what++) {
+    int64_t n = 0;
+    for (;; n++) {
+      tdict_error error = {0};
+      td_fail_alloc(n, n % 2 == 1);
+      tdict_status status = what == 0   ? tdict_set_batch_size(td, COUNTS(2, 3), &error)
+                            : what == 1 ? tdict_set_device(td, &cpu, &error)
+                                        : tdict_set_device(td, NULL, &error);
+      bool refused = td_fail_alloc_stop();
+      if (!refused) {
+        assert_int_equal(status, TDICT_OK);
+        break;
+      }
+      assert_int_equal(status, TDICT_ENOMEM);
+      for (const tdict_tree *at = td;; at = help_get_tree(at, "d")) {
+        assert_int_equal(tdict_batch_ndim(at), what == 0 ? 1 : 2);
+        assert_true(tdict_get_device(at, NULL) == (what == 2));
+        if (!tdict_has(at, "d")) break;
+      }
+    }
+    assert_true(n > 2);
+    assert_int_equal(tdict_batch_ndim(node), 2);
+    assert_true(tdict_get_device(node, NULL) == (what == 1));
+  }
+  tdict_release(td);
+}

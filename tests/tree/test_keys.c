@@ -1,0 +1,178 @@
+/* Key tables: finding, order, deleting, renaming, copying, compaction, and what they cost. */
+#include "tree/keys.h"
+
+#include "support/fail_alloc.h"
+#include "support/test.h"
+
+static int64_t add(tdict_keys *keys, const char *name) { return tdict_keys_add(keys, name, strlen(name)); }
+static int64_t find(const tdict_keys *keys, const char *name) { return tdict_keys_find(keys, name, strlen(name)); }
+static void name_of(char *buffer, unsigned i) { snprintf(buffer, 32, "key number %u", i * 2654435761u); }
+
+CASE(keys_find_what_was_added) {
+  enum { COUNT = 5000 };
+  tdict_keys *keys = tdict_keys_create();
+  char name[32];
+  for (unsigned i = 0; i < COUNT; i++) {
+    name_of(name, i);
+    assert_int_equal(find(keys, name), -1);
+    assert_int_equal(add(keys, name), i);
+    assert_int_equal(find(keys, name), i);
+    assert_string_equal(keys->slots[i].name, name);
+  }
+  for (unsigned i = 0; i < COUNT; i++) {
+    name_of(name, i);
+    assert_int_equal(find(keys, name), i);
+  }
+  assert_int_equal(tdict_keys_find(keys, "key number 0 and more", 12), 0);
+  assert_int_equal(tdict_keys_find(keys, "key number 0", 11), -1);
+  assert_int_equal(find(keys, ""), -1);
+  assert_int_equal(keys->num_live, COUNT);
+  tdict_keys_release(keys);
+}
+
+CASE(keys_delete_leaves_the_others) {
+  enum { COUNT = 300 };
+  tdict_keys *keys = tdict_keys_create();
+  char name[32];
+  for (unsigned i = 0; i < COUNT; i++) name_of(name, i), add(keys, name);
+  for (unsigned i = 0; i < COUNT; i += 3) tdict_keys_delete(keys, i);
+  for (unsigned i = 0; i < COUNT; i++) {
+    name_of(name, i);
+    assert_int_equal(find(keys, name), i % 3 == 0 ? -1 : (int64_t)i);
+    assert_true((keys->slots[i].name == NULL) == (i % 3 == 0));
+  }
+  assert_int_equal(keys->num_live, COUNT - COUNT / 3);
+  assert_int_equal(add(keys, "one more"), COUNT);
+  tdict_keys_release(keys);
+}
+
+CASE(keys_compact_moves_leaves_along) {
+  enum { COUNT = 200 };
+  tdict_keys *keys = tdict_keys_create();
+  uintptr_t leaves[COUNT];
+  char name[32];
+  for (unsigned i = 0; i < COUNT; i++) name_of(name, i), add(keys, name), leaves[i] = i;
+  for (unsigned left = COUNT; left > 0; left /= 4) {
+    for (uint32_t i = 0; i < keys->num_slots; i++)
+      if (i >= left) tdict_keys_delete(keys, i);
+    tdict_keys_compact(keys, leaves);
+    assert_int_equal(keys->num_slots, left);
+    assert_int_equal(keys->num_live, left);
+    if (left > 1) { /* the first goes too, so that all move */
+      tdict_keys_delete(keys, 0);
+      tdict_keys_compact(keys, leaves);
+    }
+    for (uint32_t i = 0; i < keys->num_slots; i++) {
+      name_of(name, (unsigned)leaves[i]);
+      assert_string_equal(keys->slots[i].name, name);
+      assert_int_equal(find(keys, name), i);
+    }
+  }
+  tdict_keys_release(keys);
+}
+
+CASE(keys_rename_keeps_the_slot) {
+  tdict_keys *keys = tdict_keys_create();
+  char name[32];
+  for (unsigned i = 0; i < 40; i++) name_of(name, i), add(keys, name);
+  assert_true(tdict_keys_rename(keys, 7, "seven", 5));
+  name_of(name, 7);
+  assert_int_equal(find(keys, name), -1);
+  assert_int_equal(find(keys, "seven"), 7);
+  tdict_keys_take_name(keys, 9, 7);
+  assert_int_equal(find(keys, "seven"), 9);
+  assert_null(keys->slots[7].name);
+  name_of(name, 9);
+  assert_int_equal(find(keys, name), -1);
+  assert_int_equal(keys->num_live, 39);
+  tdict_keys_release(keys);
+}
+
+CASE(keys_copy_is_private) {
+  tdict_keys *keys = tdict_keys_create();
+  char name[32];
+  for (unsigned i = 0; i < 40; i++) name_of(name, i), add(keys, name);
+  tdict_keys_delete(keys, 5);
+  tdict_keys *copy = tdict_keys_copy(keys);
+  assert_int_equal(add(copy, "only here"), 40);
+  tdict_keys_delete(copy, 6);
+  assert_int_equal(find(keys, "only here"), -1);
+  for (unsigned i = 0; i < 40; i++) {
+    name_of(name, i);
+    assert_int_equal(find(keys, name), i == 5 ? -1 : (int64_t)i);
+  }
+  tdict_keys_release(keys);
+  for (unsigned i = 0; i < 40; i++) {
+    name_of(name, i);
+    assert_int_equal(find(copy, name), i == 5 || i == 6 ? -1 : (int64_t)i);
+  }
+  tdict_keys_release(copy);
+}
+
+/* Renaming and deleting for ever must not keep the bytes of names that are gone. */
+CASE(keys_give_dead_names_back) {
+  tdict_keys *keys = tdict_keys_create();
+  uintptr_t leaves[8] = {0};
+  char name[400];
+  add(keys, "stays");
+  add(keys, "first");
+  for (unsigned i = 0; i < 20000; i++) {
+    memset(name, 'a' + (int)(i % 7), sizeof name);
+    assert_true(tdict_keys_rename(keys, 1, name, sizeof name - i % 50));
+    assert_true(keys->dead_bytes < 8192);
+  }
+  for (unsigned i = 0; i < 20000; i++) {
+    int64_t slot = tdict_keys_add(keys, "passing by", 10);
+    tdict_keys_delete(keys, (uint32_t)slot);
+    tdict_keys_compact(keys, leaves);
+    assert_true(keys->dead_bytes < 8192);
+  }
+  assert_int_equal(find(keys, "stays"), 0);
+  tdict_keys_release(keys);
+}
+
+CASE(keys_add_survives_enomem) {
+  tdict_keys *keys = tdict_keys_create();
+  char name[32];
+  for (unsigned i = 0; i < 200; i++) {
+    name_of(name, i);
+    td_fail_alloc(0, true);
+    int64_t slot = add(keys, name);
+    bool refused = td_fail_alloc_stop();
+    assert_int_equal(slot, refused ? -1 : (int64_t)i);
+    assert_int_equal(find(keys, name), slot);
+    if (refused) assert_int_equal(add(keys, name), i);
+    assert_int_equal(keys->num_live, i + 1);
+  }
+  for (int64_t n = 0;; n++) {
+    td_fail_alloc(n, false);
+    tdict_keys *copy = tdict_keys_copy(keys);
+    if (!td_fail_alloc_stop()) {
+      assert_non_null(copy);
+      tdict_keys_release(copy);
+      break;
+    }
+    assert_null(copy);
+  }
+  tdict_keys_release(keys);
+}
+
+/* A key costs a bounded number of allocations, however many there are. */
+CASE(keys_cost_stays_flat) {
+  enum { COUNT = 100000 };
+  tdict_keys *keys = tdict_keys_create();
+  char name[32];
+  td_fail_alloc(INT64_MAX, false);
+  for (unsigned i = 0; i < COUNT; i++) {
+    int n = snprintf(name, sizeof name, "leaf_%u", i);
+    assert_int_equal(tdict_keys_add(keys, name, (size_t)n), i);
+  }
+  td_fail_alloc_stop();
+  assert_true(td_allocs_seen() < 200);
+  /* Probes per key, counted on the index itself: the hash must spread names that differ in their last digits. */
+  uint64_t probes = 0;
+  for (uint32_t at = 0; at < keys->cap_index; at++)
+    if (keys->index[at]) probes += 1 + ((at - keys->slots[keys->index[at] - 1].hash) & (keys->cap_index - 1));
+  assert_true(probes < 3 * COUNT);
+  tdict_keys_release(keys);
+}

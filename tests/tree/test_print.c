@@ -1,0 +1,122 @@
+/* The text of trees. */
+#include <errno.h>
+
+#include "help.h"
+
+static char *text_of(const tdict_tree *td) {
+  size_t length = tdict_format(td, NULL, 0);
+  char *text = malloc(length + 1);
+  assert_int_equal(tdict_format(td, text, length + 1), length);
+  assert_int_equal(strlen(text), length);
+  return text;
+}
+
+static void expect(const tdict_tree *td, const char *wanted) {
+  char *text = text_of(td);
+  assert_string_equal(text, wanted);
+  free(text);
+}
+
+static const char sample_text[] = "tree batch=[32] device=cpu locked\n"
+                                  "  obs                float32 [32, 84, 84] cpu\n"
+                                  "  next: tree batch=[32] device=cpu locked\n"
+                                  "    reward           uint8   [32]         cpu pinned\n"
+                                  "    \xe5\xad\x97\\x0a\\\\\\x1b.\\xff   uint8   [32]         cpu pinned\n"
+                                  "  empty: tree batch=[32] device=cpu locked\n"
+                                  "3 tensors, 903232 bytes (882.1 KiB)\n";
+
+static tdict_tree *sample(void) {
+  static unsigned char bytes[32];
+  const int64_t shape[] = {32};
+  const tdict_device cpu = tdict_cpu();
+  tdict_tree *td = TREE(32);
+  tdict_tensor *t = NULL;
+  tdict_tensor_view view = tdict_tensor_view_default();
+  view.data = bytes;
+  view.dtype = TDICT_U8;
+  view.ndim = 1;
+  view.shape = shape;
+  view.flags = TDICT_VIEW_PINNED;
+  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+  help_put(td, "obs", TENSOR(32, 84, 84));
+  td_ok(tdict_set(td, "next.reward", t, err));
+  td_ok(tdict_set(td, "next.\xe5\xad\x97\n\\\\\x1b\\.\xff", t, err)); /* shown as what can be printed */
+  help_put_tree(td, "empty", TREE(32));
+  tdict_tensor_release(t);
+  td_ok(tdict_set_device(td, &cpu, err));
+  tdict_lock(td);
+  return td;
+}
+
+CASE(tree_format) {
+  tdict_tree *td = sample(), *empty = help_tree_without_batch();
+  expect(td, sample_text);
+  expect(empty, "tree batch=[]\n0 tensors, 0 bytes\n");
+  char buffer[sizeof sample_text + 8];
+  for (size_t bytes = 0; bytes <= sizeof buffer; bytes++) { /* cut like snprintf's */
+    memset(buffer, 0xA5, sizeof buffer);
+    assert_int_equal(tdict_format(td, buffer, bytes), sizeof sample_text - 1);
+    size_t shown = bytes == 0 ? 0 : bytes < sizeof sample_text ? bytes - 1 : sizeof sample_text - 1;
+    assert_memory_equal(buffer, sample_text, shown);
+    if (bytes) assert_int_equal(buffer[shown], 0);
+    for (size_t i = bytes; i < sizeof buffer; i++) assert_int_equal((unsigned char)buffer[i], 0xA5);
+  }
+  tdict_release(empty);
+  tdict_release(td);
+}
+
+CASE(tree_format_cuts_long_trees) {
+  tdict_tree *td = TREE(1);
+  for (int i = 0; i < 250; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "n%d.key%d", i / 50, i);
+    help_put(td, path, TENSOR(1));
+  }
+  char *text = text_of(td);
+  size_t lines = 0;
+  for (const char *c = text; *c; c++) lines += *c == '\n';
+  assert_int_equal(lines, 1 + 100 + 1 + 1);
+  assert_non_null(strstr(text, "\n  ... 155 more keys\n250 tensors, 1000 bytes\n")); /* 5 trees, 250 tensors, 100 shown */
+  assert_non_null(strstr(text, "    key97 float32 [1] cpu\n  ..."));
+  free(text);
+  tdict_release(td);
+}
+
+/* A long key or shape takes its own line out of the columns, not all the others. */
+CASE(tree_format_keeps_columns_narrow) {
+  tdict_tree *td = help_tree_without_batch();
+  char name[101];
+  memset(name, 'k', 100);
+  name[100] = 0;
+  help_put(td, "short", TENSOR(1));
+  help_put(td, name, TENSOR(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+  char *text = text_of(td);
+  const char *line = strstr(text, "short"), *end = strchr(line, '\n');
+  assert_in_range(end - line, 60, 110);
+  assert_non_null(strstr(text, name));
+  free(text);
+  tdict_release(td);
+}
+
+CASE(tree_print) {
+  tdict_tree *td = sample();
+  FILE *file = tmpfile();
+  char read[sizeof sample_text + 8] = {0};
+  td_ok(tdict_print(td, file, err));
+  rewind(file);
+  assert_int_equal(fread(read, 1, sizeof read, file), sizeof sample_text - 1);
+  assert_string_equal(read, sample_text);
+  fclose(file);
+  file = fopen("/dev/full", "w");
+  assert_non_null(file);
+  td_fails(TDICT_EIO, "could not be written", tdict_print(td, file, err));
+  assert_int_equal(td_last_error.native, ENOSPC);
+  fclose(file);
+  file = fopen("/dev/null", "r");
+  td_fails(TDICT_EIO, "could not be written", tdict_print(td, file, err));
+  assert_int_equal(td_last_error.native, EBADF);
+  fclose(file);
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_print(NULL, stdout, err));
+  td_fails(TDICT_EINVAL, "file is NULL", tdict_print(td, NULL, err));
+  tdict_release(td);
+}

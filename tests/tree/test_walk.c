@@ -1,0 +1,186 @@
+/* Walks: order, entries, stopping; sums of leaves and bytes. */
+#include "help.h"
+#include "support/fail_alloc.h"
+
+typedef struct step {
+  const char *path, *key;
+  int depth;
+  bool tree;
+} step;
+static const step steps[] = {
+    {"b", "b", 0, false},         {"n", "n", 0, true},       {"n.z", "z", 1, false},
+    {"n.h\\.0", "h.0", 1, true},  {"n.h\\.0.x", "x", 2, false}, {"n.\\\\", "\\", 1, false},
+    {"empty", "empty", 0, true},  {"a", "a", 0, false},
+};
+enum { STEPS = sizeof steps / sizeof *steps };
+
+static tdict_tree *sample(void) {
+  tdict_tree *td = TREE(2);
+  help_put(td, "b", TENSOR(2, 3));
+  help_put(td, "n.z", TENSOR(2));
+  help_put(td, "n.h\\.0.x", TENSOR(2, 1, 5));
+  help_put(td, "n.\\\\", TENSOR(2, 0));
+  help_put_tree(td, "empty", TREE(2));
+  help_put(td, "a", TENSOR(2, 2));
+  return td;
+}
+
+typedef struct visit {
+  const tdict_tree *td;
+  int shown, stop_at;
+} visit;
+
+static tdict_status compare(void *user, const tdict_entry *entry, tdict_error *err) {
+  visit *v = user;
+  assert_in_range(v->shown, 0, STEPS - 1);
+  const step *wanted = &steps[v->shown++];
+  (void)err;
+  assert_string_equal(entry->path, wanted->path);
+  assert_string_equal(entry->key, wanted->key);
+  assert_int_equal(entry->depth, wanted->depth);
+  if (wanted->tree) {
+    assert_null(entry->tensor);
+    assert_ptr_equal(entry->tree, help_get_tree(v->td, entry->path)); /* a visitor may read */
+  } else {
+    assert_null(entry->tree);
+    assert_ptr_equal(entry->tensor, help_get(v->td, entry->path));
+  }
+  return TDICT_OK;
+}
+
+CASE(tree_walk_order) {
+  tdict_tree *td = sample();
+  visit v = {td, 0, 0};
+  td_ok(tdict_walk(td, compare, &v, err));
+  assert_int_equal(v.shown, STEPS);
+  tdict_tree *empty = help_tree_without_batch();
+  v.shown = 0;
+  td_ok(tdict_walk(empty, compare, &v, err));
+  assert_int_equal(v.shown, 0);
+  tdict_release(empty);
+  tdict_release(td);
+}
+
+static tdict_status stop_silently(void *user, const tdict_entry *entry, tdict_error *err) {
+  visit *v = user;
+  (void)entry;
+  (void)err;
+  return v->shown++ == v->stop_at ? TDICT_EHOOK : TDICT_OK;
+}
+
+/* Fills the error by what the public header offers. */
+static tdict_status stop_with_words(void *user, const tdict_entry *entry, tdict_error *err) {
+  visit *v = user;
+  (void)entry;
+  if (v->shown++ != v->stop_at) return TDICT_OK;
+  if (err) {
+    err->status = TDICT_ECANCELLED;
+    err->native = 42;
+    snprintf(err->path, sizeof err->path, "my path");
+    snprintf(err->message, sizeof err->message, "my words");
+  }
+  return TDICT_ECANCELLED;
+}
+
+CASE(tree_walk_stops) {
+  tdict_tree *td = sample();
+  for (int at = 0; at < STEPS; at++) {
+    visit v = {td, 0, at};
+    tdict_error error;
+    memset(&error, 0xA5, sizeof error); /* what it held before is nobody's words */
+    assert_int_equal(tdict_walk(td, stop_silently, &v, &error), TDICT_EHOOK);
+    assert_int_equal(v.shown, at + 1);
+    assert_int_equal(error.status, TDICT_EHOOK);
+    assert_int_equal(error.native, 0);
+    assert_string_equal(error.path, steps[at].path);
+    assert_non_null(strstr(error.message, "visitor"));
+    v.shown = 0;
+    td_fails(TDICT_ECANCELLED, "my words", tdict_walk(td, stop_with_words, &v, err));
+    assert_string_equal(td_last_error.path, "my path");
+    assert_int_equal(td_last_error.native, 42);
+    v.shown = 0;
+    assert_int_equal(tdict_walk(td, stop_with_words, &v, NULL), TDICT_ECANCELLED);
+    assert_int_equal(v.shown, at + 1);
+  }
+  visit v = {td, 0, -1};
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_walk(NULL, stop_silently, &v, err));
+  td_fails(TDICT_EINVAL, "visit is NULL", tdict_walk(td, NULL, &v, err));
+  assert_int_equal(v.shown, 0);
+  td_fail_alloc(0, true);
+  tdict_error error = {0};
+  tdict_status status = tdict_walk(td, stop_silently, &v, &error);
+  assert_true(td_fail_alloc_stop());
+  assert_int_equal(status, TDICT_ENOMEM);
+  tdict_release(td);
+}
+
+CASE(tree_counts_leaves) {
+  tdict_tree *td = sample();
+  assert_int_equal(tdict_num_leaves(td), 5);
+  tdict_tensor *t = help_get(td, "b");
+  td_ok(tdict_set(td, "same", t, err));
+  td_ok(tdict_set_tree(td, "n2", help_get_tree(td, "n"), err));
+  assert_int_equal(tdict_num_leaves(td), 9);
+  td_ok(tdict_delete(td, "n", err));
+  assert_int_equal(tdict_num_leaves(td), 6);
+  tdict_release(td);
+}
+
+static size_t unique_bytes(const tdict_tree *td) {
+  size_t bytes = 0;
+  td_ok(tdict_unique_bytes(td, &bytes, err));
+  return bytes;
+}
+
+CASE(tree_counts_bytes) {
+  tdict_tree *td = sample();
+  const size_t leaves = (6 + 2 + 10 + 0 + 4) * sizeof(float);
+  assert_int_equal(tdict_bytes(td), leaves);
+  assert_int_equal(unique_bytes(td), leaves);
+  td_ok(tdict_set(td, "same", help_get(td, "b"), err));
+  td_ok(tdict_set_tree(td, "n2", help_get_tree(td, "n"), err));
+  assert_int_equal(tdict_bytes(td), leaves + (6 + 12) * sizeof(float));
+  assert_int_equal(unique_bytes(td), leaves);
+  /* A view counts its elements in one and its whole storage in the other. */
+  tdict_tensor *whole = TENSOR(2, 100), *part = NULL;
+  const tdict_tensor_range range = {1, 10, 5, 2};
+  td_ok(tdict_tensor_slice(whole, &range, &part, err));
+  help_put(td, "n.part", part);
+  tdict_tensor_release(whole);
+  assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* it is in n2 too */
+  assert_int_equal(unique_bytes(td), leaves + 200 * sizeof(float));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_unique_bytes(td, NULL, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
+  tdict_release(td);
+}
+
+CASE(tree_unique_bytes_survives_enomem) {
+  tdict_tree *td = TREE(2);
+  size_t wanted = 0, bytes = 77;
+  for (int i = 0; i < 100; i++) {
+    char path[64];
+    snprintf(path, sizeof path, "n%d.k%d", i % 7, i);
+    help_put(td, path, TENSOR(2, i));
+    wanted += 2 * (size_t)i * sizeof(float);
+  }
+  tdict_tree *shared = help_get_tree(td, "n3");
+  td_ok(tdict_set_tree(td, "n5.again", shared, err));
+  char *before = help_snapshot(td);
+  int64_t n = 0;
+  for (;; n++) {
+    tdict_error error = {0};
+    td_fail_alloc(n, n % 2 == 1);
+    tdict_status status = tdict_unique_bytes(td, &bytes, &error);
+    if (!td_fail_alloc_stop()) {
+      assert_int_equal(status, TDICT_OK);
+      break;
+    }
+    assert_int_equal(status, TDICT_ENOMEM);
+    assert_int_equal(error.status, TDICT_ENOMEM);
+    assert_int_equal(bytes, 77);
+  }
+  assert_true(n > 3);
+  assert_int_equal(bytes, wanted);
+  help_unchanged(td, before);
+  tdict_release(td);
+}
