@@ -1,0 +1,90 @@
+/* The JSON record of a run: what ran, when, and on which machine. The caller owns the record. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+char *bench_cpu_model(char *buffer, size_t size) {
+  snprintf(buffer, size, "unknown");
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  if (!file) return buffer;
+  char line[512];
+  while (fgets(line, sizeof line, file)) {
+    if (strncmp(line, "model name", 10) != 0) continue;
+    char *value = strchr(line, ':');
+    if (!value) continue;
+    value++;
+    value += strspn(value, " \t");
+    value[strcspn(value, "\n")] = 0;
+    snprintf(buffer, size, "%s", value);
+    break;
+  }
+  fclose(file);
+  return buffer;
+}
+
+int bench_cpu_count(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static json_t *machine_record(void) {
+  char model[256];
+  struct utsname name;
+  json_t *machine = json_object();
+  json_object_set_new(machine, "cpu", json_string(bench_cpu_model(model, sizeof model)));
+  json_object_set_new(machine, "cores", json_integer(bench_cpu_count()));
+  json_object_set_new(machine, "memory_bytes",
+                      json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE)));
+  if (uname(&name) == 0) {
+    char text[sizeof name.sysname + sizeof name.release + 2];
+    snprintf(text, sizeof text, "%s %s", name.sysname, name.release);
+    json_object_set_new(machine, "kernel", json_string(text));
+  }
+  return machine;
+}
+
+/* An argument as it is recorded: of a file its name alone, its folder is no business of who reads the record. */
+static json_t *argument_record(const char *text) {
+  const char *slash = strrchr(text, '/'), *equals = strchr(text, '=');
+  if (!slash) return json_string(text);
+  return json_sprintf("%.*s%s", equals && equals < slash ? (int)(equals + 1 - text) : 0, text, slash + 1);
+}
+
+json_t *bench_record(const char *scenario, int argc, char **argv) {
+  char date[32], version[32];
+  time_t now = time(NULL);
+  struct tm utc;
+  gmtime_r(&now, &utc);
+  strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  int v = tdict_version();
+  snprintf(version, sizeof version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+  json_t *record = json_object(), *command = json_array();
+  for (int i = 0; i < argc; i++) json_array_append_new(command, argument_record(argv[i]));
+  json_object_set_new(record, "format", json_integer(1));
+  json_object_set_new(record, "scenario", json_string(scenario));
+  json_object_set_new(record, "date", json_string(date));
+  json_object_set_new(record, "library_version", json_string(version));
+  json_object_set_new(record, "command", command);
+  json_object_set_new(record, "machine", machine_record());
+  return record;
+}
+
+bool bench_record_write(const json_t *record, const char *path) {
+  FILE *file = fopen(path, "w");
+  if (!file) {
+    bench_complain("%s: %s", path, strerror(errno));
+    return false;
+  }
+  bool good = json_dumpf(record, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
+  if (fclose(file) != 0) good = false;
+  if (!good) bench_complain("%s: the record could not be written: %s", path, strerror(errno));
+  return good;
+}
