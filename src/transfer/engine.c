@@ -87,6 +87,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
   t->fence.ops = tdict_transfer_fence_ops();
   atomic_init(&t->refs, 1);
+  atomic_init(&t->handles, 1);
   t->engine = engine;
   t->num_workers = num_workers;
   atomic_init(&t->workers_left, num_workers);
@@ -101,13 +102,15 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
 
 static void run_worker(tdict_task *task) { tdict_work((tdict_worker *)task); }
 
-/* Nothing stands in the transfer's way any more. */
+/* Nothing stands in the transfer's way any more. With its last worker's start it may end and be gone. */
 static void launch(tdict_future *t) {
   if (t->on_caller) {
     tdict_latch_down(&t->may_start);
     return;
   }
-  for (int i = 0; i < t->num_workers; i++) tdict_pool_submit(t->engine->config.pool, &t->workers[i].task);
+  tdict_pool *pool = t->engine->config.pool;
+  tdict_worker *workers = t->workers;
+  for (int i = 0, count = t->num_workers; i < count; i++) tdict_pool_submit(pool, &workers[i].task);
 }
 
 /* The storages that the plan uses, one mark for neighbours that share one. */
@@ -290,7 +293,7 @@ void tdict_transfer_finish(tdict_future *t) {
     pthread_mutex_unlock(&e->lock);
     if (ready) launch(waiting); /* d may be gone from here on */
   }
-  tdict_future_release(t);
+  tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);
   if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
   pthread_mutex_unlock(&e->lock);

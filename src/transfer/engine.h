@@ -53,7 +53,8 @@ typedef struct tdict_gate {
 
 struct tdict_future {
   tdict_fence fence; /* first: a transfer is a fence */
-  _Atomic(int64_t) refs;
+  _Atomic(int64_t) refs;    /* handles, fences and the work itself */
+  _Atomic(int64_t) handles; /* acq_rel: of those, the program's; the result goes with the last one */
   tdict_engine *engine;     /* not touched once finished */
   tdict_plan plan;
   tdict_storage *arena;     /* counted; NULL when nothing new is made */
@@ -92,6 +93,8 @@ tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
 void tdict_transfer_end_at_once(tdict_future *transfer);
 /* Notes the first error; `item` (or UINT32_MAX) names the leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
+/* Drops a reference that is no handle. */
+void tdict_transfer_release(tdict_future *transfer);
 /* The last worker calls it: unmarks, publishes, starts those who waited. May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
 
