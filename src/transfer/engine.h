@@ -8,7 +8,7 @@
 #include "transfer/plan.h"
 #include "transfer/ring.h"
 
-enum { TDICT_MAX_GATES = 16, TDICT_MAX_WORKERS = 64 };
+enum { TDICT_MAX_GATES = 16 };
 
 typedef struct tdict_engine tdict_engine;
 typedef struct tdict_engine_config {

@@ -100,7 +100,6 @@ static void choose_threads(starter *s) {
   bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES;
   s->num_workers = one ? 1 : asked > 0 ? asked : asked == 0 ? 1 : auto_workers(&s->plan);
   if (s->num_workers > threads) s->num_workers = threads;
-  if (s->num_workers > TDICT_MAX_WORKERS) s->num_workers = TDICT_MAX_WORKERS;
   s->on_caller = asked == 0 || (start->waits && (one || small)) || tdict_pool_is_worker(tdict_engine_pool(s->engine));
   if (s->on_caller) s->num_workers = 1;
 }

@@ -107,8 +107,7 @@ static inline void free_list(leaf_list *l) {
 static inline void check_same_shape(const tdict_tensor *a, const tdict_tensor *b) {
   assert_int_equal(tdict_tensor_dtype(a), tdict_tensor_dtype(b));
   assert_int_equal(tdict_tensor_ndim(a), tdict_tensor_ndim(b));
-  for (int i = 0; i < tdict_tensor_ndim(a); i++)
-    assert_int_equal(tdict_tensor_shape(a)[i], tdict_tensor_shape(b)[i]);
+  for (int i = 0; i < tdict_tensor_ndim(a); i++) assert_int_equal(tdict_tensor_shape(a)[i], tdict_tensor_shape(b)[i]);
 }
 static inline void check_tensor(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
   check_same_shape(want, got);

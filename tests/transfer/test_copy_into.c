@@ -55,7 +55,8 @@ static unsigned char *expect_leaf(const world *w, const tdict_tensor *want, cons
   assert_non_null(expected);
   memset(expected, POISON, bytes);
   for (int64_t i = c.ndim - 1, step = 1; i >= 0; step *= c.shape[i--]) c.strides[i] = step;
-  if (layout.numel) naive_copy(&layout, expected + ((char *)got->data - (char *)got->storage->data), &c, elements, item);
+  if (layout.numel)
+    naive_copy(&layout, expected + ((char *)got->data - (char *)got->storage->data), &c, elements, item);
   free(elements);
   return expected;
 }
@@ -140,7 +141,8 @@ GPU_CASE(copy_into_host_and_pinned) {
 GPU_CASE(copy_into_within_device) {
   world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src), *plain = to_device(&w, src, w.device);
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src),
+               *plain = to_device(&w, src, w.device);
     copy_everywhere(&w, there, w.memory);
     copy_everywhere(&w, plain, w.memory);
     tdict_release(plain);
@@ -264,7 +266,7 @@ DEVICE_CASE(copy_into_checks_first) {
   const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
   struct {
     refusal wanted;
-    const char *path; /* where dst differs */
+    const char *path;     /* where dst differs */
     tdict_tensor *tensor; /* taken; NULL: a tree is put there, or the key deleted */
     bool deletes;
   } cases[] = {
@@ -327,7 +329,8 @@ DEVICE_CASE(copy_into_leaves_gaps_alone) {
       for (int i = 0; i < NUM_WAYS; i += 3) {
         const way v = way_at(i);
         copy_tree(&w, src, dst, &v);
-        unsigned char *a = read_elements(&w, leaf_of(wholes[0], "whole")), *b = read_elements(&w, leaf_of(wholes[1], "whole"));
+        unsigned char *a = read_elements(&w, leaf_of(wholes[0], "whole")),
+                      *b = read_elements(&w, leaf_of(wholes[1], "whole"));
         for (int k = 0; k < 1024; k++) assert_int_equal(b[k], k % 256 < 100 + 20 * (k / 256) ? a[k] : POISON);
         free(a);
         free(b);
@@ -345,7 +348,8 @@ DEVICE_CASE(copy_into_leaves_gaps_alone) {
 GPU_CASE(copy_into_neighbouring_allocations) {
   world w = open_world();
   tdict_memory *memories[] = {w.memory, w.pinned};
-  static const tdict_field fields[] = {{"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
+  static const tdict_field fields[] = {
+      {"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
   static const tdict_schema schema = {fields, 3};
   for (int from = 0; from < 2; from++)
     for (int to = 0; to < 2; to++) {
@@ -360,7 +364,8 @@ GPU_CASE(copy_into_neighbouring_allocations) {
       for (int i = 0; i < 64 && !found; i++)
         for (int k = 0; k < 64 && !found; k++)
           for (int m = 0; m < 64 && !found; m++)
-            if ((char *)many[k]->data == (char *)many[i]->data + 4096 && (char *)many[m]->data == (char *)many[k]->data + 4096) {
+            if ((char *)many[k]->data == (char *)many[i]->data + 4096 &&
+                (char *)many[m]->data == (char *)many[k]->data + 4096) {
               td_ok(tdict_set(dst, "a", many[i], err));
               td_ok(tdict_set(dst, "b", many[k], err));
               td_ok(tdict_set(dst, "c", many[m], err));

@@ -41,7 +41,8 @@ static void end(tdict_future *f) {
 static void release_all(tdict_tree **trees, size_t count) {
   for (size_t i = 0; i < count; i++) tdict_release(trees[i]);
 }
-#define RELEASE(...) release_all((tdict_tree *[]){__VA_ARGS__}, sizeof((tdict_tree *[]){__VA_ARGS__}) / sizeof(tdict_tree *))
+#define RELEASE(...) \
+  release_all((tdict_tree *[]){__VA_ARGS__}, sizeof((tdict_tree *[]){__VA_ARGS__}) / sizeof(tdict_tree *))
 
 /* a -> x, then x -> b: b has what a had. */
 static void read_after_write(const world *w, tdict_tree *a, tdict_tree *x, tdict_tree *b) {
@@ -200,7 +201,7 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   start_asking(&writer, leaf_of(x, "x"), true);
   start_asking(&reader, leaf_of(x, "x"), false);
   assert_int_equal(atomic_load(&writer.stage), 1);
-  assert_int_equal(atomic_load(&reader.stage), 2); /* reading beside a reader is no conflict */
+  assert_int_equal(atomic_load(&reader.stage), 2);         /* reading beside a reader is no conflict */
   assert_non_null(tdict_tensor_data(leaf_of(there, "x"))); /* device addresses never wait */
   td_ok(tdict_sim_resume(w.c, err));
   pthread_join(writer.thread, NULL);

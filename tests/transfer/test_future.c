@@ -228,7 +228,8 @@ SIM_CASE(transfer_keeps_source_alive) {
   for (int pinned = 0; pinned < 2; pinned++)
     for (int i = 0; i < NUM_WAYS; i += 2) {
       way v = way_at(i);
-      if (v.o.num_threads == 0 && (!pinned || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* waits for the device here */
+      if (v.o.num_threads == 0 && (!pinned || v.o.mode == TDICT_MODE_BLOCKING))
+        continue; /* waits for the device here */
       tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device), *out = NULL;
       td_ok(tdict_sim_hold(w.c, err));
       tdict_future *f = start(&w, src, &v.o);

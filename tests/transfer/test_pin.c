@@ -40,7 +40,8 @@ GPU_CASE(pin_memory_pins_and_shares) {
       tdict_release(again);
       /* the device reads it by itself */
       if (block) {
-        const way v = {.o = {.struct_size = sizeof v.o, .num_threads = 2, .mode = TDICT_MODE_NON_BLOCKING, .stats = &stats}};
+        const way v = {
+            .o = {.struct_size = sizeof v.o, .num_threads = 2, .mode = TDICT_MODE_NON_BLOCKING, .stats = &stats}};
         tdict_tree *there = move_tree(&w, out, w.device, &v);
         check_tree(&w, src, there);
         if (kind == TREE_BATCH) assert_int_equal(stats.direct_bytes, tdict_bytes(src));

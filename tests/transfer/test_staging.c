@@ -60,7 +60,7 @@ static void check_staging(size_t staging, bool all_ways) {
 GPU_CASE(staging_never_exceeds) { check_staging(STAGING, true); }
 GPU_CASE(staging_never_exceeds_other_sizes) {
   check_staging((size_t)64 << 10, false);
-  check_staging((size_t)5 << 20, false);  /* registered pages of the library's own */
+  check_staging((size_t)5 << 20, false); /* registered pages of the library's own */
   check_staging(((size_t)3 << 20) + 12345, false);
 }
 
@@ -81,6 +81,36 @@ GPU_CASE(staging_is_made_when_needed) {
   tdict_release(there);
   tdict_release(staged);
   tdict_release(src);
+  close_world(&w);
+}
+
+/* Slots that the device still reads when their thread has gone are not filled again before it is done. */
+SIM_CASE(staging_slots_under_way_are_left_alone) {
+  memset(&wrap, 0, sizeof wrap);
+  world w = open_wrapped(NULL);
+  tdict_tree *src[4], *out[4] = {NULL};
+  tdict_future *f[4] = {NULL};
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 0;
+  for (int i = 0; i < 4; i++) {
+    src[i] = new_tree();
+    give(src[i], "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* a quarter of the ring each */
+  }
+  tdict_release(to_device(&w, src[0], w.device));
+  poison(&w, w.memory, STAGING / 4);
+  td_ok(tdict_sim_hold(w.c, err));
+  for (int i = 0; i < 4; i++) td_ok(tdict_to_device_async(w.c, src[i], w.device, &o, &f[i], err));
+  expect_pending(16);
+  td_ok(tdict_sim_resume(w.c, err));
+  for (int i = 0; i < 4; i++) {
+    td_ok(tdict_future_wait(f[i], &out[i], err));
+    tdict_future_release(f[i]);
+  }
+  for (int i = 0; i < 4; i++) {
+    check_tree(&w, src[i], out[i]);
+    tdict_release(out[i]);
+    tdict_release(src[i]);
+  }
   close_world(&w);
 }
 
@@ -198,7 +228,8 @@ GPU_CASE(context_counts_are_bounded) {
   td_ok(tdict_context_get_counts(w.c, w.device, &after, err));
   assert_int_equal(after.device_bytes, before.device_bytes);
   assert_in_range(after.num_streams, before.num_streams, before.num_streams + tdict_context_num_threads(w.c) + 1);
-  assert_in_range(after.num_events, before.num_events, before.num_events + 16 + 5 * (tdict_context_num_threads(w.c) + 1));
+  assert_in_range(after.num_events, before.num_events,
+                  before.num_events + 16 + 5 * (tdict_context_num_threads(w.c) + 1));
   assert_int_equal(after.pinned_bytes, before.pinned_bytes + STAGING);
   tdict_release(src);
   close_world(&w);

@@ -61,14 +61,14 @@ static void treat(stressor *r, tdict_status started, tdict_future *const *future
   if (started != TDICT_OK) return;
   tdict_future *f = *future;
   switch (naive_below(&r->random, 4)) {
-    case 0:
-      break;
-    case 1:
-      (void)!tdict_future_wait_for(f, 100000, NULL, NULL);
-      (void)tdict_future_is_ready(f);
-      break;
-    default:
-      note(r->s, tdict_future_wait(f, &out, NULL));
+  case 0:
+    break;
+  case 1:
+    (void)!tdict_future_wait_for(f, 100000, NULL, NULL);
+    (void)tdict_future_is_ready(f);
+    break;
+  default:
+    note(r->s, tdict_future_wait(f, &out, NULL));
   }
   tdict_future_release(f);
   if (out && look && !is_uniform(out)) atomic_fetch_add(&r->s->torn, 1);
@@ -84,27 +84,27 @@ static void one_round(stressor *r) {
   tdict_transfer_options o = v.o;
   tdict_future *f = NULL;
   switch (naive_below(n, 6)) {
-    case 0:
-      treat(r, tdict_copy_into_async(s->w.c, host, there, &o, &f, NULL), &f, false);
-      break;
-    case 1:
-      treat(r, tdict_copy_into_async(s->w.c, there, host, &o, &f, NULL), &f, false);
-      break;
-    case 2:
-      if (there != other) treat(r, tdict_copy_into_async(s->w.c, there, other, &o, &f, NULL), &f, false);
-      break;
-    case 3:
-      o.pinned_result = s->w.gpu && naive_below(n, 2);
-      treat(r, tdict_to_device_async(s->w.c, there, tdict_cpu(), &o, &f, NULL), &f, true);
-      break;
-    case 4: /* to the device and back: the first one's result is the second one's source */
-      note(s, tdict_to_device(s->w.c, host, s->w.device, &o, &out, NULL));
-      if (!out) break;
-      treat(r, tdict_to_device_async(s->w.c, out, tdict_cpu(), &o, &f, NULL), &f, true);
-      tdict_release(out);
-      break;
-    default:
-      treat(r, tdict_to_device_async(s->w.c, host, s->w.device, &o, &f, NULL), &f, false);
+  case 0:
+    treat(r, tdict_copy_into_async(s->w.c, host, there, &o, &f, NULL), &f, false);
+    break;
+  case 1:
+    treat(r, tdict_copy_into_async(s->w.c, there, host, &o, &f, NULL), &f, false);
+    break;
+  case 2:
+    if (there != other) treat(r, tdict_copy_into_async(s->w.c, there, other, &o, &f, NULL), &f, false);
+    break;
+  case 3:
+    o.pinned_result = s->w.gpu && naive_below(n, 2);
+    treat(r, tdict_to_device_async(s->w.c, there, tdict_cpu(), &o, &f, NULL), &f, true);
+    break;
+  case 4: /* to the device and back: the first one's result is the second one's source */
+    note(s, tdict_to_device(s->w.c, host, s->w.device, &o, &out, NULL));
+    if (!out) break;
+    treat(r, tdict_to_device_async(s->w.c, out, tdict_cpu(), &o, &f, NULL), &f, true);
+    tdict_release(out);
+    break;
+  default:
+    treat(r, tdict_to_device_async(s->w.c, host, s->w.device, &o, &f, NULL), &f, false);
   }
   atomic_fetch_add(&s->rounds, 1);
 }

@@ -121,7 +121,8 @@ static void sweep_kind(call_kind kind, bool must_fail) {
       const way v = way_at(i);
       int some = sweep(&f, kind, call, &v);
       bool blocking = v.o.mode == TDICT_MODE_BLOCKING; /* may wait for its stream instead */
-      if (must_fail && call != PIN && !some && (kind == CALL_COPY || !blocking)) fail_msg("call %d by way %d never fails", call, i);
+      if (must_fail && call != PIN && !some && (kind == CALL_COPY || !blocking))
+        fail_msg("call %d by way %d never fails", call, i);
       failures += some;
     }
   if (must_fail) assert_true(failures > 0);
@@ -211,4 +212,53 @@ GPU_CASE(transfer_survives_enomem) {
       assert_in_range(n, 4, 500);
     }
   close_field(&f);
+}
+
+/* Several leaves share a slot; the one whose copy is refused is named. */
+GPU_CASE(work_names_the_leaf_at_fault) {
+  memset(&wrap, 0, sizeof wrap);
+  world w = open_wrapped(NULL);
+  tdict_tree *src = new_tree(), *apart = new_tree();
+  for (int i = 0; i < 7; i++) {
+    char path[16];
+    tdict_tensor *t = NULL;
+    snprintf(path, sizeof path, "a.leaf%d", i);
+    give(src, path, random_tensor(TDICT_U8, SHAPE(100 + i), NULL));
+    td_ok(tdict_tensor_clone(leaf_of(src, path), w.memory, &t, err));
+    give(apart, path, t);
+  }
+  tdict_tree *whole = to_device(&w, src, w.device), *home = to_device(&w, whole, tdict_cpu());
+  for (int i = 0; i < 7; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "a.leaf%d", i);
+    fail_call(CALL_COPY, i + 1);
+    td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, src, apart, NULL, err));
+    assert_string_equal(td_last_error.path, path);
+    fail_call(CALL_COPY, i + 1);
+    td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, apart, home, NULL, err));
+    assert_string_equal(td_last_error.path, path);
+  }
+  fail_call(CALL_COPY, 1); /* one copy for all of them: the first */
+  td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, src, whole, NULL, err));
+  assert_string_equal(td_last_error.path, "a.leaf0");
+  tdict_tree *trees[] = {src, apart, whole, home};
+  for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
+  close_world(&w);
+}
+
+/* After the first failure nothing new is started, whoever works. */
+GPU_CASE(work_stops_after_a_failure) {
+  memset(&wrap, 0, sizeof wrap);
+  world w = open_wrapped(NULL);
+  tdict_tree *src = new_tree(), *out = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)64 << 20), NULL));
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 8;
+  const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
+  fail_call(CALL_COPY, 3);
+  td_fails(TDICT_EDEVICE, "", tdict_to_device(w.c, src, w.device, &o, &out, err));
+  assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 */
+  assert_null(out);
+  tdict_release(src);
+  close_world(&w);
 }

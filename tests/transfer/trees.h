@@ -5,7 +5,8 @@
 
 #include "help.h"
 
-#define SHAPE(...) (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define SHAPE(...) \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 
 typedef enum tree_kind {
   TREE_BATCH,   /* seven leaves, nested, views of one storage, with a batch size */
@@ -75,9 +76,12 @@ static inline tdict_tensor *restrided(tdict_tensor *t, int64_t offset, int ndim,
 
 static inline tdict_tree *batch_tree(tdict_memory *memory) {
   static const tdict_field fields[] = {
-      {"obs.pixels", TDICT_U8, 3, {84, 84, 3}}, {"obs.state", TDICT_F32, 1, {17}},
-      {"action", TDICT_F32, 1, {6}},            {"next.obs.pixels", TDICT_U8, 3, {84, 84, 3}},
-      {"next.obs.state", TDICT_F32, 1, {17}},   {"next.reward", TDICT_F64, 1, {1}},
+      {"obs.pixels", TDICT_U8, 3, {84, 84, 3}},
+      {"obs.state", TDICT_F32, 1, {17}},
+      {"action", TDICT_F32, 1, {6}},
+      {"next.obs.pixels", TDICT_U8, 3, {84, 84, 3}},
+      {"next.obs.state", TDICT_F32, 1, {17}},
+      {"next.reward", TDICT_F64, 1, {1}},
       {"next.done", TDICT_BOOL, 1, {1}},
   };
   static const tdict_schema schema = {fields, sizeof fields / sizeof *fields};
@@ -107,7 +111,8 @@ static inline tdict_tree *strided_tree(void) {
   give(td, "plain", random_tensor(TDICT_I16, SHAPE(333), NULL));
   give(td, "turned3", permuted(random_tensor(TDICT_F32, SHAPE(7, 33, 65), NULL), turn3));
   give(td, "backwards", sliced(random_tensor(TDICT_F32, SHAPE(9000), NULL), (tdict_tensor_range){0, 8999, 9000, -1}));
-  give(td, "stepped", sliced(random_tensor(TDICT_DTYPE(1, 8, 3), SHAPE(50, 40), NULL), (tdict_tensor_range){1, 38, 13, -3}));
+  give(td, "stepped",
+       sliced(random_tensor(TDICT_DTYPE(1, 8, 3), SHAPE(50, 40), NULL), (tdict_tensor_range){1, 38, 13, -3}));
   give(td, "rows", sliced(random_tensor(TDICT_C128, SHAPE(60, 31), NULL), (tdict_tensor_range){0, 1, 29, 2}));
   give(td, "columns", sliced(random_tensor(TDICT_U8, SHAPE(400, 300), NULL), (tdict_tensor_range){1, 3, 290, 1}));
   give(td, "repeated", restrided(random_tensor(TDICT_F16, SHAPE(20), NULL), 0, SHAPE(15, 20), (const int64_t[]){0, 1}));
@@ -116,10 +121,26 @@ static inline tdict_tree *strided_tree(void) {
 }
 
 static inline tdict_tree *odd_tree(void) {
-  static const tdict_dtype dtypes[] = {
-      TDICT_BOOL, TDICT_I8,  TDICT_I16,  TDICT_I32, TDICT_I64,  TDICT_U8,     TDICT_U16,    TDICT_U32,
-      TDICT_U64,  TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64,  TDICT_F8E4M3, TDICT_F8E5M2, TDICT_C64,
-      TDICT_C128, TDICT_DTYPE(1, 8, 3), TDICT_DTYPE(2, 32, 4), TDICT_DTYPE(0, 64, 7)};
+  static const tdict_dtype dtypes[] = {TDICT_BOOL,
+                                       TDICT_I8,
+                                       TDICT_I16,
+                                       TDICT_I32,
+                                       TDICT_I64,
+                                       TDICT_U8,
+                                       TDICT_U16,
+                                       TDICT_U32,
+                                       TDICT_U64,
+                                       TDICT_F16,
+                                       TDICT_BF16,
+                                       TDICT_F32,
+                                       TDICT_F64,
+                                       TDICT_F8E4M3,
+                                       TDICT_F8E5M2,
+                                       TDICT_C64,
+                                       TDICT_C128,
+                                       TDICT_DTYPE(1, 8, 3),
+                                       TDICT_DTYPE(2, 32, 4),
+                                       TDICT_DTYPE(0, 64, 7)};
   tdict_tree *td = new_tree();
   char path[256];
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -140,7 +161,8 @@ static inline tdict_tree *odd_tree(void) {
 
 static inline tdict_tree *shared_tree(void) {
   tdict_tree *td = new_tree(), *child = new_tree();
-  tdict_tensor *both = random_tensor(TDICT_F32, SHAPE(100), NULL), *rows = random_tensor(TDICT_I32, SHAPE(40, 25), NULL);
+  tdict_tensor *both = random_tensor(TDICT_F32, SHAPE(100), NULL),
+               *rows = random_tensor(TDICT_I32, SHAPE(40, 25), NULL);
   td_ok(tdict_set(td, "one", both, err));
   give(child, "x", random_tensor(TDICT_U8, SHAPE(77), NULL));
   give(child, "deeper.y", random_tensor(TDICT_F64, SHAPE(3), NULL));
@@ -197,27 +219,27 @@ static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
 
 static inline tdict_tree *make_tree(const world *w, tree_kind kind) {
   switch (kind) {
-    case TREE_BATCH:
-      return batch_tree(NULL);
-    case TREE_TINY:
-      return tiny_tree(NULL);
-    case TREE_LARGE: {
-      tdict_tree *td = new_tree();
-      give(td, "large", random_tensor(TDICT_U8, SHAPE((5 << 19) + 777), NULL));
-      return td;
-    }
-    case TREE_STRIDED:
-      return strided_tree();
-    case TREE_ODD:
-      return odd_tree();
-    case TREE_SHARED:
-      return shared_tree();
-    case TREE_PINNED:
-      return pinned_tree(w->pinned);
-    case TREE_MIXED:
-      return mixed_tree(w->pinned);
-    case NUM_TREE_KINDS:
-      break;
+  case TREE_BATCH:
+    return batch_tree(NULL);
+  case TREE_TINY:
+    return tiny_tree(NULL);
+  case TREE_LARGE: {
+    tdict_tree *td = new_tree();
+    give(td, "large", random_tensor(TDICT_U8, SHAPE((5 << 19) + 777), NULL));
+    return td;
+  }
+  case TREE_STRIDED:
+    return strided_tree();
+  case TREE_ODD:
+    return odd_tree();
+  case TREE_SHARED:
+    return shared_tree();
+  case TREE_PINNED:
+    return pinned_tree(w->pinned);
+  case TREE_MIXED:
+    return mixed_tree(w->pinned);
+  case NUM_TREE_KINDS:
+    break;
   }
   return NULL;
 }

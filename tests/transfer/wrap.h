@@ -12,12 +12,12 @@ typedef enum call_kind {
   CALL_COPY,
   CALL_RECORD,
   CALL_ALLOC,
-  CALL_SYNC,        /* event_synchronize */
+  CALL_SYNC, /* event_synchronize */
   CALL_STREAM_SYNC,
-  CALL_STREAM,      /* stream_create */
-  CALL_EVENT,       /* event_create */
-  CALL_WAIT,        /* stream_wait_event */
-  CALL_PIN,         /* host_alloc and host_register */
+  CALL_STREAM, /* stream_create */
+  CALL_EVENT,  /* event_create */
+  CALL_WAIT,   /* stream_wait_event */
+  CALL_PIN,    /* host_alloc and host_register */
   NUM_CALL_KINDS
 } call_kind;
 
@@ -42,8 +42,7 @@ static inline bool wrap_call(call_kind kind) {
 static inline tdict_cu wrap_pinned(tdict_cu result, int64_t bytes) {
   if (result != TDICT_CU_SUCCESS) return result;
   int64_t now = atomic_fetch_add(&wrap.pinned, bytes) + bytes, peak = atomic_load(&wrap.peak_pinned);
-  while (now > peak && !atomic_compare_exchange_weak(&wrap.peak_pinned, &peak, now)) {
-  }
+  while (now > peak && !atomic_compare_exchange_weak(&wrap.peak_pinned, &peak, now)) {}
   return result;
 }
 
