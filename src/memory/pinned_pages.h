@@ -3,6 +3,7 @@
 #ifndef TDICT_MEMORY_PINNED_PAGES_H
 #define TDICT_MEMORY_PINNED_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sched/pool.h"
@@ -14,6 +15,7 @@ typedef struct tdict_pin_ops {
   void (*unreg)(void *self, void *pages, size_t bytes);
   tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* the driver's own pages */
   void (*free)(void *self, void *pages, size_t bytes);
+  bool (*is_gone)(void *self); /* in a fork of the process that made it: nothing may be called or given back */
   void (*retain)(void *self);
   void (*release)(void *self);
 } tdict_pin_ops;

@@ -27,6 +27,8 @@ typedef struct pool {
   tdict_memory_counts counts;
 } pool;
 
+static bool is_gone(const pool *p) { return p->pinner.ops->is_gone && p->pinner.ops->is_gone(p->pinner.self); }
+
 static void unlink_block(pool *p, block *b) {
   if (b->previous)
     b->previous->next = b->next;
@@ -112,6 +114,8 @@ static void count_live(pool *p, size_t bytes) {
 static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
   pool *p = (pool *)m;
   size_t bytes;
+  if (is_gone(p))
+    return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
   if (!tdict_round_up(asked ? asked : 1, PAGE, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", asked);
   block *surplus = NULL;
@@ -143,6 +147,7 @@ static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *ou
 static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences, int num_fences) {
   pool *p = (pool *)m;
   block *b = given->cookie;
+  if (is_gone(p)) return;
   free(b->fences);
   b->fences = NULL;
   b->num_fences = 0;
@@ -184,7 +189,7 @@ static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m
 /* At the end nobody can ask for the bytes again, so whatever still waits for a fence is waited for. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
-  if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_gone(p)) return;
   while (p->oldest) {
     block *b = p->oldest;
     while (!is_idle(b)) b->fences[b->num_fences - 1]->ops->wait(b->fences[b->num_fences - 1], INT64_MAX);
@@ -231,4 +236,8 @@ void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage) {
   if (!memory || memory->ops != &pool_ops || storage->memory != memory) return 0;
   return (int)((const block *)storage->block.cookie)->pages.way;
+}
+
+void *tdict_pinned_pool_self(const tdict_memory *memory) {
+  return memory && memory->ops == &pool_ops ? ((const pool *)memory)->pinner.self : NULL;
 }

@@ -23,6 +23,10 @@ static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
   for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
     status = tdict_gpu_check(lane->gpu, d->ops->stream_wait_event(d, lane->stream, t->gates[i].event),
                              "cuStreamWaitEvent", err);
+  for (uint32_t i = 0; i < t->num_uses && status == TDICT_OK; i++) {
+    const tdict_fence_ops *o = t->uses[i]->ops;
+    if (!o->wait_on_stream || !o->wait_on_stream(t->uses[i], lane->gpu, lane->stream)) o->wait(t->uses[i], INT64_MAX);
+  }
   return status;
 }
 
@@ -179,3 +183,17 @@ void tdict_lane_pause(tdict_lane *lane) {
 }
 
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
+
+bool tdict_lane_record_tail(tdict_lane *lane) {
+  tdict_driver *d = lane->gpu->driver;
+  tdict_worker *w = lane->worker;
+  tdict_cu_event event;
+  if (tdict_gpu_take_event(lane->gpu, &event, NULL) != TDICT_OK) return false;
+  if (d->ops->event_record(d, event, lane->stream) != TDICT_CU_SUCCESS) {
+    tdict_gpu_give_event(lane->gpu, event);
+    return false;
+  }
+  w->tail = event;
+  w->tail_gpu = tdict_gpu_retain(lane->gpu);
+  return true;
+}
