@@ -328,8 +328,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known) ||
       known->device->ordinal != stream.device.index)
     return tdict_fail(err, TDICT_EINVAL,
-                      "sim: the stream is not one that tdict_stream_create() made on a simulated "
-                      "device");
+                      "sim: the stream is not one that tdict_stream_create() made on a simulated device");
   tdict_sim_driver *d = known->device->driver;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_CALL);
   if (!op) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");

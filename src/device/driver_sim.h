@@ -16,9 +16,9 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_erro
  * operations were queued, as far as streams and engines allow (each device has an engine for copies in, one for copies
  * out, one for the rest). A hold returns once nothing is being copied. It does not wait for a launched function that
  * runs already: that one finishes by a step, which waits for its return, or after the resume. */
-void tdict_driver_sim_hold(tdict_driver *d);
-tdict_status tdict_driver_sim_step(tdict_driver *d, int64_t count, tdict_error *err);
-void tdict_driver_sim_resume(tdict_driver *d);
+void tdict_driver_sim_hold(tdict_driver *base);
+tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err);
+void tdict_driver_sim_resume(tdict_driver *base);
 
 /* What the driver itself sees of its use. */
 typedef struct tdict_driver_sim_count {
@@ -30,6 +30,6 @@ typedef struct tdict_driver_sim_count {
   int64_t num_streams, num_events; /* made and not destroyed */
 } tdict_driver_sim_count;
 /* The device must exist. */
-void tdict_driver_sim_counts(tdict_driver *d, int ordinal, tdict_driver_sim_count *out);
+void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_count *out);
 
 #endif

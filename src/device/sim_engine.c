@@ -105,6 +105,7 @@ static void *run_engine(void *argument) {
     engine->current = op;
     work(engine, op);
     engine->current = NULL;
+    engine->granted = false; /* it may have come when nothing waited for it any more */
     tdict_sim_finish(op);
   }
   tdict_sim_unlock(d);

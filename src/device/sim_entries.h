@@ -45,9 +45,9 @@ tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribut
 tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value);
 tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
                                    tdict_cu_stream handle);
-tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *device, tdict_cu_stream handle);
+tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle);
 tdict_cu tdict_sim_mem_alloc(tdict_driver *base, void **out, size_t bytes);
-tdict_cu tdict_sim_mem_free(tdict_driver *base, void *device);
+tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address);
 tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsigned flags);
 tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes);
 tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags);
@@ -67,7 +67,7 @@ tdict_cu tdict_sim_copy_d2h_async(tdict_driver *base, void *host, const void *de
                                   tdict_cu_stream handle);
 tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream handle);
 tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle);
-tdict_cu tdict_sim_fill_async(tdict_driver *base, void *device, unsigned char byte, size_t bytes,
+tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char byte, size_t bytes,
                               tdict_cu_stream handle);
 
 #endif

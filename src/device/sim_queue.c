@@ -82,9 +82,9 @@ static void unsettle(tdict_sim_stream *stream) {
   d->queued = stream;
 }
 
-/* Takes a finished operation from the head of its stream. */
-static void retire(tdict_sim_op *op) {
-  tdict_sim_stream *stream = op->stream;
+/* Takes a finished operation from the head of the stream. */
+static void retire(tdict_sim_stream *stream) {
+  tdict_sim_op *op = stream->head;
   tdict_sim_driver *d = stream->device->driver;
   stream->head = op->next;
   if (!stream->head) stream->tail = NULL;
@@ -109,19 +109,19 @@ static void settle_stream(tdict_sim_stream *stream) {
   tdict_sim_op *op;
   while ((op = stream->head) && !op->started) {
     op->finish_ns = stream->clock_ns;
-    if (op->kind == TDICT_SIM_OP_WAIT && !op->after->done) {
+    if (op->after && !op->after->done) {
       op->started = true;
       op->link = op->after->blocked;
       op->after->blocked = op;
-    } else if (op->kind == TDICT_SIM_OP_WAIT) {
+    } else if (op->after) {
       if (op->finish_ns < op->after->finish_ns) op->finish_ns = op->after->finish_ns;
-      retire(op);
+      retire(stream);
     } else if (op->kind == TDICT_SIM_OP_RECORD) {
       op->done_ns = tdict_now_ns();
-      retire(op);
+      retire(stream);
     } else if (op->kind == TDICT_SIM_OP_FREE) {
       tdict_sim_release_memory(d, op->work.dst_use.space, op->memory);
-      retire(op);
+      retire(stream);
     } else {
       op->started = true;
       if (op->ready_ns < stream->clock_ns) op->ready_ns = stream->clock_ns;
@@ -145,8 +145,8 @@ void tdict_sim_finish(tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   d->num_finished++;
   d->num_pending--;
-  unsettle(stream); /* before its last operation may be the reason that it lives */
-  retire(op);
+  unsettle(stream);
+  retire(stream);
   settle(d);
 }
 

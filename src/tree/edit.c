@@ -190,11 +190,11 @@ tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool
   tdict_status status = tdict_place_get(&source, td, from, "rename", err);
   if (status != TDICT_OK) return status;
   if (leads_through(td, to, &source)) {
+    tdict_place_reset(&source);
     tdict_fail(err, TDICT_EINVAL, "rename: the new path lies below the old one");
-    status = tdict_at(err, TDICT_EINVAL, to);
-  } else {
-    status = tdict_place_find(&target, td, to, "rename", err);
+    return tdict_at(err, TDICT_EINVAL, to);
   }
+  status = tdict_place_find(&target, td, to, "rename", err);
   if (status == TDICT_OK) {
     status = rename_found(&source, &target, safe, err);
     tdict_place_reset(&target);

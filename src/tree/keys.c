@@ -62,8 +62,8 @@ static const char *store_name(tdict_keys *keys, const char *name, size_t length)
 
 /* Moves the names of `from`'s live slots to one chunk of `to`, which has as many slots. False without memory. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
-  names_chunk *chunk = from->name_bytes ? new_names(from->name_bytes) : NULL;
-  if (from->name_bytes && !chunk) return false;
+  names_chunk *chunk = new_names(from->name_bytes);
+  if (!chunk) return false;
   for (uint32_t i = 0; i < from->num_slots; i++) {
     const tdict_key *key = &from->slots[i];
     to->slots[i] = *key;

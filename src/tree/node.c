@@ -160,9 +160,9 @@ bool tdict_node_reserve(tdict_tree *td) {
   return true;
 }
 
-bool tdict_node_add(tdict_tree *td, const char *name, size_t length, tdict_leaf leaf) {
+bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf) {
   if (!tdict_node_reserve(td) || !tdict_node_own_keys(td)) return false;
-  int64_t slot = tdict_keys_add(td->keys, name, length);
+  int64_t slot = tdict_keys_add_hashed(td->keys, name, length, hash);
   if (slot < 0) return false;
   td->leaves[slot] = leaf;
   return true;
@@ -196,7 +196,7 @@ static void put(cut_text *text, char c) {
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes) {
   char copy[sizeof((tdict_error *)NULL)->path];
   size_t length = above ? strlen(above) : 0, total = length;
-  if (above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
+  if (above && above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
   if (key) total += tdict_path_escape(key->name, NULL, 0) + (length != 0);
   cut_text text = {buffer, total, total, 0, 0};
   if (total >= bytes) {

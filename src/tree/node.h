@@ -53,8 +53,9 @@ tdict_tree *tdict_node_create_under(const tdict_tree *like);
 bool tdict_node_own_keys(tdict_tree *td);
 /* Room for one more leaf; false without memory. */
 bool tdict_node_reserve(tdict_tree *td);
-/* Adds a key that is not there yet; the leaf's reference is taken. False without memory, and nothing has changed. */
-bool tdict_node_add(tdict_tree *td, const char *name, size_t length, tdict_leaf leaf);
+/* Adds a key that is not there yet, with its hash; the leaf's reference is taken. False without memory, and nothing has
+ * changed. */
+bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 /* Deletes the key of a slot of a node that owns its key table; the leaf's reference is the caller's. Slot numbers may
  * change. */
 void tdict_node_remove(tdict_tree *td, uint32_t slot);

@@ -116,7 +116,10 @@ size_t tdict_path_escape(const char *key, char *buffer, size_t bytes) {
 }
 
 size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes) {
-  writer w = {buffer, bytes, 0};
+  writer w;
+  w.buffer = buffer;
+  w.bytes = bytes;
+  w.length = 0;
   for (size_t i = 0; i < count; i++) {
     if (i) put(&w, '.');
     put_escaped(&w, keys[i]);

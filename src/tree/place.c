@@ -22,10 +22,12 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
   tdict_status status;
   tdict_path_init(&place->path, path, what);
   place->node = (tdict_tree *)(uintptr_t)td;
+  place->slot = -1;
   for (;;) {
     status = tdict_path_next(&place->path, err);
     if (status != TDICT_OK) break;
-    place->slot = tdict_keys_find(place->node->keys, place->path.key, place->path.length);
+    place->hash = tdict_keys_hash(place->path.key, place->path.length);
+    place->slot = tdict_keys_find_hashed(place->node->keys, place->path.key, place->path.length, place->hash);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
     if (!tdict_leaf_tree(leaf)) {
@@ -68,7 +70,8 @@ static tdict_status extend_chain(tdict_place *place, tdict_tree *tail, tdict_lea
   tdict_tree *next = path->last ? NULL : tdict_node_create_under(tail);
   if (!path->last && !next) return no_memory(place, err);
   tdict_leaf held = next ? tdict_leaf_of_tree(next) : tdict_leaf_retain(leaf);
-  if (!tdict_node_add(tail, path->key, path->length, held)) {
+  uint32_t hash = tdict_keys_hash(path->key, path->length);
+  if (!tdict_node_add(tail, path->key, path->length, hash, held)) {
     tdict_leaf_release(held);
     return no_memory(place, err);
   }
@@ -116,7 +119,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
       return status;
     }
   }
-  if (!tdict_node_add(node, path->key, path->length, held)) {
+  if (!tdict_node_add(node, path->key, path->length, place->hash, held)) {
     tdict_leaf_release(held);
     return no_memory(place, err);
   }

@@ -9,6 +9,7 @@
 typedef struct tdict_place {
   tdict_tree *node; /* the deepest tree on the way that is there */
   int64_t slot;     /* of the key read last in it; -1: it has no such key */
+  uint32_t hash;    /* of that key */
   tdict_path path;
 } tdict_place;
 

@@ -15,7 +15,7 @@ typedef struct path_buffer {
 /* Makes the text what leads to a node, which is `mark` bytes long, and the node's key. */
 static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
   size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, the key with all escaped, the 0 */
-  if (most > path->cap) {
+  if (!path->text || most > path->cap) {
     size_t cap = path->cap * 2 > most ? path->cap * 2 : most;
     char *text = realloc(path->text, cap);
     if (!text) return false;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "device/sim_table.h"
+#include "support/fail_alloc.h"
 
 CASE(sim_options_are_checked) {
   tdict_sim_options o = tdict_sim_options_default();
@@ -89,4 +90,59 @@ CASE(sim_driver_is_counted) {
   CU(SUCCESS, mem_alloc_async, &p, 1000, pool, NULL);
   close_table(d);
   tdict_driver_release(NULL);
+}
+
+/* Uses each call that allocates, until one fails; true when none did. Nothing may be lost either way. */
+static bool use_all(tdict_driver *d, const unsigned char *src, unsigned char *back, size_t bytes) {
+  const tdict_driver_ops *t = d->ops;
+  tdict_cu_context context;
+  tdict_cu_stream s = NULL, blocking = NULL;
+  tdict_cu_event e = NULL;
+  tdict_cu_pool pool = NULL;
+  void *host = NULL, *dev = NULL, *pooled = NULL;
+  if (t->ctx_retain(d, 0, &context) || t->ctx_push(d, context)) return false;
+  tdict_cu r = t->stream_create(d, &s, TDICT_CU_STREAM_NON_BLOCKING);
+  if (!r) r = t->stream_create(d, &blocking, TDICT_CU_STREAM_DEFAULT);
+  if (!r) r = t->event_create(d, &e, 0);
+  if (!r) r = t->host_alloc(d, &host, bytes, 0);
+  if (!r) r = t->mem_alloc(d, &dev, bytes);
+  if (!r) r = t->pool_create(d, 0, &pool);
+  if (!r) r = t->mem_alloc_async(d, &pooled, bytes, pool, s);
+  if (!r) r = t->copy_h2d_async(d, dev, src, bytes, blocking);
+  if (!r) r = t->copy_d2d_async(d, pooled, dev, bytes, NULL);
+  if (!r) r = t->event_record(d, e, NULL);
+  if (!r) r = t->stream_wait_event(d, s, e);
+  if (!r) r = t->copy_d2h_async(d, host, pooled, bytes, s);
+  if (!r) r = t->mem_free_async(d, pooled, s);
+  if (!r) r = t->stream_synchronize(d, s);
+  if (!r) memcpy(back, host, bytes);
+  if (r && r != TDICT_CU_OUT_OF_MEMORY) fail_msg("a failed allocation is answered by %d", r);
+  t->ctx_pop(d, NULL);
+  return r == TDICT_CU_SUCCESS;
+}
+
+CASE(sim_survives_failing_allocations) {
+  enum { BYTES = 3000 };
+  tdict_sim_options o = sim_options(false);
+  unsigned char *src = make_pageable(BYTES, 1), *back = make_pageable(BYTES, 0);
+  for (int all_after = 0; all_after < 2; all_after++) {
+    bool refused = true;
+    int64_t n = 0;
+    for (; n < 100 && refused; n++) {
+      tdict_driver *d = NULL;
+      bool passed = false;
+      memset(back, 0xA5, BYTES);
+      td_fail_alloc(n, all_after);
+      tdict_status status = tdict_driver_sim_open(&o, &d, NULL);
+      if (status == TDICT_OK) passed = use_all(d, src, back, BYTES);
+      refused = td_fail_alloc_stop();
+      assert_true(status == TDICT_OK || status == TDICT_ENOMEM);
+      assert_int_equal(passed, !refused);
+      tdict_driver_release(d); /* the leak checker looks for the rest */
+    }
+    assert_true(!refused && n > 10);
+    assert_memory_equal(back, src, BYTES);
+  }
+  free(src);
+  free(back);
 }

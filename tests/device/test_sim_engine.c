@@ -60,6 +60,29 @@ CASE(sim_step_lets_so_many_finish) {
   close_table(d);
 }
 
+CASE(sim_steps_go_in_the_order_of_the_calls) {
+  tdict_sim_options o = sim_options(true);
+  tdict_driver *d = open_table(&o);
+  tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  tdict_cu_event e = make_event(d);
+  unsigned char *src = make_pinned(d, BYTES, 1);
+  void *dev = make_device(d, BYTES);
+  trace t = {.count = 0};
+  trace_entry entries[2];
+  CU(SUCCESS, copy_h2d_async, dev, src, BYTES, a);
+  CU(SUCCESS, event_record, e, a);
+  CU(SUCCESS, stream_wait_event, b, e);
+  launch_note(b, &t, &entries[0], 0);
+  launch_note(a, &t, &entries[1], 1);
+  tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  trace_entry last;
+  launch_note(c, &t, &last, 2); /* could begin at once */
+  sleep_ms(20);
+  td_ok(tdict_driver_sim_step(d, 4, err));
+  for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
+  close_table(d);
+}
+
 CASE(sim_step_refuses) {
   tdict_driver *d = open_plain();
   td_fails(TDICT_EINVAL, "held", tdict_driver_sim_step(d, 1, err));

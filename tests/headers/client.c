@@ -38,11 +38,11 @@ static void ignore_log(void *user, int32_t level, const char *text) {
 
 static void use_status(void) {
   static const tdict_status all[] = {
-      TDICT_OK,         TDICT_EINVAL,    TDICT_ENOMEM,    TDICT_ENOTFOUND, TDICT_EEXIST,       TDICT_ETYPE,
-      TDICT_ESHAPE,     TDICT_EDTYPE,    TDICT_EOVERFLOW, TDICT_ELOCKED,   TDICT_EREADONLY,    TDICT_EWRONGDEVICE,
-      TDICT_ENODEVICE,  TDICT_EDEVICE,   TDICT_ELOST,     TDICT_ECANCELLED, TDICT_ETIMEDOUT,   TDICT_EDEADLOCK,
-      TDICT_EFORKED,    TDICT_ECAPTURE,  TDICT_ECHANGED,  TDICT_EHOOK,     TDICT_EIO,          TDICT_EFORMAT,
-      TDICT_ENOTSUP};
+      TDICT_OK,         TDICT_EINVAL,       TDICT_ENOMEM,    TDICT_ENOTFOUND, TDICT_EEXIST,
+      TDICT_ETYPE,      TDICT_ESHAPE,       TDICT_EDTYPE,    TDICT_EOVERFLOW, TDICT_ELOCKED,
+      TDICT_EREADONLY,  TDICT_EWRONGDEVICE, TDICT_ENODEVICE, TDICT_EDEVICE,   TDICT_ELOST,
+      TDICT_ECANCELLED, TDICT_ETIMEDOUT,    TDICT_EDEADLOCK, TDICT_EFORKED,   TDICT_ECAPTURE,
+      TDICT_ECHANGED,   TDICT_EHOOK,        TDICT_EIO,       TDICT_EFORMAT,   TDICT_ENOTSUP};
   size_t i;
   for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_status_name(all[i]) != NULL);
   TRUE(sizeof(tdict_error) == 512);
@@ -50,14 +50,17 @@ static void use_status(void) {
 }
 
 static void use_values(void) {
-  static const tdict_dtype all[] = {TDICT_I8,   TDICT_I16, TDICT_I32, TDICT_I64,  TDICT_U8,   TDICT_U16,
-                                    TDICT_U32,  TDICT_U64, TDICT_F16, TDICT_F32,  TDICT_F64,  TDICT_BF16,
-                                    TDICT_C64,  TDICT_C128, TDICT_BOOL, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_DTYPE(2, 32, 4)};
+  static const tdict_dtype all[] = {
+      TDICT_I8,  TDICT_I16,  TDICT_I32,  TDICT_I64,    TDICT_U8,     TDICT_U16,
+      TDICT_U32, TDICT_U64,  TDICT_F16,  TDICT_F32,    TDICT_F64,    TDICT_BF16,
+      TDICT_C64, TDICT_C128, TDICT_BOOL, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_DTYPE(2, 32, 4)};
   char text[32];
   tdict_device device = tdict_cuda(1);
   size_t i;
-  for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_dtype_bytes(all[i]) > 0 && tdict_dtype_name(all[i]) != NULL);
-  TRUE(device.type == TDICT_DEVICE_CUDA && tdict_cpu().type == TDICT_DEVICE_CPU && tdict_sim(0).type == TDICT_DEVICE_SIM);
+  for (i = 0; i < sizeof all / sizeof all[0]; i++)
+    TRUE(tdict_dtype_bytes(all[i]) > 0 && tdict_dtype_name(all[i]) != NULL);
+  TRUE(device.type == TDICT_DEVICE_CUDA && tdict_cpu().type == TDICT_DEVICE_CPU &&
+       tdict_sim(0).type == TDICT_DEVICE_SIM);
   OK(tdict_device_parse("auto", &device, &last_error));
   TRUE(device.type == TDICT_DEVICE_AUTO);
   OK(tdict_device_parse(tdict_device_format(tdict_sim(1), text, sizeof text), &device, &last_error));
@@ -204,7 +207,8 @@ static void use_objects(tdict_tree *td) {
 }
 
 static tdict_tree *make_tree(tdict_memory *memory) {
-  static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {5, 0, 0, 0, 0, 0}}, {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
+  static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {5, 0, 0, 0, 0, 0}},
+                                       {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
   const int64_t batch[1] = {8};
   tdict_schema schema;
   tdict_tree *td = NULL;

@@ -57,7 +57,7 @@ void run() {
   std::cout << "consumer: C++, version " << tdict_version() << ", the same bytes came back\n";
 }
 
-}  // namespace
+} // namespace
 
 int main() {
   try {

@@ -1,6 +1,7 @@
 /* Copies: any strides, compared with the element-by-element version, and copies by way of a memory. */
 #include "naive.h"
 
+#include "slow_fence.h"
 #include "tensor/tensor.h"
 
 static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
@@ -333,6 +334,28 @@ CASE(tensor_clone_refuses) {
   tdict_tensor_release(foreign);
   tdict_tensor_release(turned);
   tdict_tensor_release(host);
+}
+
+/* A copy from src to dst while a transfer uses one of them: true when the copy waited for its end. */
+static bool copy_waits(tdict_tensor *used, bool writes, tdict_tensor *dst, const tdict_tensor *src) {
+  slow_fence transfer;
+  begin_use(&transfer, used->storage, writes);
+  assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
+  td_ok(tdict_tensor_copy(dst, src, err));
+  bool waited = transfer.ended;
+  end_use(&transfer);
+  return waited;
+}
+
+CASE(tensor_copy_waits_for_transfers) {
+  const int64_t shape[] = {6};
+  tdict_tensor *a = naive_tensor(TDICT_I16, 1, shape, 11), *b = naive_tensor(TDICT_I16, 1, shape, 12);
+  assert_true(copy_waits(b, true, a, b));
+  assert_true(copy_waits(a, false, a, b));
+  assert_true(copy_waits(a, true, a, b));
+  assert_false(copy_waits(b, false, a, b)); /* two readers do not disturb each other */
+  tdict_tensor_release(a);
+  tdict_tensor_release(b);
 }
 
 CASE(tensor_contiguous_shares_or_copies) {

@@ -1,13 +1,8 @@
 /* Slabs: many tensors over one storage, with one count. */
 #include "naive.h"
 
+#include "support/fail_alloc.h"
 #include "tensor/tensor.h"
-
-/* The next allocation of the library fails while this is set. */
-static bool no_memory;
-void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes) { return no_memory ? NULL : __real_malloc(bytes); }
 
 static void count_release(void *user) { ++*(int *)user; }
 
@@ -85,9 +80,9 @@ CASE(slab_create_refuses) {
   tdict_slab *slab = kept;
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(SIZE_MAX / 8, 1, storage, &slab, err));
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(1, SIZE_MAX / 8, storage, &slab, err));
-  no_memory = true;
+  td_fail_alloc(0, false);
   td_fails(TDICT_ENOMEM, "slab", tdict_slab_create(1, 1, storage, &slab, err));
-  no_memory = false;
+  assert_true(td_fail_alloc_stop());
   assert_ptr_equal(slab, kept);
   tdict_storage_release(storage);
   assert_int_equal(released, 1);

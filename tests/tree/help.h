@@ -4,7 +4,8 @@
 
 #include "support/test.h"
 
-#define COUNTS(...) (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define COUNTS(...) \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 /* A float32 tensor of the given counts in host memory; its elements are random and unlike any other's. */
 #define TENSOR(...) help_tensor(COUNTS(__VA_ARGS__))
 /* An empty tree of the given batch size. */

@@ -114,7 +114,8 @@ CASE(tree_set_tree_refuses) {
   td_fails(TDICT_EWRONGDEVICE, "device is sim:0, the tensor is on cpu", tdict_set_tree(td, "c", child, err));
   assert_string_equal(td_last_error.path, "c.n.good");
   td_ok(tdict_set_device(empty, &other, err));
-  td_fails(TDICT_EWRONGDEVICE, "device is sim:0, the tree put below it is on sim:1", tdict_set_tree(td, "c", empty, err));
+  td_fails(TDICT_EWRONGDEVICE, "device is sim:0, the tree put below it is on sim:1",
+           tdict_set_tree(td, "c", empty, err));
   assert_int_equal(tdict_num_keys(td), 0);
   assert_false(tdict_get_device(child, NULL));
   tdict_release(child);

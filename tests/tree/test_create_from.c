@@ -3,9 +3,8 @@
 #include "tensor/tensor.h"
 
 static const tdict_field fields[] = {
-    {"obs.pixels", TDICT_U8, 3, {84, 84, 3}}, {"obs.state", TDICT_F32, 1, {7}},
-    {"reward", TDICT_F64, 0, {0}},            {"next.none", TDICT_I16, 2, {0, 5}},
-    {"next.h\\.0", TDICT_BF16, 2, {3, 3}},    {"done", TDICT_BOOL, 1, {1}},
+    {"obs.pixels", TDICT_U8, 3, {84, 84, 3}}, {"obs.state", TDICT_F32, 1, {7}},      {"reward", TDICT_F64, 0, {0}},
+    {"next.none", TDICT_I16, 2, {0, 5}},      {"next.h\\.0", TDICT_BF16, 2, {3, 3}}, {"done", TDICT_BOOL, 1, {1}},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 static const tdict_schema schema = {fields, FIELDS};

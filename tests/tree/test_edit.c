@@ -97,7 +97,8 @@ CASE(tree_set_refuses_batch_mismatch) {
 CASE(tree_set_refuses_other_device) {
   const tdict_device sim = tdict_sim(1);
   tdict_tree *td = TREE(2);
-  tdict_tensor *host = TENSOR(2), *there = help_tensor_on(sim, COUNTS(2, 3)), *other = help_tensor_on(tdict_sim(0), COUNTS(2));
+  tdict_tensor *host = TENSOR(2), *there = help_tensor_on(sim, COUNTS(2, 3)),
+               *other = help_tensor_on(tdict_sim(0), COUNTS(2));
   td_ok(tdict_set_device(td, &sim, err));
   char *before = help_snapshot(td);
   td_fails(TDICT_EWRONGDEVICE, "device is sim:1, the tensor is on cpu", tdict_set(td, "n.x", host, err));

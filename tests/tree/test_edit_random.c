@@ -273,7 +273,8 @@ CASE(tree_random_changes_match_a_model) {
       p.locked = !p.locked;
     }
     if (status != wanted)
-      fail_msg("step %d, kind %u: answered %s, wanted %s", i, what, tdict_status_name(status), tdict_status_name(wanted));
+      fail_msg("step %d, kind %u: answered %s, wanted %s", i, what, tdict_status_name(status),
+               tdict_status_name(wanted));
     counts[status]++;
     if (i % 16) continue;
     compare(p.td, p.root);

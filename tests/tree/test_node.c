@@ -1,6 +1,8 @@
 /* Nodes: making, counting, shared key tables, holes, paths, depth. */
 #include "tree/node.h"
 
+#include <pthread.h>
+
 #include "help.h"
 #include "support/fail_alloc.h"
 
@@ -116,6 +118,13 @@ CASE(node_compacts_its_holes) {
   }
   assert_int_equal(tdict_num_keys(td), 10);
   help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
+  for (int i = 0; i < 1000; i++) { /* renaming over another key leaves a hole as well */
+    td_ok(tdict_set(td, "over", t, err));
+    td_ok(tdict_rename(td, "k4", "over", false, err));
+    td_ok(tdict_rename(td, "over", "k4", true, err));
+    assert_true(td->keys->num_slots <= 2 * td->keys->num_live + 1);
+  }
+  help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
   tdict_tensor_release(t);
   tdict_release(td);
 }
@@ -149,6 +158,53 @@ CASE(node_path_is_cut_as_error_paths) {
   }
   tdict_node_path(NULL, NULL, path, sizeof path);
   assert_string_equal(path, "");
+}
+
+enum { THREADS = 4, ROUNDS = 2000 };
+typedef struct worker {
+  tdict_tree *shared;
+  tdict_tree *mine[ROUNDS]; /* locked trees that hold the shared one */
+  int64_t failures;
+} worker;
+
+static void *count_and_read(void *user) {
+  worker *w = user;
+  for (int i = 0; i < ROUNDS; i++) {
+    tdict_tensor *t = NULL;
+    tdict_tree *held = tdict_retain(w->shared);
+    if (tdict_get(held, "n.x", &t, NULL) != TDICT_OK || tdict_num_leaves(held) != 1) w->failures++;
+    if (!tdict_is_locked(w->mine[i])) w->failures++;
+    tdict_release(w->mine[i]);
+    tdict_release(held);
+  }
+  return NULL;
+}
+
+/* Reading and the last release of trees that share another one, a locked one too, from several threads at once. */
+CASE(tree_counts_from_many_threads) {
+  static worker workers[THREADS];
+  pthread_t threads[THREADS];
+  tdict_tree *shared = TREE(2);
+  help_put(shared, "n.x", TENSOR(2));
+  tdict_tree *n = help_get_tree(shared, "n");
+  for (int t = 0; t < THREADS; t++) {
+    workers[t].shared = shared;
+    for (int i = 0; i < ROUNDS; i++) {
+      workers[t].mine[i] = TREE(2);
+      td_ok(tdict_set_tree(workers[t].mine[i], "a.way.down", shared, err));
+      tdict_lock(workers[t].mine[i]);
+    }
+  }
+  assert_int_equal(shared->locks_above, THREADS * ROUNDS);
+  for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_create(&threads[t], NULL, count_and_read, &workers[t]), 0);
+  for (int t = 0; t < THREADS; t++) {
+    pthread_join(threads[t], NULL);
+    assert_int_equal(workers[t].failures, 0);
+  }
+  assert_int_equal(shared->refs, 1);
+  assert_false(tdict_is_locked(shared) || tdict_is_locked(n));
+  assert_int_equal(n->locks_above, 0);
+  tdict_release(shared);
 }
 
 /* 100,000 levels go through every way through a tree without using up the stack. */

@@ -18,10 +18,10 @@ static void expect(const tdict_tree *td, const char *wanted) {
 }
 
 static const char sample_text[] = "tree batch=[32] device=cpu locked\n"
-                                  "  obs                float32 [32, 84, 84] cpu\n"
+                                  "  obs                 float32 [32, 84, 84] cpu\n"
                                   "  next: tree batch=[32] device=cpu locked\n"
-                                  "    reward           uint8   [32]         cpu pinned\n"
-                                  "    \xe5\xad\x97\\x0a\\\\\\x1b.\\xff   uint8   [32]         cpu pinned\n"
+                                  "    reward            uint8   [32]         cpu pinned\n"
+                                  "    \xe5\xad\x97\\x0a\\\\\\x1b.\\xff  uint8   [32]         cpu pinned\n"
                                   "  empty: tree batch=[32] device=cpu locked\n"
                                   "3 tensors, 903232 bytes (882.1 KiB)\n";
 
@@ -76,8 +76,9 @@ CASE(tree_format_cuts_long_trees) {
   size_t lines = 0;
   for (const char *c = text; *c; c++) lines += *c == '\n';
   assert_int_equal(lines, 1 + 100 + 1 + 1);
-  assert_non_null(strstr(text, "\n  ... 155 more keys\n250 tensors, 1000 bytes\n")); /* 5 trees, 250 tensors, 100 shown */
-  assert_non_null(strstr(text, "    key97 float32 [1] cpu\n  ..."));
+  assert_non_null(
+      strstr(text, "\n  ... 155 more keys\n250 tensors, 1000 bytes\n")); /* 5 trees, 250 tensors, 100 shown */
+  assert_non_null(strstr(text, "    key97  float32 [1] cpu\n  ..."));
   free(text);
   tdict_release(td);
 }
@@ -89,7 +90,8 @@ CASE(tree_format_keeps_columns_narrow) {
   memset(name, 'k', 100);
   name[100] = 0;
   help_put(td, "short", TENSOR(1));
-  help_put(td, name, TENSOR(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+  help_put(td, name,
+           TENSOR(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
   char *text = text_of(td);
   const char *line = strstr(text, "short"), *end = strchr(line, '\n');
   assert_in_range(end - line, 60, 110);

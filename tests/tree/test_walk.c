@@ -8,9 +8,8 @@ typedef struct step {
   bool tree;
 } step;
 static const step steps[] = {
-    {"b", "b", 0, false},         {"n", "n", 0, true},       {"n.z", "z", 1, false},
-    {"n.h\\.0", "h.0", 1, true},  {"n.h\\.0.x", "x", 2, false}, {"n.\\\\", "\\", 1, false},
-    {"empty", "empty", 0, true},  {"a", "a", 0, false},
+    {"b", "b", 0, false},         {"n", "n", 0, true},        {"n.z", "z", 1, false},      {"n.h\\.0", "h.0", 1, true},
+    {"n.h\\.0.x", "x", 2, false}, {"n.\\\\", "\\", 1, false}, {"empty", "empty", 0, true}, {"a", "a", 0, false},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
@@ -84,6 +83,20 @@ static tdict_status stop_with_words(void *user, const tdict_entry *entry, tdict_
   return TDICT_ECANCELLED;
 }
 
+/* Fills in the status only. */
+static tdict_status stop_with_status(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)user;
+  (void)entry;
+  err->status = TDICT_EIO;
+  return TDICT_EIO;
+}
+
+/* Leaves bytes that are not zero where the calls that follow have their variables. */
+__attribute__((noinline)) static void dirty_stack(void) {
+  volatile unsigned char bytes[8192];
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0xA5;
+}
+
 CASE(tree_walk_stops) {
   tdict_tree *td = sample();
   for (int at = 0; at < STEPS; at++) {
@@ -104,6 +117,11 @@ CASE(tree_walk_stops) {
     assert_int_equal(tdict_walk(td, stop_with_words, &v, NULL), TDICT_ECANCELLED);
     assert_int_equal(v.shown, at + 1);
   }
+  tdict_error bare;
+  dirty_stack();
+  assert_int_equal(tdict_walk(td, stop_with_status, NULL, &bare), TDICT_EIO);
+  assert_string_equal(bare.path, "b");
+  assert_string_equal(bare.message, "");
   visit v = {td, 0, -1};
   td_fails(TDICT_EINVAL, "td is NULL", tdict_walk(NULL, stop_silently, &v, err));
   td_fails(TDICT_EINVAL, "visit is NULL", tdict_walk(td, NULL, &v, err));
