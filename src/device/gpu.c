@@ -69,6 +69,11 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
+/* For giving back what would be lost for good otherwise: a push that fails is tried once more. */
+static void enter_to_end(tdict_gpu *gpu, tdict_gpu_scope *scope) {
+  if (tdict_gpu_enter(gpu, scope, NULL) != TDICT_OK) (void)!tdict_gpu_enter(gpu, scope, NULL);
+}
+
 /* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
  * really free. */
 static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
@@ -98,7 +103,9 @@ static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
 tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err) {
   const char *kind = driver->device_type == TDICT_DEVICE_SIM ? "sim" : "cuda";
   int count = 0;
-  driver->ops->device_count(driver, &count);
+  tdict_cu counted = driver->ops->device_count(driver, &count);
+  if (counted != TDICT_CU_SUCCESS)
+    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount answered %d", kind, counted);
   if (ordinal < 0 || ordinal >= count)
     return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: there are %d of its kind", kind, ordinal, count);
   tdict_gpu *gpu = calloc(1, sizeof *gpu);
@@ -151,7 +158,8 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all of it is the parent's */
   if (gpu->context) {
     tdict_gpu_scope scope;
-    if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) close_inside(gpu);
+    enter_to_end(gpu, &scope);
+    if (scope.entered) close_inside(gpu);
     tdict_gpu_leave(gpu, &scope);
     gpu->driver->ops->ctx_release(gpu->driver, gpu->ordinal);
   }
@@ -258,7 +266,8 @@ static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_er
 static void pin_unregister(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_host_unregister(gpu->driver, pages, bytes);
+  enter_to_end(gpu, &scope);
+  if (scope.entered) tdict_counted_host_unregister(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
 static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_error *err) {
@@ -273,7 +282,8 @@ static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_err
 static void pin_free(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_host_free(gpu->driver, pages, bytes);
+  enter_to_end(gpu, &scope);
+  if (scope.entered) tdict_counted_host_free(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
 static bool pin_is_gone(void *self) {

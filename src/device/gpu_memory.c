@@ -76,7 +76,7 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
       o->wait(fences[i], INT64_MAX);
     o->release(fences[i]);
   }
-  if (entered) gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
+  gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream); /* needs no current context */
   tdict_gpu_leave(gpu, &scope);
   pthread_mutex_lock(&gpu->lock);
   gpu->counts.live_bytes -= block->bytes;

@@ -119,10 +119,10 @@ bool tdict_pool_is_worker(const tdict_pool *pool) { return own.pool == pool; }
 void *tdict_pool_note(void) { return own.note; }
 void tdict_pool_set_note(void *note) { own.note = note; }
 
-bool tdict_pool_help(tdict_pool *pool) {
+bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
-  while (task && task->may_wait) task = task->next;
+  while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);
   if (task) task->run(task);

@@ -21,7 +21,7 @@ static bool wait_for(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
   for (;;) {
     int64_t now = tdict_now_ns();
     if (now >= deadline_ns) return tdict_latch_is_zero(latch);
-    if (tdict_pool_help(t->pool)) continue;
+    if (tdict_pool_help(t->pool, t)) continue;
     if (tdict_latch_wait(latch, deadline_ns - now < HELP_EVERY_NS ? deadline_ns : now + HELP_EVERY_NS)) return true;
   }
 }

@@ -18,6 +18,7 @@ struct tdict_hook {
   tdict_future *transfer;
   tdict_context *context;
   tdict_device device; /* the cpu while pinning */
+  bool pins;           /* pin_memory runs */
   tdict_gpu *gpu;      /* whose streams; NULL: none */
   tdict_cu_stream stream; /* taken when it is first asked for */
 };
@@ -57,7 +58,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
     (void)!tdict_devices_gpu(tdict_engine_devices(t->engine), device, &h->gpu, NULL); /* it was found before */
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
-      h->tasks[h->count++] = (hook_task){.task = {.run = run_task, .may_wait = true},
+      h->tasks[h->count++] = (hook_task){.task = {.run = run_task, .may_wait = true, .owner = t},
                                          .transfer = t,
                                          .step = &t->plan.objects[i]};
   atomic_init(&h->left, count);
@@ -100,7 +101,7 @@ static tdict_status end_stream(tdict_hook *hook, tdict_error *err) {
 
 static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
-  tdict_hook hook = {t, t->hooks->context, tdict_cpu(), t->hooks->gpu, NULL};
+  tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
   tdict_box *pinned = step->box, *moved;
   tdict_status status = TDICT_OK, ended;
   if (step->pin) {
@@ -108,8 +109,13 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
     if (status != TDICT_OK) pinned = NULL;
   }
   moved = pinned;
+  if (status == TDICT_OK && step->pin && step->move && tdict_transfer_has_failed(t)) {
+    status = tdict_fail(err, TDICT_ECANCELLED, "transfer: it has ended before this hook");
+    moved = NULL;
+  }
   if (status == TDICT_OK && step->move) {
     hook.device = t->hooks->device;
+    hook.pins = false;
     status = call(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
     if (status != TDICT_OK) moved = NULL;
   }
@@ -183,8 +189,7 @@ tdict_context *tdict_hook_context(const tdict_hook *hook) { return hook->context
 tdict_device tdict_hook_device(const tdict_hook *hook) { return hook->device; }
 tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
   tdict_devices *devices = tdict_engine_devices(hook->transfer->engine);
-  return hook->device.type == TDICT_DEVICE_CPU ? tdict_devices_pinned(devices)
-                                               : tdict_devices_memory(devices, hook->device);
+  return hook->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook->device);
 }
 bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_transfer_has_failed(hook->transfer); }
 

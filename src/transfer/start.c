@@ -89,13 +89,20 @@ static int auto_workers(const tdict_plan *p) {
   return wanted < 1 ? 1 : wanted > AUTO_WORKERS ? AUTO_WORKERS : (int)wanted;
 }
 
+/* Objects whose hooks run: several run at once. */
+static uint32_t num_hooked(const tdict_plan *p) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
+  return count;
+}
+
 /* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
 static void choose_threads(starter *s) {
   const tdict_start *start = s->start;
   int asked = start->options.num_threads;
   int threads = tdict_pool_size(tdict_engine_pool(s->engine));
   bool one = s->mode != TDICT_MODE_NON_BLOCKING_PIN;
-  bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES;
+  bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES && num_hooked(&s->plan) < 2;
   s->num_workers = one ? 1 : asked > 0 ? asked : asked == 0 ? 1 : auto_workers(&s->plan);
   if (s->num_workers > threads) s->num_workers = threads;
   if (s->num_workers > TDICT_MAX_WORKERS) s->num_workers = TDICT_MAX_WORKERS;

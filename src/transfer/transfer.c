@@ -79,7 +79,7 @@ tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdi
 static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *box, const tdict_pin_options *o, void **out,
                                 tdict_error *err) {
   tdict_tree *pinned;
-  tdict_status status = tdict_node_add(one, "object", 6, tdict_leaf_of_box(box))
+  tdict_status status = tdict_node_add(one, "object", 6, tdict_keys_hash("object", 6), tdict_leaf_of_box(box))
                             ? TDICT_OK
                             : tdict_fail(err, TDICT_ENOMEM, "pin_object: no host memory for a tree");
   if (status != TDICT_OK) return status;
@@ -96,7 +96,8 @@ static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *bo
 
 tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self, const tdict_pin_options *o, void **out,
                               tdict_error *err) {
-  if (!self || !out) return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", self ? "out" : "self");
+  if (!type || !self || !out)
+    return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", !type ? "type" : !self ? "self" : "out");
   tdict_status status = tdict_type_check("pin_object", type, err);
   if (status != TDICT_OK) return status;
   tdict_tree *one;
