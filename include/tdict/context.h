@@ -43,7 +43,9 @@ static inline tdict_context_options tdict_context_options_default(void) {
  *                      struct_size: missing fields have their defaults, unknown ones must be zero
  *                      [T:context_option_sizes].
  *  @return #TDICT_OK; #TDICT_EINVAL an option out of range [T:context_create_refuses]; #TDICT_ENODEVICE the device that
- *          was named is absent, the message says why [T:context_absent_device]; #TDICT_ENOMEM, #TDICT_EDEVICE. */
+ *          was named is absent, the message says why [T:context_absent_device]; #TDICT_ENOTSUP tuning_file is set
+ *          [T:context_create_refuses], or a field that this library does not know [T:context_option_sizes];
+ *          #TDICT_ENOMEM, #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
                                                             tdict_error *err);
 /** @brief Waits for transfers that are under way, joins the threads, frees what nobody uses; NULL is allowed.

@@ -51,7 +51,7 @@ typedef struct tdict_tensor_range {
 
 /** @brief A new tensor in C order with unspecified elements.
  *  @param[in] shape   @p ndim counts of zero or more; may be NULL when @p ndim is 0 (one element).
- *  @param[in] memory  NULL for plain host memory, which is aligned to 64 bytes.
+ *  @param[in] memory  NULL for plain host memory, which is aligned to 256 bytes.
  *  @return #TDICT_OK; #TDICT_EINVAL @p ndim, or a negative count [T:tensor_empty_refuses_bad_shapes];
  *          #TDICT_EDTYPE an unknown dtype [T:tensor_empty_refuses_unknown_dtype]; #TDICT_EOVERFLOW
  *          the bytes do not fit [T:tensor_empty_refuses_overflow]; #TDICT_ENOMEM; #TDICT_ENODEVICE the memory's
@@ -80,7 +80,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, do
  *                      [T:tensor_from_data_failure_leaves_ownership].
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL where elements exist, a bad count, struct_size or flag
  *          [T:tensor_from_data_refuses]; #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE strides reach outside
- *          `storage_bytes`, or below `data` when storage_bytes is given [T:tensor_from_data_refuses]; #TDICT_ENOMEM. */
+ *          `storage_bytes`, or below `data` when storage_bytes is given [T:tensor_from_data_refuses]; #TDICT_ENOTSUP the
+ *          view is a longer struct with a field in use that this library does not know; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*release)(void *user),
                                                               void *user, tdict_tensor **out, tdict_error *err);
 
@@ -116,7 +117,8 @@ TDICT_API void *tdict_tensor_data(tdict_tensor *t);
  *  storage [T:const_data_waits_for_writer]. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *t);
 /** @brief Describes @p t; shape and strides stay the tensor's, `data` is unfenced and `storage_bytes` reaches to the
- *  end of the storage [T:tensor_get_view]. */
+ *  end of the storage [T:tensor_get_view].
+ *  @param[in,out] out  comes from tdict_tensor_view_default(): its struct_size says how much is written. */
 TDICT_API void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out);
 
 /** @brief A view with any shape and strides over the same storage, with the dtype of @p t.

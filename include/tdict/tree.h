@@ -41,7 +41,7 @@ typedef struct tdict_schema {
 } tdict_schema;
 
 /** @brief A tree of zeroed tensors, all views of one storage, each beginning on a multiple of 256 bytes, in the order
- *  of the fields [T:tree_create_from_one_storage].
+ *  of the fields [T:tree_create_from_one_storage]. The storage itself begins on a multiple of 256 bytes.
  *  @param[in] memory  NULL for plain host memory.
  *  @return #TDICT_OK; #TDICT_EEXIST two fields of one path, #TDICT_ETYPE a path through a tensor, and what
  *          tdict_create(), tdict_set() and tdict_tensor_empty() answer, err->path naming the field
@@ -121,7 +121,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *td, int 
 TDICT_API bool tdict_get_device(const tdict_tree *td, tdict_device *out);
 /** @brief Gives the tree and all below it a device, or takes it away with NULL; moves nothing [T:tree_device].
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor lives elsewhere, err->path naming it [T:tree_device_refuses];
- *          #TDICT_ELOCKED. */
+ *          #TDICT_ELOCKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err);
 
 /** @brief Locks the tree and all below it: nothing can be added, removed or replaced; elements can be written

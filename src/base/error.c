@@ -42,10 +42,12 @@ const char *tdict_status_name(tdict_status status) {
 
 static void fill(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
+  char text[sizeof err->message];
+  vsnprintf(text, sizeof text, format, args); /* first: the arguments may lie in *err */
   memset(err, 0, sizeof *err);
   err->status = (int32_t)status;
   err->native = native;
-  vsnprintf(err->message, sizeof err->message, format, args);
+  memcpy(err->message, text, strlen(text));
 }
 
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) {

@@ -22,6 +22,7 @@ tdict_device tdict_context_device(const tdict_context *context, tdict_error *why
 void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes) {
   tdict_devices *devices = tdict_context_devices(context);
   tdict_gpu *gpu;
+  if (device.type == TDICT_DEVICE_AUTO) device = tdict_devices_default(devices, NULL);
   if (device.type == TDICT_DEVICE_CPU)
     tdict_pinned_pool_trim(tdict_devices_pinned(devices), keep_bytes);
   else if (tdict_devices_gpu(devices, device, &gpu, NULL) == TDICT_OK)
@@ -32,20 +33,22 @@ tdict_status tdict_stream_create(tdict_context *context, tdict_device device, td
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
+  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "stream: %s is NULL", context ? "out" : "context");
   tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK)
     status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
   tdict_gpu_leave(gpu, &scope);
-  if (status == TDICT_OK) *out = (tdict_stream){device, stream};
+  if (status == TDICT_OK) *out = (tdict_stream){gpu->memory.device, stream};
   return status;
 }
 
 void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
-  if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK) return;
+  if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
+    return;
   (void)!tdict_gpu_enter(gpu, &scope, NULL); /* ending a stream needs no current context */
   tdict_counted_stream_destroy(gpu->driver, stream.handle);
   tdict_gpu_leave(gpu, &scope);
@@ -54,6 +57,7 @@ void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
 tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device, tdict_device_counts *out,
                                       tdict_error *err) {
   tdict_gpu *gpu;
+  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "counts: %s is NULL", context ? "out" : "context");
   tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
   if (status != TDICT_OK) return status;
   tdict_memory_counts memory;
@@ -68,6 +72,7 @@ tdict_status tdict_context_get_counts(tdict_context *context, tdict_device devic
 }
 
 static tdict_status sim_of(tdict_context *context, tdict_driver **out, tdict_error *err) {
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
   *out = tdict_devices_sim(tdict_context_devices(context));
   return *out ? TDICT_OK : tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
 }

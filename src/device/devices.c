@@ -10,7 +10,7 @@
 #include "device/host.h"
 #include "memory/pinned_pool.h"
 
-enum { MAX_GPUS = 64, MAX_ABSENT = 64 };
+enum { MAX_GPUS = 64 };
 
 struct tdict_devices {
   tdict_driver *cuda, *sim;    /* NULL: absent */
@@ -22,8 +22,8 @@ struct tdict_devices {
   pthread_mutex_t lock; /* guards: gpus, absent and their counts */
   tdict_gpu *gpus[MAX_GPUS];
   int num_gpus;
-  tdict_memory *absent[MAX_ABSENT]; /* one a device that was asked for in vain */
-  int num_absent;
+  tdict_memory **absent; /* one a device that was asked for in vain */
+  int num_absent, cap_absent;
 };
 
 static void open_cuda(tdict_devices *d) {
@@ -54,10 +54,12 @@ static tdict_status open_drivers(tdict_devices *d, const tdict_context_options *
   }
   (void)!tdict_fail(&d->no_cuda, TDICT_ENODEVICE, "this context was given another driver");
   d->no_sim = d->no_cuda;
-  if (driver->device_type == TDICT_DEVICE_SIM)
+  if (driver->device_type == TDICT_DEVICE_SIM) {
     d->sim = tdict_driver_retain(driver);
-  else
+  } else {
     d->cuda = tdict_driver_retain(driver);
+    d->no_cuda.status = TDICT_OK;
+  }
   return TDICT_OK;
 }
 
@@ -66,6 +68,8 @@ static tdict_status choose(tdict_devices *d, tdict_device asked, tdict_error *er
   tdict_gpu *gpu;
   if (asked.type != TDICT_DEVICE_AUTO) {
     d->device = asked;
+    if (asked.type == TDICT_DEVICE_CPU && asked.index != 0)
+      return tdict_fail(err, TDICT_ENODEVICE, "cpu:%d is absent: there is one cpu", (int)asked.index);
     return asked.type == TDICT_DEVICE_CPU ? TDICT_OK : tdict_devices_gpu(d, asked, &gpu, err);
   }
   if (d->cuda) {
@@ -119,6 +123,7 @@ void tdict_devices_destroy(tdict_devices *d) {
     d->pinned->ops->release(d->pinned);
   }
   for (int i = 0; i < d->num_absent; i++) d->absent[i]->ops->release(d->absent[i]);
+  free(d->absent);
   for (int i = 0; i < d->num_gpus; i++) tdict_gpu_release(d->gpus[i]);
   tdict_driver_release(d->cuda);
   tdict_driver_release(d->sim);
@@ -130,7 +135,8 @@ void tdict_devices_destroy(tdict_devices *d) {
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;
-    if (!why->status)
+    why->status = TDICT_ENODEVICE; /* it may be there and have failed to open */
+    if (!d->no_cuda.status)
       (void)!tdict_fail(why, TDICT_ENODEVICE, "there is one, but this context was asked for another device");
   }
   return d->device;
@@ -155,6 +161,7 @@ static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdi
 
 tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu **out, tdict_error *err) {
   tdict_driver *driver;
+  if (device.type == TDICT_DEVICE_AUTO) device = d->device;
   tdict_status status = tdict_forkmark_check(d->mark, "devices", err);
   if (status == TDICT_OK) status = find_driver(d, device, &driver, err);
   if (status != TDICT_OK) return status;
@@ -173,20 +180,30 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   return status;
 }
 
+/* The memory of a device that is absent, kept so that it can be borrowed; NULL without host memory. Locked. */
+static tdict_memory *absent_memory(tdict_devices *d, tdict_device device, const tdict_error *why) {
+  for (int i = 0; i < d->num_absent; i++)
+    if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];
+  if (d->num_absent == d->cap_absent) {
+    int cap = d->cap_absent ? 2 * d->cap_absent : 4;
+    tdict_memory **grown = realloc(d->absent, (size_t)cap * sizeof *grown);
+    if (!grown) return NULL;
+    d->absent = grown;
+    d->cap_absent = cap;
+  }
+  tdict_memory *made = tdict_absent_memory_create(device, why);
+  if (made) d->absent[d->num_absent++] = made;
+  return made;
+}
+
 tdict_memory *tdict_devices_memory(tdict_devices *d, tdict_device device) {
   if (device.type == TDICT_DEVICE_AUTO) device = d->device;
   if (device.type == TDICT_DEVICE_CPU) return tdict_host_memory();
   tdict_gpu *gpu;
   tdict_error why = {0};
   if (tdict_devices_gpu(d, device, &gpu, &why) == TDICT_OK) return &gpu->memory;
-  tdict_memory *found = NULL;
   pthread_mutex_lock(&d->lock);
-  for (int i = 0; i < d->num_absent && !found; i++)
-    if (tdict_device_equal(d->absent[i]->device, device)) found = d->absent[i];
-  if (!found && d->num_absent < MAX_ABSENT) {
-    found = tdict_absent_memory_create(device, &why);
-    if (found) d->absent[d->num_absent++] = found;
-  }
+  tdict_memory *found = absent_memory(d, device, &why);
   pthread_mutex_unlock(&d->lock);
   return found ? found : tdict_no_memory();
 }

@@ -22,7 +22,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
 void tdict_devices_destroy(tdict_devices *devices);
 /* The device by default; *why is written when it is no cuda device. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
-/* Opens a gpu, or finds it open; borrowed. TDICT_ENODEVICE with the reason, TDICT_EINVAL for the cpu. */
+/* Opens a gpu, or finds it open; borrowed; TDICT_DEVICE_AUTO is the default device. TDICT_ENODEVICE with the reason, TDICT_EINVAL for the cpu. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
 /* Never NULL; borrowed. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);

@@ -178,30 +178,32 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   if (gpu->num_streams > 0) stream = gpu->streams[--gpu->num_streams];
   pthread_mutex_unlock(&gpu->lock);
   if (!stream) {
-    tdict_status status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
+    tdict_status status =
+        tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
     if (status != TDICT_OK) return status;
   }
   *out = stream;
   return TDICT_OK;
 }
 
-/* Makes room for one more pointer; false without memory. */
-static bool grow(void **array, int count, int *cap) {
-  if (count < *cap) return true;
+/* The array with room for one more pointer, or NULL without memory: then the old one stays. */
+static void *grow(void *array, int count, int *cap) {
+  if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;
-  void *grown = realloc(*array, (size_t)wanted * sizeof(void *));
-  if (!grown) return false;
-  *array = grown;
-  *cap = wanted;
-  return true;
+  void *grown = realloc(array, (size_t)wanted * sizeof(void *));
+  if (grown) *cap = wanted;
+  return grown;
 }
 
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream) {
   pthread_mutex_lock(&gpu->lock);
-  bool kept = grow((void **)&gpu->streams, gpu->num_streams, &gpu->cap_streams);
-  if (kept) gpu->streams[gpu->num_streams++] = stream;
+  tdict_cu_stream *grown = grow(gpu->streams, gpu->num_streams, &gpu->cap_streams);
+  if (grown) {
+    gpu->streams = grown;
+    gpu->streams[gpu->num_streams++] = stream;
+  }
   pthread_mutex_unlock(&gpu->lock);
-  if (!kept) tdict_counted_stream_destroy(gpu->driver, stream);
+  if (!grown) tdict_counted_stream_destroy(gpu->driver, stream);
 }
 
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err) {
@@ -219,10 +221,13 @@ tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_err
 
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event) {
   pthread_mutex_lock(&gpu->lock);
-  bool kept = grow((void **)&gpu->events, gpu->num_events, &gpu->cap_events);
-  if (kept) gpu->events[gpu->num_events++] = event;
+  tdict_cu_event *grown = grow(gpu->events, gpu->num_events, &gpu->cap_events);
+  if (grown) {
+    gpu->events = grown;
+    gpu->events[gpu->num_events++] = event;
+  }
   pthread_mutex_unlock(&gpu->lock);
-  if (!kept) tdict_counted_event_destroy(gpu->driver, event);
+  if (!grown) tdict_counted_event_destroy(gpu->driver, event);
 }
 
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err) {
@@ -251,7 +256,7 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
   tdict_cu_pointer p = {0};
   if (gpu->driver->ops->pointer(gpu->driver, address, &p) != TDICT_CU_SUCCESS) return false;
   uintptr_t begin = (uintptr_t)p.range, at = (uintptr_t)address;
-  return p.known && !p.device && at >= begin && at + bytes <= begin + p.range_bytes;
+  return p.known && !p.device && at >= begin && at - begin <= p.range_bytes && bytes <= p.range_bytes - (at - begin);
 }
 
 static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {

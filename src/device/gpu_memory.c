@@ -11,6 +11,14 @@
 #include "device/own_memory.h"
 
 enum { ALIGNMENT = 256 };
+#define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
+
+/* What the pool holds, live and freed. */
+static size_t held_bytes(tdict_gpu *gpu) {
+  uint64_t held = 0;
+  tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
+  return result == TDICT_CU_SUCCESS ? (size_t)held : 0;
+}
 
 static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
@@ -24,7 +32,7 @@ static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, td
   if (result == TDICT_CU_OUT_OF_MEMORY) {
     char device[32];
     pthread_mutex_lock(&gpu->lock);
-    size_t live = gpu->counts.live_bytes - bytes;
+    size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     return tdict_fail_native(err, TDICT_ENOMEM, result, "%s has no room for %zu bytes beside the %zu that are live",
                              tdict_device_format(gpu->memory.device, device, sizeof device), bytes, live);
@@ -49,20 +57,21 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t asked, tdict_block *out
   void *data = NULL;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  pthread_mutex_lock(&gpu->lock);
-  gpu->counts.live_bytes += bytes;
-  pthread_mutex_unlock(&gpu->lock);
+  size_t held_before = held_bytes(gpu);
   status = allocate_inside(gpu, bytes, &data, err);
-  pthread_mutex_lock(&gpu->lock);
-  if (status != TDICT_OK) gpu->counts.live_bytes -= bytes;
-  if (status == TDICT_OK) {
-    gpu->counts.num_allocations++;
-    if (gpu->counts.live_bytes > gpu->counts.peak_bytes) gpu->counts.peak_bytes = gpu->counts.live_bytes;
-  }
-  pthread_mutex_unlock(&gpu->lock);
+  size_t held = held_bytes(gpu);
   tdict_gpu_leave(gpu, &scope);
-  if (status == TDICT_OK) *out = (tdict_block){data, bytes, NULL};
-  return status;
+  if (status != TDICT_OK) return status;
+  pthread_mutex_lock(&gpu->lock);
+  tdict_memory_counts *c = &gpu->counts;
+  c->live_bytes += bytes;
+  c->num_allocations++;
+  c->num_reused += held <= held_before; /* the pool did not grow for it */
+  if (held < c->live_bytes) held = c->live_bytes;
+  if (held > c->peak_bytes) c->peak_bytes = held;
+  pthread_mutex_unlock(&gpu->lock);
+  *out = (tdict_block){data, bytes, NULL};
+  return TDICT_OK;
 }
 
 static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
@@ -90,12 +99,12 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_cu_rect *r, tdict_cu_
   if (!line) return tdict_gpu_check(gpu, d->ops->copy_rect_async(d, r, stream), "cuMemcpy2DAsync", err);
   size_t bytes = r->width * r->height;
   switch (r->kind) {
-    case TDICT_CU_H2D:
-      return tdict_gpu_check(gpu, d->ops->copy_h2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyHtoDAsync", err);
-    case TDICT_CU_D2H:
-      return tdict_gpu_check(gpu, d->ops->copy_d2h_async(d, r->dst, r->src, bytes, stream), "cuMemcpyDtoHAsync", err);
-    case TDICT_CU_D2D:
-      return tdict_gpu_check(gpu, d->ops->copy_d2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyAsync", err);
+  case TDICT_CU_H2D:
+    return tdict_gpu_check(gpu, d->ops->copy_h2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyHtoDAsync", err);
+  case TDICT_CU_D2H:
+    return tdict_gpu_check(gpu, d->ops->copy_d2h_async(d, r->dst, r->src, bytes, stream), "cuMemcpyDtoHAsync", err);
+  case TDICT_CU_D2D:
+    return tdict_gpu_check(gpu, d->ops->copy_d2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyAsync", err);
   }
   return TDICT_OK;
 }
@@ -103,17 +112,20 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_cu_rect *r, tdict_cu_
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r, tdict_cu_stream stream,
                                   tdict_error *err) {
   bool plain = r->dst_pitch >= (int64_t)r->width && r->src_pitch >= (int64_t)r->width;
+  bool line = plain && r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
+  if (!line && (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH)) plain = false;
   if (plain || r->height == 1)
     return queue_rect(gpu,
                       &(tdict_cu_rect){kind, r->dst, r->src, r->height == 1 ? r->width : (size_t)r->dst_pitch,
                                        r->height == 1 ? r->width : (size_t)r->src_pitch, r->width, r->height},
                       stream, err);
-  tdict_status status = TDICT_OK; /* rows that overlap or go backwards: one by one */
+  tdict_status status = TDICT_OK; /* rows that overlap, go backwards or lie too far apart: one by one */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
-    status = queue_rect(gpu,
-                        &(tdict_cu_rect){kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
-                                         (const char *)r->src + (int64_t)i * r->src_pitch, r->width, r->width, r->width, 1},
-                        stream, err);
+    status =
+        queue_rect(gpu,
+                   &(tdict_cu_rect){kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
+                                    (const char *)r->src + (int64_t)i * r->src_pitch, r->width, r->width, r->width, 1},
+                   stream, err);
   return status;
 }
 
@@ -151,6 +163,7 @@ static tdict_status copy_out(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_strea
       piece.height = r->height - row < high ? r->height - row : high;
       status = bounce_piece(gpu, &piece, stream, err);
     }
+  if (status != TDICT_OK) gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* the buffer is others' next */
   pthread_mutex_unlock(&gpu->bounce_lock);
   return status;
 }
@@ -164,7 +177,8 @@ static tdict_status copy_inside(tdict_gpu *gpu, const tdict_rect *r, tdict_direc
     status = copy_out(gpu, r, stream, err);
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
-    if (status == TDICT_OK) status = synchronize(gpu, stream, err);
+    tdict_status end = synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* rows may be queued either way */
+    if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
   return status;
@@ -197,14 +211,11 @@ static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes,
 
 static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
   tdict_gpu *gpu = (tdict_gpu *)(uintptr_t)m;
-  uint64_t reserved = 0;
+  size_t held = held_bytes(gpu);
   pthread_mutex_lock(&gpu->lock);
   *out = gpu->counts;
   pthread_mutex_unlock(&gpu->lock);
-  if (gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &reserved) ==
-          TDICT_CU_SUCCESS &&
-      reserved > out->live_bytes)
-    out->cached_bytes = (size_t)reserved - out->live_bytes;
+  if (held > out->live_bytes) out->cached_bytes = held - out->live_bytes;
 }
 
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
@@ -212,9 +223,11 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
   if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) {
     gpu->driver->ops->stream_synchronize(gpu->driver, gpu->free_stream);
     pthread_mutex_lock(&gpu->lock);
-    size_t keep = keep_bytes > SIZE_MAX - gpu->counts.live_bytes ? SIZE_MAX : keep_bytes + gpu->counts.live_bytes;
+    size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
-    gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, keep);
+    size_t held = held_bytes(gpu);
+    if (held > live && held - live > keep_bytes) /* the driver takes a number near SIZE_MAX for nothing to keep */
+      gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);
 }

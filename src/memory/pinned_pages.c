@@ -11,7 +11,7 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20, TOUCH_HELPERS = 15 };
 
 /* Maps `bytes` at an address that is a multiple of a huge page; NULL without address space. */
 static void *map_aligned(size_t bytes) {
-  char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return NULL;
   size_t head = (HUGE_PAGE - (uintptr_t)raw % HUGE_PAGE) % HUGE_PAGE;
   if (head) munmap(raw, head);

@@ -24,6 +24,7 @@ typedef struct pool {
   pthread_mutex_t lock; /* guards what follows, and every block's links and fences */
   block *oldest, *newest;
   size_t most_live;
+  size_t reserved; /* bytes of allocations under way: within the limit, and counted once they are there */
   tdict_memory_counts counts;
 } pool;
 
@@ -41,19 +42,23 @@ static void unlink_block(pool *p, block *b) {
   p->counts.cached_bytes -= b->pages.bytes;
 }
 
-static bool is_idle(block *b) {
-  while (b->num_fences > 0) {
-    tdict_fence *fence = b->fences[b->num_fences - 1];
-    if (!fence->ops->poll(fence)) return false;
-    fence->ops->release(fence);
-    b->num_fences--;
-  }
+static bool is_idle(const block *b) {
+  for (int i = 0; i < b->num_fences; i++)
+    if (!b->fences[i]->ops->poll(b->fences[i])) return false;
   return true;
 }
 
-static void dispose(pool *p, block *b) {
-  tdict_pinned_pages_put(&p->pinner, &b->pages);
+/* Without the lock: the end of a fence may free storages of this very pool. */
+static void release_fences(block *b) {
+  for (int i = 0; i < b->num_fences; i++) b->fences[i]->ops->release(b->fences[i]);
   free(b->fences);
+  b->fences = NULL;
+  b->num_fences = 0;
+}
+
+static void dispose(pool *p, block *b) {
+  release_fences(b);
+  tdict_pinned_pages_put(&p->pinner, &b->pages);
   free(b);
 }
 
@@ -89,17 +94,19 @@ static block *take_cached(pool *p, size_t bytes) {
   return NULL;
 }
 
-/* Counts `bytes` as live before they are there, so that the limit holds while several threads allocate. */
+/* Claims `bytes` before they are there, so that the limit holds while several threads allocate. */
 static tdict_status reserve(pool *p, size_t bytes, block **surplus, tdict_error *err) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
-  if (bytes > room || p->counts.live_bytes > room - bytes)
-    return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes on top of %zu live ones pass pinned_bytes, %zu", bytes,
-                      p->counts.live_bytes, room);
-  size_t keep = room - bytes - p->counts.live_bytes;
+  size_t taken = p->counts.live_bytes + p->reserved;
+  if (bytes > room || taken > room - bytes)
+    return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes on top of %zu live ones pass pinned_bytes, %zu",
+                      bytes, taken, room);
+  size_t keep = room - bytes - taken;
   *surplus = p->counts.cached_bytes > keep ? take_surplus(p, keep) : NULL;
   if (p->counts.cached_bytes > keep)
     return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes of pinned_bytes, %zu, are freed but still in use",
                       p->counts.cached_bytes, room);
+  p->reserved += bytes;
   return TDICT_OK;
 }
 
@@ -109,6 +116,36 @@ static void count_live(pool *p, size_t bytes) {
   if (p->counts.live_bytes > p->most_live) p->most_live = p->counts.live_bytes;
   size_t all = p->counts.live_bytes + p->counts.cached_bytes;
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
+}
+
+static bool drop_cache(pool *p) {
+  pthread_mutex_lock(&p->lock);
+  block *surplus = take_surplus(p, 0);
+  pthread_mutex_unlock(&p->lock);
+  bool dropped = surplus != NULL;
+  dispose_all(p, surplus);
+  return dropped;
+}
+
+/* A block for bytes that are reserved. */
+static tdict_status make_block(pool *p, size_t bytes, block **out, tdict_error *err) {
+  tdict_error why;
+  block *b = calloc(1, sizeof *b);
+  tdict_status status = b ? tdict_pinned_pages_get(&p->pinner, bytes, &b->pages, &why)
+                          : tdict_fail(&why, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
+  if (status != TDICT_OK && b && drop_cache(p)) /* what is cached may be what is missing */
+    status = tdict_pinned_pages_get(&p->pinner, bytes, &b->pages, &why);
+  pthread_mutex_lock(&p->lock);
+  p->reserved -= bytes;
+  if (status == TDICT_OK) count_live(p, bytes);
+  pthread_mutex_unlock(&p->lock);
+  if (status == TDICT_OK) {
+    *out = b;
+    return TDICT_OK;
+  }
+  free(b);
+  if (err) *err = why;
+  return status;
 }
 
 static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
@@ -122,35 +159,25 @@ static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *ou
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&p->lock);
   block *b = take_cached(p, bytes);
-  if (!b) status = reserve(p, bytes, &surplus, err);
-  if (status == TDICT_OK) count_live(p, bytes);
+  if (b)
+    count_live(p, bytes);
+  else
+    status = reserve(p, bytes, &surplus, err);
   pthread_mutex_unlock(&p->lock);
   dispose_all(p, surplus);
+  if (status == TDICT_OK && !b)
+    status = make_block(p, bytes, &b, err);
+  else if (b)
+    release_fences(b);
   if (status != TDICT_OK) return status;
-  if (!b) {
-    b = calloc(1, sizeof *b);
-    status = b ? tdict_pinned_pages_get(&p->pinner, bytes, &b->pages, err)
-               : tdict_fail(err, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
-    if (status != TDICT_OK) {
-      free(b);
-      pthread_mutex_lock(&p->lock);
-      p->counts.live_bytes -= bytes;
-      p->counts.num_allocations--;
-      pthread_mutex_unlock(&p->lock);
-      return status;
-    }
-  }
   *out = (tdict_block){b->pages.data, bytes, b};
   return TDICT_OK;
 }
 
 static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences, int num_fences) {
   pool *p = (pool *)m;
-  block *b = given->cookie;
+  block *b = given->cookie; /* without fences while it is live */
   if (is_gone(p)) return;
-  free(b->fences);
-  b->fences = NULL;
-  b->num_fences = 0;
   if (num_fences > 0) {
     b->fences = malloc((size_t)num_fences * sizeof *fences);
     for (int i = 0; i < num_fences; i++) {
@@ -192,7 +219,7 @@ static void pool_release(tdict_memory *m) {
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_gone(p)) return;
   while (p->oldest) {
     block *b = p->oldest;
-    while (!is_idle(b)) b->fences[b->num_fences - 1]->ops->wait(b->fences[b->num_fences - 1], INT64_MAX);
+    for (int i = 0; i < b->num_fences; i++) b->fences[i]->ops->wait(b->fences[i], INT64_MAX);
     unlink_block(p, b);
     dispose(p, b);
   }
@@ -201,8 +228,7 @@ static void pool_release(tdict_memory *m) {
   free(p);
 }
 
-static const tdict_memory_ops pool_ops = {pool_allocate, pool_free,   NULL,        NULL,
-                                          pool_counts,   pool_retain, pool_release};
+static const tdict_memory_ops pool_ops = {pool_allocate, pool_free, NULL, NULL, pool_counts, pool_retain, pool_release};
 
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err) {

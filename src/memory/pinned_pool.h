@@ -1,6 +1,7 @@
 /* The pool behind tdict_pinned_memory(): blocks of exact sizes (multiples of 4096), kept when they are freed and used
  * again for the same size once their fences are done. What is kept never exceeds the most that was live at once (or
- * 64 MiB); the blocks freed longest ago go first. Thread rule: safe from any thread. */
+ * 64 MiB), but for blocks whose fences are not done; the blocks freed longest ago go first.
+ * Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_PINNED_POOL_H
 #define TDICT_MEMORY_PINNED_POOL_H
 

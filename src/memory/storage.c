@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-enum { HOST_ALIGNMENT = 64 };
+enum { HOST_ALIGNMENT = 256 };
 
 static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out, tdict_error *err) {
   tdict_storage *s = calloc(1, sizeof *s);
@@ -57,10 +57,11 @@ static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, bool z
   return TDICT_OK;
 }
 
-tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err) {
+tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,
+                                  tdict_error *err) {
   tdict_storage *s;
-  tdict_status status = make(bytes, memory ? memory->device : tdict_cpu(),
-                             memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
+  tdict_status status =
+      make(bytes, memory ? memory->device : tdict_cpu(), memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
   if (status != TDICT_OK) return status;
   status = memory ? allocate_from(s, memory, zero, err) : allocate_plain(s, zero, err);
   if (status != TDICT_OK) {
@@ -89,7 +90,11 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  for (int i = 0; !memory && i < s->num_uses; i++) s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
+  if (!memory)
+    for (int i = 0; i < s->num_uses; i++) {
+      s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
+      s->uses[i]->ops->release(s->uses[i]);
+    }
   if (memory) {
     memory->ops->free(memory, &s->block, s->uses, s->num_uses);
   } else if (s->release) {
@@ -97,8 +102,6 @@ void tdict_storage_release(tdict_storage *s) {
   } else if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
     free(s->data);
   }
-  if (!memory)
-    for (int i = 0; i < s->num_uses; i++) s->uses[i]->ops->release(s->uses[i]);
   dispose(s);
   if (memory) memory->ops->release(memory);
 }

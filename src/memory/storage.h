@@ -42,7 +42,7 @@ struct tdict_storage {
   int num_uses, cap_uses;
 };
 
-/* New storage with one reference. memory NULL: malloc, aligned to 64. zero: every byte is zero. bytes may be 0. */
+/* New storage with one reference. memory NULL: malloc, aligned to 256. zero: every byte is zero. bytes may be 0. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
 /* Over the program's memory; release may be NULL. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,

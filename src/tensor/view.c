@@ -18,16 +18,18 @@ static void *move_by(const tdict_tensor *t, int64_t elements) {
 
 void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
   const tdict_storage *s = t->storage;
-  *out = tdict_tensor_view_default();
-  out->data = t->data;
-  out->device = s->device;
-  out->dtype = t->dtype;
-  out->ndim = t->ndim;
-  out->shape = t->dims;
-  out->strides = tdict_tensor_dims_strides(t);
-  out->storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
-  if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) out->flags |= TDICT_VIEW_PINNED;
-  if (s->flags & TDICT_STORAGE_READ_ONLY) out->flags |= TDICT_VIEW_READ_ONLY;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.struct_size = out->struct_size < sizeof v ? out->struct_size : sizeof v;
+  v.data = t->data;
+  v.device = s->device;
+  v.dtype = t->dtype;
+  v.ndim = t->ndim;
+  v.shape = t->dims;
+  v.strides = tdict_tensor_dims_strides(t);
+  v.storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
+  if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_VIEW_PINNED;
+  if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_VIEW_READ_ONLY;
+  memcpy(out, &v, v.struct_size);
 }
 
 /* Fails unless the layout, `offset` elements from t's first, lies within the storage. */

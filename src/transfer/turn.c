@@ -248,11 +248,7 @@ static void let_go(tdict_future *t) {
   tdict_release(t->mirror);
   t->mirror = NULL;
   tdict_storage_release(t->arena);
-  t->arena = NULL;
-  if (t->error.status) {
-    tdict_release(t->result);
-    t->result = NULL;
-  }
+  t->arena = NULL; /* the result stays, lost or not: wait_on_stream may be handing it out */
 }
 
 void tdict_transfer_finish(tdict_future *t) {

@@ -66,7 +66,7 @@ GPU_CASE(tensor_copy_devices) {
   td_ok(tdict_tensor_clone(none, NULL, &same, err));
   assert_int_equal(tdict_tensor_numel(same), 0);
   td_ok(tdict_tensor_clone(host, device, &dev, err));
-  tdict_tensor_view v;
+  tdict_tensor_view v = tdict_tensor_view_default();
   tdict_tensor_get_view(dev, &v);
   assert_true(tdict_device_equal(v.device, td_device()));
   /* the same device memory as the program's own: it can be copied to and from this context's, not to the host */

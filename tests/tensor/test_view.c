@@ -81,6 +81,15 @@ CASE(tensor_get_view) {
   tdict_tensor_get_view(t, &v);
   assert_int_equal(v.storage_bytes, 0);
   assert_null(v.data);
+  struct {
+    tdict_tensor_view v;
+    unsigned char after[8];
+  } old;
+  memset(&old, 0xA5, sizeof old);
+  old.v.struct_size = offsetof(tdict_tensor_view, storage_bytes); /* a client of an older header */
+  tdict_tensor_get_view(t, &old.v);
+  assert_int_equal(old.v.ndim, 1);
+  assert_int_equal(old.v.flags, 0xA5A5A5A5u);
   tdict_tensor_release(t);
 }
 

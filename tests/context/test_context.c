@@ -1,0 +1,326 @@
+/* The context as a program meets it: options, the default device, and what outlives it. */
+#include "context.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "device/driver_sim.h"
+#include "sched/pool.h"
+#include "support/fail_alloc.h"
+#include "support/test.h"
+
+CASE(version_is_the_headers) {
+  assert_int_equal(tdict_version(), TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
+}
+
+static tdict_context *open_on(tdict_device device, const tdict_sim_options *sim) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  o.device = device;
+  o.sim = sim;
+  o.num_threads = 2;
+  td_ok(tdict_context_create(&o, &c, err));
+  return c;
+}
+
+/* Holds on machines with a gpu and without. */
+CASE(context_auto_device) {
+  tdict_context_options named = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context *c = NULL;
+  tdict_error why, untouched;
+  tdict_device automatic = tdict_context_options_default().device;
+  assert_int_equal(automatic.type, TDICT_DEVICE_AUTO);
+  named.device = tdict_cuda(0);
+  tdict_status cuda = tdict_context_create(&named, &c, NULL);
+  assert_true(cuda == TDICT_OK || cuda == TDICT_ENODEVICE);
+  tdict_context_destroy(c);
+  for (int with_sim = 0; with_sim < 2; with_sim++) {
+    memset(&why, 0xA5, sizeof why);
+    memset(&untouched, 0xA5, sizeof untouched);
+    c = open_on(automatic, with_sim ? &sim : NULL);
+    tdict_device chosen = tdict_context_device(c, &why);
+    assert_true(tdict_device_equal(chosen, cuda == TDICT_OK ? tdict_cuda(0) : with_sim ? tdict_sim(0) : tdict_cpu()));
+    assert_true(tdict_device_equal(chosen, tdict_context_device(c, NULL)));
+    if (cuda == TDICT_OK) {
+      assert_memory_equal(&why, &untouched, sizeof why);
+    } else {
+      assert_int_equal(why.status, TDICT_ENODEVICE);
+      assert_true(strlen(why.message) > 10);
+    }
+    tdict_context_destroy(c);
+  }
+  c = NULL;
+  td_ok(tdict_context_create(NULL, &c, err)); /* the same without options */
+  assert_true(tdict_device_equal(tdict_context_device(c, NULL), cuda == TDICT_OK ? tdict_cuda(0) : tdict_cpu()));
+  tdict_context_destroy(c);
+  c = open_on(tdict_sim(0), NULL); /* one that is named is taken, and says why no gpu is used */
+  assert_true(tdict_device_equal(tdict_context_device(c, &why), tdict_sim(0)));
+  assert_int_equal(why.status, TDICT_ENODEVICE);
+  tdict_context_destroy(c);
+}
+
+/* A struct that a newer header made: the library's own and fields that it does not know. */
+typedef struct newer_options {
+  tdict_context_options known;
+  int64_t unknown[2];
+} newer_options;
+
+CASE(context_option_sizes) {
+  tdict_context *c = NULL;
+  newer_options newer;
+  memset(&newer, 0, sizeof newer);
+  newer.known = tdict_context_options_default();
+  newer.known.device = tdict_cpu();
+  newer.known.num_threads = 3;
+  newer.known.struct_size = sizeof newer;
+  td_ok(tdict_context_create((const tdict_context_options *)&newer, &c, err));
+  assert_int_equal(tdict_context_num_threads(c), 3);
+  tdict_context_destroy(c);
+  c = NULL;
+  newer.unknown[1] = 1;
+  td_fails(TDICT_ENOTSUP, "context options", tdict_context_create((const tdict_context_options *)&newer, &c, err));
+  assert_null(c);
+  tdict_context_options older = tdict_context_options_default(); /* knew nothing behind num_threads */
+  older.device = tdict_cpu();
+  older.num_threads = 3;
+  older.staging_bytes = 1;
+  older.struct_size = offsetof(tdict_context_options, staging_bytes);
+  td_ok(tdict_context_create(&older, &c, err));
+  assert_int_equal(tdict_context_num_threads(c), 3);
+  tdict_context_destroy(c);
+  c = NULL;
+  older.struct_size = sizeof older.struct_size; /* nothing at all: the defaults */
+  td_ok(tdict_context_create(&older, &c, err));
+  assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
+  tdict_context_destroy(c);
+  c = NULL;
+  for (size_t bytes = 0; bytes < sizeof older.struct_size; bytes += 7) {
+    older.struct_size = bytes;
+    td_fails(TDICT_EINVAL, "struct_size", tdict_context_create(&older, &c, err));
+  }
+  assert_null(c);
+}
+
+CASE(context_create_refuses) {
+  static const int32_t threads[] = {-2, 0, 1025, INT32_MIN, INT32_MAX};
+  static const size_t staging[] = {0, 1, 65535};
+  tdict_context *c = NULL;
+  tdict_context_options o = tdict_context_options_default();
+  o.device = tdict_cpu();
+  for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+    o.num_threads = threads[i];
+    td_fails(TDICT_EINVAL, "num_threads", tdict_context_create(&o, &c, err));
+  }
+  o.num_threads = 1;
+  for (size_t i = 0; i < sizeof staging / sizeof *staging; i++) {
+    o.staging_bytes = staging[i];
+    td_fails(TDICT_EINVAL, "staging_bytes", tdict_context_create(&o, &c, err));
+  }
+  o.staging_bytes = 65536;
+  o.tuning_file = "";
+  td_fails(TDICT_ENOTSUP, "tuning_file", tdict_context_create(&o, &c, err));
+  o.tuning_file = NULL;
+  tdict_sim_options sim = tdict_sim_options_default();
+  o.sim = &sim;
+  sim.memory_bytes = 1;
+  td_fails(TDICT_EINVAL, "memory_bytes", tdict_context_create(&o, &c, err));
+  o.sim = NULL;
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_context_create(&o, NULL, err));
+  assert_null(c);
+  td_ok(tdict_context_create(&o, &c, err)); /* the least that is allowed */
+  tdict_context_destroy(c);
+  tdict_context_destroy(NULL);
+}
+
+CASE(context_absent_device) {
+  static const tdict_device absent[] = {
+      {TDICT_DEVICE_CUDA, 63}, {TDICT_DEVICE_CUDA, -1}, {TDICT_DEVICE_SIM, 1}, {TDICT_DEVICE_CPU, 1}, {4, 0}, {-1, 0}};
+  static const char *const texts[] = {
+      "cuda:63 is absent", "cuda:-1 is absent", "sim:1 is absent", "cpu:1 is absent", "4", "-1"};
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+    tdict_context_options o = tdict_context_options_default();
+    tdict_context *c = NULL;
+    o.device = absent[i];
+    td_fails(TDICT_ENODEVICE, texts[i], tdict_context_create(&o, &c, err));
+    assert_true(strlen(td_last_error.message) > strlen(texts[i]) + 5); /* and why */
+    assert_null(c);
+  }
+}
+
+CASE(context_num_threads) {
+  static const int32_t asked[] = {1, 2, 17};
+  for (size_t i = 0; i < 3; i++) {
+    tdict_context_options o = tdict_context_options_default();
+    tdict_context *c = NULL;
+    o.device = tdict_cpu();
+    o.num_threads = asked[i];
+    td_ok(tdict_context_create(&o, &c, err));
+    assert_int_equal(tdict_context_num_threads(c), asked[i]);
+    tdict_context_destroy(c);
+  }
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  o.device = tdict_cpu();
+  td_ok(tdict_context_create(&o, &c, err));
+  assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
+  assert_true(tdict_context_num_threads(c) >= 8);
+  tdict_context_destroy(c);
+}
+
+CASE(context_create_survives_enomem) {
+  tdict_driver *d = NULL;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  bool refused = true;
+  int rounds = 0;
+  o.num_threads = 1;
+  td_ok(tdict_driver_sim_open(&sim, &d, err));
+  for (; refused; rounds++) {
+    tdict_context *c = NULL;
+    tdict_error err = {0};
+    td_fail_alloc(rounds, false);
+    tdict_status status = tdict_context_create_over(&o, d, &c, &err);
+    refused = td_fail_alloc_stop();
+    assert_int_equal(status, refused ? TDICT_ENOMEM : TDICT_OK);
+    assert_true((c == NULL) == refused);
+    tdict_context_destroy(c);
+    assert_int_equal(atomic_load(&d->refs), 1);
+    assert_int_equal(atomic_load(&d->num_streams) + atomic_load(&d->num_events), 0);
+  }
+  assert_true(rounds > 5);
+  tdict_driver_release(d);
+}
+
+enum { LEAVES = 20, LEAF_BYTES = 300000 };
+
+static tdict_tree *make_tree(void) {
+  tdict_tree *td = NULL;
+  td_ok(tdict_create(0, NULL, &td, err));
+  for (int i = 0; i < LEAVES; i++) {
+    tdict_tensor *t = NULL;
+    char key[16];
+    int64_t shape[1] = {LEAF_BYTES + i};
+    snprintf(key, sizeof key, "leaf%d", i);
+    td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, NULL, &t, err));
+    td_fill_random(tdict_tensor_data(t), (size_t)shape[0], (uint64_t)i + 50);
+    td_ok(tdict_set(td, key, t, err));
+    tdict_tensor_release(t);
+  }
+  return td;
+}
+
+/* Every leaf of `moved`, brought to the host one by one, is as make_tree() made it. */
+static void check_tree(const tdict_tree *moved) {
+  unsigned char *wanted = malloc(LEAF_BYTES + LEAVES);
+  assert_non_null(wanted);
+  for (int i = 0; i < LEAVES; i++) {
+    tdict_tensor *t = NULL, *host = NULL;
+    char key[16];
+    snprintf(key, sizeof key, "leaf%d", i);
+    td_ok(tdict_get(moved, key, &t, err));
+    td_ok(tdict_tensor_clone(t, NULL, &host, err));
+    td_fill_random(wanted, (size_t)(LEAF_BYTES + i), (uint64_t)i + 50);
+    assert_memory_equal(tdict_tensor_const_data(host), wanted, (size_t)(LEAF_BYTES + i));
+    tdict_tensor_release(host);
+  }
+  free(wanted);
+}
+
+GPU_CASE(context_destroy_waits) {
+  enum { COUNT = 4 };
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 3;
+  tdict_context *c = td_context(&o);
+  tdict_tree *src = make_tree(), *results[COUNT];
+  tdict_future *futures[COUNT];
+  for (int i = 0; i < COUNT; i++) td_ok(tdict_to_device_async(c, src, td_device(), NULL, &futures[i], err));
+  tdict_release(src);
+  tdict_context_destroy(c);
+  for (int i = 0; i < COUNT; i++) { /* finished, and needing no context */
+    assert_int_equal(tdict_future_state(futures[i]), TDICT_FUTURE_DONE);
+    td_ok(tdict_future_wait(futures[i], &results[i], err));
+    tdict_future_release(futures[i]);
+    check_tree(results[i]);
+    tdict_release(results[i]);
+  }
+}
+
+static atomic_bool destroyed;
+static void *destroy(void *user) {
+  tdict_context_destroy(user);
+  atomic_store(&destroyed, true);
+  return NULL;
+}
+
+/* The context is entered by its simulated driver alone, which the test keeps to let it run again. */
+SIM_CASE(context_destroy_waits_for_a_device_that_stands_still) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_driver *d = NULL;
+  tdict_context *c = NULL;
+  tdict_future *f = NULL;
+  tdict_tree *src = make_tree(), *result = NULL;
+  pthread_t thread;
+  o.num_threads = 2;
+  td_ok(tdict_driver_sim_open(&sim, &d, err));
+  td_ok(tdict_context_create_over(&o, d, &c, err));
+  tdict_driver_sim_hold(d);
+  td_ok(tdict_to_device_async(c, src, tdict_sim(0), NULL, &f, err));
+  tdict_release(src);
+  assert_int_equal(pthread_create(&thread, NULL, destroy, c), 0);
+  usleep(50000);
+  assert_false(atomic_load(&destroyed));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
+  tdict_driver_sim_resume(d);
+  pthread_join(thread, NULL);
+  td_ok(tdict_future_wait(f, &result, err));
+  tdict_future_release(f);
+  check_tree(result);
+  assert_true(atomic_load(&d->refs) > 1); /* the result keeps its device */
+  tdict_release(result);
+  assert_int_equal(atomic_load(&d->refs), 1);
+  assert_int_equal(atomic_load(&d->num_streams) + atomic_load(&d->num_events), 0);
+  assert_int_equal(atomic_load(&d->pinned_bytes), 0);
+  tdict_driver_release(d);
+}
+
+GPU_CASE(memory_outlives_context) {
+  tdict_context *c = td_context(NULL);
+  tdict_tree *src = make_tree(), *pinned = NULL, *moved = NULL;
+  tdict_tensor *own = NULL, *copy = NULL, *leaf = NULL;
+  int64_t shape[1] = {LEAF_BYTES};
+  td_ok(tdict_pin_memory(c, src, NULL, &pinned, err));
+  td_ok(tdict_to_device(c, pinned, td_device(), NULL, &moved, err));
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, tdict_device_memory(c, td_device()), &own, err));
+  tdict_release(src);
+  tdict_context_destroy(c);
+  check_tree(pinned);
+  check_tree(moved);
+  assert_true(tdict_is_pinned(pinned));
+  td_ok(tdict_get(moved, "leaf0", &leaf, err)); /* device to device, by the memory that is left */
+  td_ok(tdict_tensor_copy(own, leaf, err));
+  td_ok(tdict_tensor_clone(own, NULL, &copy, err));
+  assert_memory_equal(tdict_tensor_const_data(copy), tdict_const_data(pinned, "leaf0"), LEAF_BYTES);
+  tdict_release(pinned);
+  tdict_release(moved);
+  tdict_tensor_release(own);
+  tdict_tensor_release(copy);
+}
+
+GPU_CASE(context_two_at_once) {
+  tdict_context *a = td_context(NULL), *b = td_context(NULL);
+  tdict_tree *src = make_tree(), *in_a = NULL, *in_b = NULL;
+  td_ok(tdict_to_device(a, src, td_device(), NULL, &in_a, err));
+  td_ok(tdict_to_device(b, src, td_device(), NULL, &in_b, err));
+  tdict_context_destroy(a);
+  check_tree(in_a);
+  check_tree(in_b);
+  tdict_release(in_a);
+  check_tree(in_b);
+  tdict_release(in_b);
+  tdict_context_destroy(b);
+  check_tree(src);
+  tdict_release(src);
+}

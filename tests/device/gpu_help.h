@@ -1,0 +1,97 @@
+/* What the tests of the gpu share: a context with its gpu entered, and a shim that stands in single entries of its
+ * driver's table, so that a call fails on request. A shim changes the driver of its context alone. */
+#ifndef TDICT_TESTS_DEVICE_GPU_HELP_H
+#define TDICT_TESTS_DEVICE_GPU_HELP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "device/devices.h"
+#include "device/driver_sim.h"
+#include "support/raw.h"
+#include "support/test.h"
+
+/* The call of an entry must answer TDICT_CU_<wanted>; `d` is the driver in scope. */
+#define CU(wanted, entry, ...)                                                                              \
+  do {                                                                                                      \
+    tdict_cu cu_result_ = d->ops->entry(d, __VA_ARGS__);                                                    \
+    if (cu_result_ != TDICT_CU_##wanted) fail_msg("%s answers %d, wanted %s", #entry, cu_result_, #wanted); \
+  } while (0)
+
+typedef struct bench {
+  tdict_context *context;
+  tdict_gpu *gpu;
+  tdict_driver *d;
+  tdict_memory *memory;
+  tdict_gpu_scope scope;
+} bench;
+static inline bench bench_open(const tdict_context_options *options) {
+  tdict_context_options o = options ? *options : tdict_context_options_default();
+  bench b = {0};
+  o.num_threads = 2;
+  b.context = td_context(&o);
+  td_ok(tdict_devices_gpu(tdict_context_devices(b.context), td_device(), &b.gpu, err));
+  b.d = b.gpu->driver;
+  b.memory = &b.gpu->memory;
+  td_ok(tdict_gpu_enter(b.gpu, &b.scope, err));
+  return b;
+}
+static inline void bench_close(bench *b) {
+  tdict_gpu_leave(b->gpu, &b->scope);
+  tdict_context_destroy(b->context);
+}
+static inline tdict_device_counts bench_counts(const bench *b) {
+  tdict_device_counts counts;
+  td_ok(tdict_context_get_counts(b->context, td_device(), &counts, err));
+  return counts;
+}
+static inline tdict_memory_counts bench_memory(const bench *b) {
+  tdict_memory_counts counts;
+  tdict_memory_get_counts(b->memory, &counts);
+  return counts;
+}
+static inline tdict_block bench_take(const bench *b, size_t bytes) {
+  tdict_block block = {0};
+  td_ok(b->memory->ops->allocate(b->memory, bytes, &block, err));
+  return block;
+}
+/* Gives a block back and waits until it is free. */
+static inline void bench_give(const bench *b, tdict_block *block) {
+  b->memory->ops->free(b->memory, block, NULL, 0);
+  b->d->ops->stream_synchronize(b->d, b->gpu->free_stream);
+}
+
+static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
+  const unsigned char *c = p;
+  for (size_t i = 0; i < bytes; i++)
+    if (c[i] != value) return false;
+  return true;
+}
+
+static inline tdict_sim_options small_sim(void) {
+  tdict_sim_options o = tdict_sim_options_default();
+  o.memory_bytes = (size_t)256 << 20;
+  return o;
+}
+static inline tdict_driver *open_sim(void) {
+  tdict_sim_options o = small_sim();
+  tdict_driver *d = NULL;
+  td_ok(tdict_driver_sim_open(&o, &d, err));
+  return d;
+}
+
+/* shim.ops is a copy of the driver's table, to be changed by the test; its entries may call shim.real. */
+typedef struct shim {
+  tdict_driver_ops ops;
+  const tdict_driver_ops *real;
+} shim;
+static inline void shim_begin(shim *s, tdict_driver *d) {
+  s->ops = *d->ops;
+  s->real = d->ops;
+  d->ops = &s->ops;
+}
+static inline void shim_end(shim *s, tdict_driver *d) { d->ops = s->real; }
+
+#endif

@@ -1,0 +1,401 @@
+/* Device memory: sizes and counts, reuse, copies of rectangles in three directions, what a failure leaves behind. */
+#include "device/gpu_memory.h"
+
+#include "device/counted.h"
+#include "device/gpu_help.h"
+
+enum { KIB = 1 << 10, MIB = 1 << 20 };
+
+GPU_CASE(gpu_memory_exact_sizes) {
+  static const size_t asked[] = {0, 1, 255, 256, 257, 1000000, 5 * MIB + 1};
+  enum { COUNT = sizeof asked / sizeof *asked };
+  bench b = bench_open(NULL);
+  tdict_block blocks[COUNT];
+  size_t sum = 0;
+  for (int i = 0; i < COUNT; i++) {
+    blocks[i] = bench_take(&b, asked[i]);
+    size_t rounded = asked[i] ? (asked[i] + 255) / 256 * 256 : 256;
+    sum += rounded;
+    assert_int_equal(blocks[i].bytes, rounded);
+    assert_int_equal((uintptr_t)blocks[i].data % 256, 0);
+    assert_int_equal(bench_memory(&b).live_bytes, sum);
+    assert_int_equal(bench_memory(&b).num_allocations, i + 1);
+    assert_true(bench_memory(&b).peak_bytes >= sum + bench_memory(&b).cached_bytes);
+  }
+  for (int i = 0; i < COUNT; i++)
+    for (int k = 0; k < COUNT; k++) { /* none lies in another */
+      char *begin = blocks[i].data, *other = blocks[k].data;
+      assert_true(i == k || other >= begin + blocks[i].bytes || other + blocks[k].bytes <= begin);
+    }
+  tdict_device_counts n = bench_counts(&b);
+  assert_int_equal(n.device_bytes, sum);
+  for (int i = 0; i < COUNT; i++) bench_give(&b, &blocks[i]);
+  assert_int_equal(bench_memory(&b).live_bytes, 0);
+  assert_true(bench_memory(&b).peak_bytes >= sum);
+  bench_close(&b);
+}
+
+GPU_CASE(gpu_memory_reuses_what_is_free) {
+  bench b = bench_open(NULL);
+  tdict_memory_counts n;
+  tdict_block block = bench_take(&b, 64 * MIB);
+  bench_give(&b, &block);
+  n = bench_memory(&b);
+  assert_int_equal(n.live_bytes, 0);
+  assert_true(n.cached_bytes >= (size_t)64 * MIB);
+  size_t peak = n.peak_bytes;
+  for (int i = 0; i < 5; i++) {
+    block = bench_take(&b, 64 * MIB);
+    bench_give(&b, &block);
+  }
+  n = bench_memory(&b);
+  assert_int_equal(n.num_allocations, 6);
+  assert_int_equal(n.num_reused, 5);
+  assert_int_equal(n.peak_bytes, peak);
+  assert_true(peak >= (size_t)64 * MIB && peak < (size_t)128 * MIB);
+  bench_close(&b);
+}
+
+GPU_CASE(gpu_memory_trims) {
+  bench b = bench_open(NULL);
+  tdict_block block = bench_take(&b, 64 * MIB);
+  b.memory->ops->free(b.memory, &block, NULL, 0);
+  tdict_gpu_trim(b.gpu, SIZE_MAX);
+  assert_true(bench_memory(&b).cached_bytes >= (size_t)64 * MIB);
+  tdict_gpu_trim(b.gpu, 0); /* waits for the free by itself */
+  assert_int_equal(bench_memory(&b).cached_bytes, 0);
+  bench_close(&b);
+}
+
+GPU_CASE(gpu_memory_cache_may_be_nothing) {
+  tdict_context_options o = tdict_context_options_default();
+  o.device_cache_bytes = 0;
+  bench b = bench_open(&o);
+  tdict_block block = bench_take(&b, 64 * MIB);
+  bench_give(&b, &block);
+  assert_int_equal(bench_memory(&b).cached_bytes, 0);
+  bench_close(&b);
+}
+
+static void check_refused(bench *b, size_t bytes, tdict_status wanted, const char *text) {
+  tdict_memory_counts before = bench_memory(b), after;
+  tdict_block block = {0};
+  td_fails(wanted, text, b->memory->ops->allocate(b->memory, bytes, &block, err));
+  after = bench_memory(b);
+  assert_null(block.data);
+  assert_int_equal(after.live_bytes, before.live_bytes);
+  assert_int_equal(after.peak_bytes, before.peak_bytes);
+  assert_int_equal(after.num_allocations, before.num_allocations);
+}
+
+GPU_CASE(gpu_memory_says_when_there_is_no_room) {
+  bench b = bench_open(NULL);
+  tdict_block block = bench_take(&b, 512);
+  check_refused(&b, (size_t)1 << 50, TDICT_ENOMEM, "no room for 1125899906842624 bytes beside the 512 that are live");
+  assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
+  check_refused(&b, SIZE_MAX, TDICT_EOVERFLOW, "18446744073709551615");
+  tdict_block other = bench_take(&b, MIB); /* and goes on */
+  bench_give(&b, &other);
+  bench_give(&b, &block);
+  bench_close(&b);
+}
+
+static void take_a_while(void *user) {
+  usleep(20000);
+  atomic_store((atomic_bool *)user, true);
+}
+
+/* What is on its way back counts as room: the allocation waits for it rather than fail. */
+SIM_CASE(gpu_memory_takes_what_is_on_its_way_back) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.memory_bytes = 16 * MIB;
+  o.sim = &sim;
+  bench b = bench_open(&o);
+  atomic_bool passed = false;
+  tdict_block block = bench_take(&b, 12 * MIB);
+  td_ok(tdict_sim_launch((tdict_stream){td_device(), b.gpu->free_stream}, take_a_while, &passed, err));
+  b.memory->ops->free(b.memory, &block, NULL, 0);
+  assert_false(atomic_load(&passed));
+  block = bench_take(&b, 10 * MIB);
+  assert_true(atomic_load(&passed));
+  bench_give(&b, &block);
+  block = bench_take(&b, 13 * MIB); /* in the way now: what is cached */
+  bench_give(&b, &block);
+  bench_close(&b);
+}
+
+static bool slow_poll(tdict_fence *fence) { return fence == NULL; }
+static bool slow_wait(tdict_fence *fence, int64_t deadline_ns) {
+  atomic_bool **seen = (atomic_bool **)(fence + 1);
+  (void)deadline_ns;
+  usleep(20000);
+  atomic_store(*seen, true);
+  return true;
+}
+static void slow_count(tdict_fence *fence) { (void)fence; }
+
+static atomic_bool waited, freed_too_early;
+static shim freeing;
+static tdict_cu note_free(tdict_driver *d, void *data, tdict_cu_stream stream) {
+  if (!atomic_load(&waited)) atomic_store(&freed_too_early, true);
+  return freeing.real->mem_free_async(d, data, stream);
+}
+
+SIM_CASE(gpu_memory_is_freed_after_its_fences) {
+  static const tdict_fence_ops ops = {slow_poll, slow_wait, slow_count, slow_count};
+  struct {
+    tdict_fence fence;
+    atomic_bool *seen;
+  } slow = {{&ops}, &waited};
+  bench b = bench_open(NULL);
+  tdict_fence *fences[1] = {&slow.fence};
+  tdict_block block = bench_take(&b, 4096);
+  shim_begin(&freeing, b.d);
+  freeing.ops.mem_free_async = note_free;
+  b.memory->ops->free(b.memory, &block, fences, 1);
+  shim_end(&freeing, b.d);
+  assert_true(atomic_load(&waited));
+  assert_false(atomic_load(&freed_too_early));
+  bench_close(&b);
+}
+
+/* A rectangle copied by the library and the same by two loops; the rest of the destination keeps its 0xA5. */
+typedef struct rect_case {
+  size_t width, height;
+  int64_t dst_pitch, src_pitch;
+} rect_case;
+static const rect_case rects[] = {
+    {1, 1, 1, 1},     {100, 1, -7, 3},      {64, 10, 64, 64},   {64, 10, 100, 64},      {64, 10, 64, 100},
+    {33, 17, 40, 55}, {33, 17, -40, 55},    {33, 17, 40, -55},  {33, 17, -33, -33},     {16, 9, 32, 0},
+    {16, 9, 32, 5},   {700, 300, 900, 701}, {700, 1, 700, 700}, {4096, 30, 4096, 4096},
+};
+enum { ROOM = MIB }; /* of each side; rectangles begin in the middle */
+
+static void copy_by_loops(const rect_case *r, unsigned char *dst, const unsigned char *src) {
+  for (size_t i = 0; i < r->height; i++)
+    memcpy(dst + ROOM / 2 + (int64_t)i * r->dst_pitch, src + ROOM / 2 + (int64_t)i * r->src_pitch, r->width);
+}
+
+static void check_copies(bench *b, raw_memory *raw, tdict_direction direction) {
+  unsigned char *source = malloc(ROOM), *wanted = malloc(ROOM), *found = malloc(ROOM);
+  tdict_block src = bench_take(b, ROOM), dst = bench_take(b, ROOM);
+  assert_true(source && wanted && found);
+  for (size_t i = 0; i < sizeof rects / sizeof *rects; i++) {
+    const rect_case *r = &rects[i];
+    td_fill_random(source, ROOM, 100 + i);
+    memset(wanted, 0xA5, ROOM);
+    memset(found, 0xA5, ROOM);
+    copy_by_loops(r, wanted, source);
+    raw_write(raw, src.data, source, ROOM);
+    raw_fill(raw, dst.data, 0xA5, ROOM);
+    unsigned char *to = direction == TDICT_COPY_OUT ? found : dst.data;
+    const unsigned char *from = direction == TDICT_COPY_IN ? source : src.data;
+    tdict_rect rect = {to + ROOM / 2, from + ROOM / 2, r->dst_pitch, r->src_pitch, r->width, r->height};
+    td_ok(b->memory->ops->copy(b->memory, &rect, direction, err));
+    if (direction != TDICT_COPY_OUT) raw_read(raw, found, dst.data, ROOM);
+    if (memcmp(found, wanted, ROOM) != 0) fail_msg("rectangle %zu in direction %d differs", i, (int)direction);
+  }
+  bench_give(b, &src);
+  bench_give(b, &dst);
+  free(source);
+  free(wanted);
+  free(found);
+}
+
+GPU_CASE(gpu_memory_copies_rectangles) {
+  bench b = bench_open(NULL);
+  raw_memory *raw = raw_open(b.context, td_device());
+  check_copies(&b, raw, TDICT_COPY_IN);
+  check_copies(&b, raw, TDICT_COPY_OUT);
+  check_copies(&b, raw, TDICT_COPY_WITHIN);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+/* To the host in pieces: rows wider than the pinned buffer, and more rows than it holds. */
+GPU_CASE(gpu_memory_copies_out_more_than_its_buffer) {
+  static const rect_case large[] = {{3 * MIB + 5, 2, 3 * MIB + 7, 3 * MIB + 11},
+                                    {700, 5000, 750, 800},
+                                    {TDICT_GPU_BOUNCE_BYTES, 3, TDICT_GPU_BOUNCE_BYTES, TDICT_GPU_BOUNCE_BYTES},
+                                    {TDICT_GPU_BOUNCE_BYTES + 1, 1, 0, 0}};
+  enum { BYTES = 7 * MIB };
+  bench b = bench_open(NULL);
+  raw_memory *raw = raw_open(b.context, td_device());
+  unsigned char *source = malloc(BYTES), *found = malloc(BYTES);
+  tdict_block block = bench_take(&b, BYTES);
+  assert_true(source && found);
+  td_fill_random(source, BYTES, 3);
+  raw_write(raw, block.data, source, BYTES);
+  for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+    const rect_case *r = &large[i];
+    tdict_rect rect = {found, block.data, r->dst_pitch, r->src_pitch, r->width, r->height};
+    memset(found, 0xA5, BYTES);
+    td_ok(b.memory->ops->copy(b.memory, &rect, TDICT_COPY_OUT, err));
+    for (size_t row = 0; row < r->height; row++) {
+      const unsigned char *at = found + (int64_t)row * r->dst_pitch;
+      assert_memory_equal(at, source + (int64_t)row * r->src_pitch, r->width);
+      size_t gap = row + 1 < r->height ? (size_t)r->dst_pitch - r->width : 1;
+      assert_true(all_bytes(at + r->width, gap, 0xA5));
+    }
+  }
+  assert_true(bench_counts(&b).pinned_bytes <= TDICT_GPU_BOUNCE_BYTES);
+  bench_give(&b, &block);
+  free(source);
+  free(found);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+static shim pitching;
+static tdict_cu refuse_long_pitch(tdict_driver *d, const tdict_cu_rect *r, tdict_cu_stream stream) {
+  if (r->dst_pitch > INT32_MAX || r->src_pitch > INT32_MAX) return TDICT_CU_INVALID_VALUE; /* as real drivers do */
+  return pitching.real->copy_rect_async(d, r, stream);
+}
+
+GPU_CASE(gpu_queue_rect_rows_far_apart) {
+  enum { WIDTH = 5000 };
+  static const int64_t pitch = ((int64_t)1 << 31) + 512;
+  bench b = bench_open(NULL);
+  raw_memory *raw = raw_open(b.context, td_device());
+  unsigned char source[2 * WIDTH], found[2 * WIDTH];
+  tdict_block block = bench_take(&b, (size_t)pitch + WIDTH);
+  bool is_sim = td_device().type == TDICT_DEVICE_SIM;
+  td_fill_random(source, sizeof source, 8);
+  if (is_sim) {
+    shim_begin(&pitching, b.d);
+    pitching.ops.copy_rect_async = refuse_long_pitch;
+  }
+  td_ok(b.memory->ops->copy(b.memory, &(tdict_rect){block.data, source, pitch, WIDTH, WIDTH, 2}, TDICT_COPY_IN, err));
+  memset(found, 0xA5, sizeof found);
+  td_ok(b.memory->ops->copy(b.memory, &(tdict_rect){found, block.data, WIDTH, pitch, WIDTH, 2}, TDICT_COPY_OUT, err));
+  assert_memory_equal(found, source, sizeof source);
+  if (is_sim) shim_end(&pitching, b.d);
+  raw_read(raw, found, (char *)block.data + pitch, WIDTH);
+  assert_memory_equal(found, source + WIDTH, WIDTH);
+  bench_give(&b, &block);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+GPU_CASE(gpu_queue_rect_negative_pitches) {
+  enum { WIDTH = 100, HEIGHT = 20, BYTES = WIDTH * HEIGHT };
+  bench b = bench_open(NULL);
+  tdict_driver *d = b.d;
+  raw_memory *raw = raw_open(b.context, td_device());
+  unsigned char found[BYTES];
+  void *host;
+  tdict_cu_stream stream;
+  tdict_block block = bench_take(&b, BYTES);
+  assert_int_equal(tdict_counted_host_alloc(d, &host, BYTES), TDICT_CU_SUCCESS);
+  td_fill_random(host, BYTES, 9);
+  raw_fill(raw, block.data, 0xA5, BYTES);
+  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  tdict_rect r = {(char *)block.data + BYTES - WIDTH, host, -WIDTH, WIDTH, WIDTH, HEIGHT};
+  td_ok(tdict_gpu_queue_rect(b.gpu, TDICT_CU_H2D, &r, stream, err));
+  CU(SUCCESS, stream_synchronize, stream);
+  raw_read(raw, found, block.data, BYTES);
+  for (int i = 0; i < HEIGHT; i++)
+    assert_memory_equal(found + i * WIDTH, (unsigned char *)host + (HEIGHT - 1 - i) * WIDTH, WIDTH);
+  tdict_gpu_give_stream(b.gpu, stream);
+  assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
+  bench_give(&b, &block);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+GPU_CASE(gpu_memory_fills) {
+  enum { BYTES = 100003 };
+  bench b = bench_open(NULL);
+  raw_memory *raw = raw_open(b.context, td_device());
+  unsigned char *found = malloc(BYTES);
+  tdict_block block = bench_take(&b, BYTES);
+  assert_non_null(found);
+  raw_fill(raw, block.data, 0xA5, BYTES);
+  td_ok(b.memory->ops->fill(b.memory, (char *)block.data + 1, 0x3C, BYTES - 2, err));
+  raw_read(raw, found, block.data, BYTES);
+  assert_true(all_bytes(found + 1, BYTES - 2, 0x3C));
+  assert_int_equal(found[0], 0xA5);
+  assert_int_equal(found[BYTES - 1], 0xA5);
+  bench_give(&b, &block);
+  free(found);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+/* A copy that fails half way is drained before its stream, its buffer and the program's memory are anyone's again. */
+static shim failing;
+static int rows_left, waits_after_failure;
+static tdict_cu fail_row(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream stream) {
+  return rows_left-- <= 0 ? TDICT_CU_UNKNOWN : failing.real->copy_h2d_async(d, dst, src, bytes, stream);
+}
+static tdict_cu fail_row_out(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream stream) {
+  return rows_left-- <= 0 ? TDICT_CU_UNKNOWN : failing.real->copy_d2h_async(d, dst, src, bytes, stream);
+}
+static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
+  waits_after_failure += rows_left < 0;
+  return failing.real->stream_synchronize(d, stream);
+}
+
+SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
+  bench b = bench_open(NULL);
+  char host[512] = {0};
+  tdict_block block = bench_take(&b, 4096);
+  shim_begin(&failing, b.d);
+  failing.ops.copy_h2d_async = fail_row;
+  failing.ops.copy_d2h_async = fail_row_out;
+  failing.ops.stream_synchronize = count_waits;
+  for (int out = 0; out < 2; out++) {
+    char *at = (char *)block.data + 2048;
+    tdict_rect r = {out ? host + 256 : at, out ? at : host + 256, -32, -32, 32, 5};
+    rows_left = 2;
+    waits_after_failure = 0;
+    td_fails(TDICT_EDEVICE, "cuMemcpy", b.memory->ops->copy(b.memory, &r, out ? TDICT_COPY_OUT : TDICT_COPY_IN, err));
+    assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
+    assert_int_equal(waits_after_failure, 1);
+  }
+  shim_end(&failing, b.d);
+  bench_give(&b, &block);
+  bench_close(&b);
+}
+
+GPU_CASE(gpu_of_memory_knows_its_own) {
+  bench b = bench_open(NULL);
+  assert_ptr_equal(tdict_gpu_of_memory(b.memory), b.gpu);
+  assert_null(tdict_gpu_of_memory(NULL));
+  assert_null(tdict_gpu_of_memory(tdict_pinned_memory(b.context)));
+  assert_null(tdict_gpu_of_memory(tdict_device_memory(b.context, tdict_cpu())));
+  assert_false(b.memory->pinned);
+  bench_close(&b);
+}
+
+static void *use_memory(void *user) {
+  tdict_memory *m = user;
+  unsigned char sent[3000], back[3000];
+  for (int i = 0; i < 30; i++) {
+    tdict_block block;
+    td_fill_random(sent, sizeof sent, (uint64_t)(uintptr_t)&block + (uint64_t)i);
+    memset(back, 0xA5, sizeof back);
+    if (m->ops->allocate(m, sizeof sent, &block, NULL) != TDICT_OK) return user;
+    tdict_rect in = {block.data, sent, 0, 0, sizeof sent, 1}, out = {back, block.data, 0, 0, sizeof back, 1};
+    if (m->ops->copy(m, &in, TDICT_COPY_IN, NULL) != TDICT_OK) return user;
+    if (m->ops->copy(m, &out, TDICT_COPY_OUT, NULL) != TDICT_OK) return user;
+    if (memcmp(sent, back, sizeof sent) != 0) return user;
+    m->ops->free(m, &block, NULL, 0);
+  }
+  return NULL;
+}
+
+GPU_CASE(gpu_memory_from_many_threads) {
+  bench b = bench_open(NULL);
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_memory, b.memory), 0);
+  for (int i = 0; i < 4; i++) {
+    void *wrong = &b;
+    pthread_join(threads[i], &wrong);
+    assert_null(wrong);
+  }
+  assert_int_equal(bench_memory(&b).live_bytes, 0);
+  assert_int_equal(bench_memory(&b).num_allocations, 120);
+  bench_close(&b);
+}

@@ -1,0 +1,240 @@
+/* The thread pool: order, taking back, ending, and starting that fails part way. */
+#include "support/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "sched/gate.h"
+#include "support/fail_alloc.h"
+
+/* Thread starts of the main thread fail from the `starts_left`-th on; below 0: never. */
+static int starts_left = -1;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user) {
+  if (starts_left == 0) return EAGAIN;
+  if (starts_left > 0) starts_left--;
+  return __real_pthread_create(thread, attributes, fn, user);
+}
+
+static tdict_pool *open_pool(int num_threads) {
+  tdict_pool *pool = NULL;
+  td_ok(tdict_pool_create(num_threads, &pool, err));
+  assert_int_equal(tdict_pool_size(pool), num_threads);
+  return pool;
+}
+
+CASE(pool_first_come_first_served) {
+  enum { COUNT = 200 };
+  tdict_pool *pool = open_pool(1);
+  pool_gate gate;
+  atomic_int next;
+  noted tasks[COUNT];
+  atomic_init(&next, 0);
+  pool_gate_close(pool, &gate);
+  for (int i = 0; i < COUNT; i++) noted_submit(pool, &tasks[i], &next);
+  assert_int_equal(atomic_load(&next), 0);
+  pool_gate_open(&gate);
+  tdict_pool_destroy(pool);
+  for (int i = 0; i < COUNT; i++) assert_int_equal(tasks[i].order, i);
+}
+
+CASE(pool_remove_takes_back_what_has_not_begun) {
+  enum { COUNT = 7 };
+  static const int taken[] = {3, 0, 6, 1, 5}; /* the middle, the first, the last, and next to those */
+  tdict_pool *pool = open_pool(1);
+  pool_gate gate;
+  atomic_int next;
+  noted tasks[COUNT];
+  atomic_init(&next, 0);
+  pool_gate_close(pool, &gate);
+  for (int i = 0; i < COUNT; i++) noted_submit(pool, &tasks[i], &next);
+  assert_false(tdict_pool_remove(pool, &gate.task));
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+    assert_true(tdict_pool_remove(pool, &tasks[taken[i]].task));
+    assert_false(tdict_pool_remove(pool, &tasks[taken[i]].task));
+  }
+  noted_submit(pool, &tasks[0], &next); /* may be queued again */
+  pool_gate_open(&gate);
+  tdict_pool_destroy(pool);
+  static const int order[COUNT] = {2, -1, 0, -1, 1, -1, -1};
+  for (int i = 0; i < COUNT; i++) assert_int_equal(tasks[i].order, order[i]);
+}
+
+CASE(pool_remove_of_all_leaves_a_working_queue) {
+  tdict_pool *pool = open_pool(1);
+  pool_gate gate;
+  atomic_int next;
+  noted one, two;
+  atomic_init(&next, 0);
+  pool_gate_close(pool, &gate);
+  noted_submit(pool, &one, &next);
+  assert_true(tdict_pool_remove(pool, &one.task));
+  noted_submit(pool, &two, &next);
+  pool_gate_open(&gate);
+  tdict_pool_destroy(pool);
+  assert_int_equal(one.order, -1);
+  assert_int_equal(two.order, 0);
+}
+
+static void *open_later(void *user) {
+  usleep(20000);
+  pool_gate_open(user);
+  return NULL;
+}
+
+CASE(pool_destroy_runs_what_is_queued) {
+  enum { COUNT = 50 };
+  tdict_pool *pool = open_pool(2);
+  pool_gate gates[2];
+  atomic_int next;
+  noted tasks[COUNT];
+  pthread_t threads[2];
+  atomic_init(&next, 0);
+  for (int i = 0; i < 2; i++) pool_gate_close(pool, &gates[i]);
+  for (int i = 0; i < COUNT; i++) noted_submit(pool, &tasks[i], &next);
+  for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, open_later, &gates[i]), 0);
+  tdict_pool_destroy(pool);
+  assert_int_equal(atomic_load(&next), COUNT);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  tdict_pool_destroy(NULL);
+}
+
+typedef struct chain {
+  tdict_task task; /* first */
+  tdict_pool *pool;
+  atomic_int *runs;
+  int left;
+} chain;
+static void run_chain(tdict_task *task) {
+  chain *c = (chain *)task;
+  atomic_fetch_add(c->runs, 1);
+  chain *next = c->left > 0 ? malloc(sizeof *next) : NULL;
+  if (next) {
+    *next = (chain){{.run = run_chain}, c->pool, c->runs, c->left - 1};
+    tdict_pool_submit(c->pool, &next->task);
+  }
+  free(c);
+}
+
+CASE(pool_task_may_submit_and_free_itself) {
+  tdict_pool *pool = open_pool(3);
+  atomic_int runs;
+  atomic_init(&runs, 0);
+  for (int i = 0; i < 10; i++) {
+    chain *c = malloc(sizeof *c);
+    assert_non_null(c);
+    *c = (chain){{.run = run_chain}, pool, &runs, 20};
+    tdict_pool_submit(pool, &c->task);
+  }
+  tdict_pool_destroy(pool); /* while links are still being submitted */
+  assert_int_equal(atomic_load(&runs), 210);
+}
+
+typedef struct ask {
+  tdict_task task; /* first */
+  const tdict_pool *own, *other;
+  bool is_own, is_other;
+} ask;
+static void run_ask(tdict_task *task) {
+  ask *a = (ask *)task;
+  a->is_own = tdict_pool_is_worker(a->own);
+  a->is_other = tdict_pool_is_worker(a->other);
+}
+
+CASE(pool_knows_its_threads) {
+  tdict_pool *pool = open_pool(1), *other = open_pool(1);
+  ask a = {{.run = run_ask}, pool, other, false, true};
+  assert_false(tdict_pool_is_worker(pool));
+  tdict_pool_submit(pool, &a.task);
+  tdict_pool_destroy(pool);
+  assert_true(a.is_own);
+  assert_false(a.is_other);
+  assert_false(tdict_pool_is_worker(other));
+  tdict_pool_destroy(other);
+}
+
+CASE(pool_threads_work_at_once) {
+  enum { THREADS = 5 };
+  tdict_pool *pool = open_pool(THREADS);
+  pool_gate gates[THREADS];
+  for (int i = 0; i < THREADS; i++) pool_gate_close(pool, &gates[i]); /* each holds a thread: all must be there */
+  for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
+  tdict_pool_destroy(pool);
+}
+
+CASE(pool_default_size_counts_cpus) {
+  cpu_set_t set;
+  assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+  assert_int_equal(tdict_pool_default_size(), CPU_COUNT(&set) > 8 ? CPU_COUNT(&set) : 8);
+}
+
+CASE(pool_create_survives_enomem) {
+  tdict_pool *pool = NULL;
+  td_fail_alloc(0, true);
+  td_fails(TDICT_ENOMEM, "4 threads", tdict_pool_create(4, &pool, err));
+  assert_true(td_fail_alloc_stop());
+  assert_null(pool);
+}
+
+static int count_threads(void) {
+  int count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  for (const struct dirent *e; (e = readdir(tasks)) != NULL;) count += e->d_name[0] != '.';
+  closedir(tasks);
+  return count;
+}
+
+CASE(pool_create_leaves_no_thread_behind) {
+  tdict_pool *pool = open_pool(1); /* a sanitizer may start a thread of its own with the first */
+  tdict_pool_destroy(pool);
+  pool = NULL;
+  int before = count_threads();
+  for (int n = 0; n < 4; n++) {
+    char text[32];
+    snprintf(text, sizeof text, "thread %d of 4", n + 1);
+    starts_left = n;
+    td_fails(TDICT_ENOMEM, text, tdict_pool_create(4, &pool, err));
+    starts_left = -1;
+    assert_int_equal(td_last_error.native, EAGAIN);
+    assert_null(pool);
+  }
+  for (int i = 0; i < 2000 && count_threads() > before; i++)
+    usleep(1000); /* a joined thread leaves /proc a little later */
+  assert_int_equal(count_threads(), before);
+}
+
+enum { ROUNDS = 400, SUBMITTERS = 3 };
+typedef struct submitter {
+  tdict_pool *pool;
+  atomic_int runs;
+  int removed;
+  noted tasks[ROUNDS];
+} submitter;
+static void *submit_and_remove(void *user) {
+  submitter *s = user;
+  for (int i = 0; i < ROUNDS; i++) {
+    noted_submit(s->pool, &s->tasks[i], &s->runs);
+    if (i % 3 == 0) s->removed += tdict_pool_remove(s->pool, &s->tasks[i / 2].task);
+  }
+  return NULL;
+}
+
+CASE(pool_runs_or_removes_each_once) {
+  tdict_pool *pool = open_pool(3);
+  static submitter submitters[SUBMITTERS];
+  pthread_t threads[SUBMITTERS];
+  for (int i = 0; i < SUBMITTERS; i++) {
+    submitters[i].pool = pool;
+    submitters[i].removed = 0;
+    atomic_init(&submitters[i].runs, 0);
+    assert_int_equal(pthread_create(&threads[i], NULL, submit_and_remove, &submitters[i]), 0);
+  }
+  for (int i = 0; i < SUBMITTERS; i++) pthread_join(threads[i], NULL);
+  tdict_pool_destroy(pool);
+  for (int i = 0; i < SUBMITTERS; i++)
+    assert_int_equal(atomic_load(&submitters[i].runs) + submitters[i].removed, ROUNDS);
+}
