@@ -33,7 +33,7 @@ tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err) {
 }
 
 tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark) {
-  atomic_fetch_add_explicit(&mark->refs, 1, memory_order_relaxed);
+  if (mark) atomic_fetch_add_explicit(&mark->refs, 1, memory_order_relaxed);
   return mark;
 }
 
@@ -44,6 +44,7 @@ void tdict_forkmark_release(tdict_forkmark *mark) {
 }
 
 bool tdict_forkmark_forked(const tdict_forkmark *mark) {
+  if (!mark) return false;
   return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->maker;
 }
 

@@ -6,6 +6,7 @@
 
 #include "tdict/status.h"
 
+/* NULL is a mark that is never wiped. */
 typedef struct tdict_forkmark tdict_forkmark;
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err); /* TDICT_ENOMEM */
 tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark);

@@ -178,7 +178,7 @@ static void holder_release(tdict_fence *f) {
 }
 
 CASE(pinned_pool_fences_may_free_storages_of_the_pool) {
-  static const tdict_fence_ops ops = {holder_poll, holder_wait, holder_retain, holder_release};
+  static const tdict_fence_ops ops = {holder_poll, holder_wait, NULL, holder_retain, holder_release};
   tdict_memory *memory = open_pool(0);
   holder h[2] = {{{&ops}, NULL}, {{&ops}, NULL}};
   tdict_block a[2];
