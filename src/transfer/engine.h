@@ -60,7 +60,8 @@ typedef struct tdict_gate {
 
 struct tdict_future {
   tdict_fence fence; /* first: a transfer is a fence */
-  _Atomic(int64_t) refs;
+  _Atomic(int64_t) refs;    /* handles, fences and the work itself */
+  _Atomic(int64_t) handles; /* acq_rel: of those, the program's; the result goes with the last one */
   tdict_engine *engine;     /* not touched once finished */
   tdict_pool *pool;         /* the same; compared only */
   tdict_plan plan;
@@ -122,6 +123,8 @@ void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdic
 static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
 }
+/* Drops a reference that is no handle. */
+void tdict_transfer_release(tdict_future *transfer);
 /* The last worker calls it: unmarks, publishes, starts those who waited. May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
 

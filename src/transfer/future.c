@@ -33,8 +33,10 @@ static bool fence_wait(tdict_fence *fence, int64_t deadline_ns) {
   tdict_future *t = (tdict_future *)fence;
   return wait_for(t, &t->ended, deadline_ns);
 }
-static void fence_retain(tdict_fence *fence) { tdict_future_retain((tdict_future *)fence); }
-static void fence_release(tdict_fence *fence) { tdict_future_release((tdict_future *)fence); }
+static void fence_retain(tdict_fence *fence) {
+  atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
+}
+static void fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
 
 const tdict_fence_ops *tdict_transfer_fence_ops(void) {
   static const tdict_fence_ops ops = {fence_poll, fence_wait, NULL, fence_retain, fence_release};
@@ -57,6 +59,7 @@ int32_t tdict_transfer_pin_path(const tdict_future *t) {
 tdict_future *tdict_future_retain(const tdict_future *f) {
   if (!f) return NULL;
   tdict_future *t = (tdict_future *)(uintptr_t)f;
+  atomic_fetch_add_explicit(&t->handles, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   return t;
 }
@@ -78,8 +81,18 @@ static void give_tails(tdict_future *f) {
   }
 }
 
+/* The worker that has ended the transfer may still hold it; the result must not wait for that. */
 void tdict_future_release(tdict_future *f) {
-  if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!f || is_forked(f)) return;
+  if (atomic_fetch_sub_explicit(&f->handles, 1, memory_order_acq_rel) == 1 && tdict_latch_is_zero(&f->ended)) {
+    tdict_release(f->result);
+    f->result = NULL;
+  }
+  tdict_transfer_release(f);
+}
+
+void tdict_transfer_release(tdict_future *f) {
+  if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
   if (is_forked(f)) return;
   tell_log(f);
   tdict_plan_reset(&f->plan);

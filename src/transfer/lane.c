@@ -30,10 +30,16 @@ static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Slots are shared out among the workers of a transfer, so that each has two where there are enough. */
-static int depth_of(const tdict_lane *lane) {
-  int share = lane->ring->num_slots / lane->worker->transfer->num_workers;
-  return share < 1 ? 1 : share > TDICT_LANE_DEPTH ? TDICT_LANE_DEPTH : share;
+/* Slots are shared out among the workers of a transfer, so that each has two where there are enough. A transfer that
+ * needs none makes no ring. */
+static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
+  if (lane->ring) return TDICT_OK;
+  const tdict_future *t = lane->worker->transfer;
+  tdict_status status = tdict_engine_ring(t->engine, lane->gpu, &lane->ring, err);
+  if (status != TDICT_OK) return status;
+  int share = lane->ring->num_slots / t->num_workers;
+  lane->depth = share < 1 ? 1 : share > TDICT_LANE_DEPTH ? TDICT_LANE_DEPTH : share;
+  return TDICT_OK;
 }
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
@@ -42,14 +48,12 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   lane->worker = worker;
   tdict_status status = tdict_gpu_enter(gpu, &lane->scope, err);
   if (status != TDICT_OK) return status;
-  status = tdict_engine_ring(worker->transfer->engine, gpu, &lane->ring, err);
-  if (status == TDICT_OK) status = tdict_gpu_take_stream(gpu, &lane->stream, err);
+  status = tdict_gpu_take_stream(gpu, &lane->stream, err);
   if (status != TDICT_OK) {
     tdict_gpu_leave(gpu, &lane->scope);
     return status;
   }
   lane->gpu = gpu;
-  lane->depth = depth_of(lane);
   return wait_for_gates(lane, err); /* the lane is open whatever this answers, and is closed by its owner */
 }
 
@@ -94,8 +98,14 @@ tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
+  return lane->count == TDICT_LANE_DEPTH ? wait_oldest(lane, err) : TDICT_OK;
+}
+
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
-  tdict_status status = TDICT_OK;
+  tdict_status status = find_ring(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_room(lane, err);
+  if (status != TDICT_OK) return status;
   if (!lane->spare && lane->held < lane->depth) {
     tdict_slot *slot = NULL;
     int64_t begin = tdict_now_ns();
@@ -127,8 +137,7 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
     return status;
   }
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = (tdict_flight){slot, event, chunk, out};
-  if (lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
-  return status;
+  return TDICT_OK;
 }
 
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {

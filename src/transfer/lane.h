@@ -15,7 +15,7 @@ typedef struct tdict_flight {
 typedef struct tdict_lane {
   tdict_worker *worker;
   tdict_gpu *gpu; /* NULL: not open */
-  tdict_ring *ring;
+  tdict_ring *ring; /* NULL: no slot was asked for yet */
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
   tdict_flight flights[TDICT_LANE_DEPTH];
@@ -27,7 +27,10 @@ typedef struct tdict_lane {
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
 /* Waits until everything is done and closes; with `abandon` nothing is emptied any more. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
-/* A slot to fill. Waits for nothing but copies of this lane, or for any slot when the lane holds none. */
+/* Room for one more flight, before a copy that needs no slot is queued. Waits for the oldest one when there is none. */
+tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err);
+/* A slot to fill, and room for its flight. Waits for nothing but copies of this lane, or for any slot when the lane holds
+ * none. */
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
 /* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is the lane's spare again when this
  * fails. */

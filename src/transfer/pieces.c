@@ -30,9 +30,10 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
+/* memmove: where source and destination overlap the result is unspecified, but it is no undefined behaviour. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
-    memcpy(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
+    memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
 static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
@@ -107,10 +108,12 @@ typedef struct stretch {
   size_t at, bytes;
   bool open_ended; /* what follows on the device up to the next leaf is nobody's */
   const tdict_storage *storage;
+  uint32_t item; /* the first one in it */
 } stretch;
 
-static tdict_status flush(const tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
+static tdict_status flush(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
   if (!s->bytes) return TDICT_OK;
+  q->item = s->item;
   bool in = kind == TDICT_CU_H2D;
   tdict_rect line = {in ? (void *)s->device : q->slot + s->at, in ? (void *)(q->slot + s->at) : s->device,
                      (int64_t)s->bytes, (int64_t)s->bytes, s->bytes, 1};
@@ -120,7 +123,7 @@ static tdict_status flush(const tdict_pieces_queue *q, tdict_cu_kind kind, const
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;
-  return next->at == s->at + s->bytes || (s->open_ended && next->open_ended);
+  return next->at == s->at + s->bytes || s->open_ended;
 }
 
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
@@ -129,10 +132,10 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
   stretch run = {0};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &number, &p);) {
-    q->item = p.number;
     const tdict_item *item = p.item;
     bool in = item->kind == TDICT_CU_H2D;
     if (!(in ? item->dst_plain : item->src_plain)) {
+      q->item = p.number;
       void *packed = shifted(q->slot + p.at, p.begin);
       tdict_pair pair;
       init_pair(&pair, item, in, !in);
@@ -140,16 +143,17 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
       status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
       continue;
     }
-    const tdict_storage *storage = in ? (item->dst ? item->dst->storage : NULL) : item->src->storage;
+    const tdict_tensor *there = in ? item->dst : item->src;
     stretch next = {(in ? item->dst_data : (char *)item->src->data) + p.begin, p.at, p.end - p.begin,
-                    !storage || storage->flags & TDICT_STORAGE_ARENA, storage};
+                    tdict_plan_gap_is_free(there), there ? there->storage : NULL, p.number};
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
+      run.open_ended = next.open_ended;
       continue;
     }
     status = flush(q, (tdict_cu_kind)item->kind, &run, err);
     run = next;
   }
   if (status != TDICT_OK || !run.bytes) return status;
-  return flush(q, (tdict_cu_kind)plan->items[q->item].kind, &run, err);
+  return flush(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
 }

@@ -33,16 +33,20 @@ void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
 }
 
-/* One driver copy may go on from item a into item b: both sides lie as the line does, and what is between them is nobody's. */
+bool tdict_plan_gap_is_free(const tdict_tensor *t) {
+  return !t || (t->slab && t->storage->flags & TDICT_STORAGE_ARENA);
+}
+
+/* One driver copy may go on from item a into item b: both sides lie as the line does, within one storage each, and what
+ * is between them is nobody's. */
 static bool goes_on(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage) return false;
+  if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
   size_t step = b->offset - a->offset;
   if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step || (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
     return false;
-  if (step == a->bytes) return true;
-  bool dst_gap = !a->dst || (b->dst && a->dst->storage == b->dst->storage && a->dst->storage->flags & TDICT_STORAGE_ARENA);
-  return dst_gap && a->src->storage->flags & TDICT_STORAGE_ARENA;
+  return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
 }
 
 /* The end of the run of direct items that begins at `first`. */

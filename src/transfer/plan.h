@@ -98,6 +98,9 @@ void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line: chunks of at most chunk_bytes (a multiple of 256) that go through slots. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err);
 void tdict_plan_reset(tdict_plan *plan);
+/* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
+ * slab, no view of a part of one. True for NULL, a place in a new result. */
+bool tdict_plan_gap_is_free(const tdict_tensor *t);
 
 /* A tree like `src`, its locks too, whose leaves are the plan's: shared ones are those of `src`, the others lie in
  * `arena`. device: the result's; NULL: as src has it. TDICT_ENOMEM. */

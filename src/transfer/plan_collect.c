@@ -154,11 +154,12 @@ static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_
     return TDICT_OK;
   }
   tdict_item item = {.src = t, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
+  bool alone = hangs_once(cursor) && tdict_same_is_alone(t); /* asked before the item counts it */
   tdict_status status = route(c, &item, r->device, err);
   if (status == TDICT_OK) status = append(c, &item, err);
   if (status != TDICT_OK) return status;
   *place = c->plan->num_items - 1;
-  if (hangs_once(cursor) && tdict_same_is_alone(t)) return TDICT_OK;
+  if (alone) return TDICT_OK;
   return tdict_same_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
 }
 

@@ -21,6 +21,7 @@ typedef struct starter {
   const tdict_start *start;
   tdict_device device;
   tdict_memory *memory; /* of the result; NULL: plain host memory */
+  bool want_pinned;     /* leaves that are not pinned do not stay where they are */
   tdict_plan plan;
   int32_t mode;
   int num_workers;
@@ -61,6 +62,9 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
                       tdict_device_format(s->device, want, sizeof want));
   if (o->pinned_result && !to_host)
     return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
+  if (o->pinned_result && o->memory && !o->memory->pinned)
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, and the memory given is not pinned", s->start->what);
+  s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
   s->memory = o->memory;
   if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
   if (!s->memory && !to_host) s->memory = &gpu->memory;
@@ -72,7 +76,7 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
   tdict_plan_request request = {.devices = tdict_engine_devices(s->engine),
                                 .device = s->device,
                                 .dst = s->start->dst,
-                                .want_pinned = s->memory && s->memory->pinned,
+                                .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode};

@@ -15,6 +15,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
   t->fence.ops = tdict_transfer_fence_ops();
   atomic_init(&t->refs, 1);
+  atomic_init(&t->handles, 1);
   t->engine = engine;
   t->pool = engine->config.pool;
   t->num_workers = num_workers;
@@ -275,7 +276,7 @@ void tdict_transfer_finish(tdict_future *t) {
     pthread_mutex_unlock(&e->lock);
     if (ready) launch(waiting); /* d may be gone from here on */
   }
-  tdict_future_release(t);
+  tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);
   if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
   pthread_mutex_unlock(&e->lock);

@@ -50,7 +50,8 @@ static tdict_status queue_within(void *user, const tdict_rect *rect, tdict_error
 /* One driver copy; strided ones, within a device, as rectangles. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
-  tdict_status status;
+  tdict_status status = tdict_lane_room(lane, err);
+  if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;
@@ -172,6 +173,11 @@ void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest) {
   if (rest->status == TDICT_OK && rest->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     rest->status = tdict_lane_settle(&rest->lane, &err);
   worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
+  if (rest->status != TDICT_OK) { /* slots of copies out would be kept from the threads that `rest` waits for */
+    finish_lane(&rest->lane, rest->status);
+    free(rest);
+    return;
+  }
   if (rest->lane.gpu) tdict_lane_pause(&rest->lane);
   rest->task.run = run_rest;
   tdict_pool_submit(pool, &rest->task);
