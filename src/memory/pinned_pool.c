@@ -253,6 +253,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
+  if (is_gone(p)) return; /* where the pages were, something else may lie by now */
   pthread_mutex_lock(&p->lock);
   block *surplus = take_surplus(p, keep_bytes);
   pthread_mutex_unlock(&p->lock);
