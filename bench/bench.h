@@ -18,9 +18,16 @@ enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
  * codes above. */
 typedef struct bench_scenario {
   const char *name, *summary;
-  int (*run)(int argc, char **argv);
+  int (*run)(int argc, char **argv); /* NULL: it is a table of rows, see rows.h */
+  const struct bench_row *rows;
+  int num_rows;
 } bench_scenario;
-extern const bench_scenario bench_to_device;
+/* In the order in which a comparison takes them. */
+enum { BENCH_SCENARIOS = 13 };
+extern const bench_scenario *const bench_scenarios[BENCH_SCENARIOS];
+extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, bench_batches, bench_d2h,
+    bench_non_blocking, bench_pin, bench_latency, bench_overlap, bench_bandwidth, bench_threads, bench_alloc,
+    bench_container;
 
 /* Seconds of a clock that only goes forward. */
 double bench_now(void);

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,23 +16,35 @@ static uint64_t next_random(uint64_t *state) {
   return z ^ z >> 31;
 }
 
-bool check_source_make(check_source *s, int64_t leaves, size_t leaf_bytes) {
+static bool alloc_arrays(check_source *s, const check_group *groups, int num_groups) {
+  for (int g = 0; g < num_groups; g++) s->leaves += groups[g].leaves;
+  s->data = calloc((size_t)s->leaves + 1, sizeof *s->data);
+  s->bytes = calloc((size_t)s->leaves + 1, sizeof *s->bytes);
+  if (!s->data || !s->bytes) return false;
+  int64_t i = 0;
+  for (int g = 0; g < num_groups; g++)
+    for (int64_t n = 0; n < groups[g].leaves; n++, i++) {
+      s->bytes[i] = groups[g].leaf_bytes;
+      s->total_bytes += groups[g].leaf_bytes;
+    }
+  return true;
+}
+
+bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory) {
   tdict_error err;
   memset(s, 0, sizeof *s);
-  s->leaves = leaves;
-  s->leaf_bytes = leaf_bytes;
-  s->data = calloc((size_t)leaves, sizeof *s->data);
-  if (!s->data) {
-    bench_complain("no memory for the addresses of %" PRId64 " leaves", leaves);
+  if (!alloc_arrays(s, groups, num_groups)) {
+    bench_complain("no memory for the addresses of %" PRId64 " leaves", s->leaves);
+    check_source_free(s);
     return false;
   }
   tdict_status status = tdict_create(0, NULL, &s->tree, &err);
-  const int64_t shape[1] = {(int64_t)(leaf_bytes / 4)};
-  for (int64_t i = 0; i < leaves && status == TDICT_OK; i++) {
+  for (int64_t i = 0; i < s->leaves && status == TDICT_OK; i++) {
     char key[24];
     tdict_tensor *leaf = NULL;
+    const int64_t shape[1] = {(int64_t)(s->bytes[i] / 4)};
     snprintf(key, sizeof key, "%" PRId64, i);
-    status = tdict_tensor_empty(TDICT_F32, 1, shape, NULL, &leaf, &err);
+    status = tdict_tensor_empty(TDICT_F32, 1, shape, memory, &leaf, &err);
     if (status != TDICT_OK) break;
     s->data[i] = tdict_tensor_data(leaf);
     status = tdict_set(s->tree, key, leaf, &err);
@@ -46,28 +59,61 @@ bool check_source_make(check_source *s, int64_t leaves, size_t leaf_bytes) {
 void check_source_free(check_source *s) {
   tdict_release(s->tree);
   free(s->data);
+  free(s->bytes);
   memset(s, 0, sizeof *s);
+}
+
+size_t check_padded_bytes(const check_source *s) {
+  size_t total = 0;
+  for (int64_t i = 0; i < s->leaves; i++) total += (s->bytes[i] + 255) & ~(size_t)255;
+  return total;
+}
+
+static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
+  uint64_t state = salt + (uint64_t)i;
+  state = next_random(&state);
+  unsigned char *to = s->data[i];
+  size_t words = s->bytes[i] / 8;
+  for (size_t w = 0; w < words; w++) {
+    uint64_t word = next_random(&state);
+    memcpy(to + w * 8, &word, 8);
+  }
+  /* the first four bytes are a bijection of the leaf's number, so that no leaf is another's double; a leaf of four
+     bytes has no others */
+  uint32_t first = ((uint32_t)i + (uint32_t)salt) * 0x9E3779B1u;
+  if (s->bytes[i] % 8) memcpy(to + words * 8, &state, 4);
+  if (s->bytes[i] >= 4) memcpy(to, &first, 4);
+}
+
+enum { SEED_THREADS = 8 };
+typedef struct seed_job {
+  check_source *source;
+  uint64_t salt;
+  int64_t first, step; /* leaves first, first + step, ... */
+} seed_job;
+
+static void *seed_some(void *user) {
+  const seed_job *job = user;
+  for (int64_t i = job->first; i < job->source->leaves; i += job->step) seed_leaf(job->source, i, job->salt);
+  return NULL;
 }
 
 void check_source_seed(check_source *s, uint64_t seed) {
   uint64_t mixer = seed;
   uint64_t salt = next_random(&mixer);
-  for (int64_t i = 0; i < s->leaves; i++) {
-    if (i % 64 == 0) bench_progress("filling leaf %" PRId64 " of %" PRId64, i, s->leaves);
-    uint64_t state = salt + (uint64_t)i;
-    state = next_random(&state);
-    unsigned char *to = s->data[i];
-    size_t words = s->leaf_bytes / 8;
-    for (size_t w = 0; w < words; w++) {
-      uint64_t word = next_random(&state);
-      memcpy(to + w * 8, &word, 8);
-    }
-    /* the first four bytes are a bijection of the leaf's number, so that no leaf is another's double; a leaf of four
-       bytes has no others */
-    uint32_t first = ((uint32_t)i + (uint32_t)salt) * 0x9E3779B1u;
-    if (s->leaf_bytes % 8) memcpy(to + words * 8, &state, 4);
-    memcpy(to, &first, 4);
+  seed_job jobs[SEED_THREADS];
+  pthread_t threads[SEED_THREADS];
+  bool started[SEED_THREADS] = {false};
+  int count = s->total_bytes < ((size_t)32 << 20) ? 1 : bench_cpu_count();
+  if (count > SEED_THREADS) count = SEED_THREADS;
+  bench_progress("filling %" PRId64 " leaves", s->leaves);
+  for (int t = 0; t < count; t++) {
+    jobs[t] = (seed_job){s, salt, t, count};
+    started[t] = count > 1 && pthread_create(&threads[t], NULL, seed_some, &jobs[t]) == 0;
+    if (!started[t]) seed_some(&jobs[t]);
   }
+  for (int t = 0; t < count; t++)
+    if (started[t]) pthread_join(threads[t], NULL);
 }
 
 /* One piece of work on the simulated device, and the thread that waits for it. */
@@ -128,8 +174,7 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
   if (p->device.type == TDICT_DEVICE_CPU) return true;
   tdict_error err;
   tdict_tensor *block = NULL;
-  size_t padded = (s->leaf_bytes + 255) & ~(size_t)255; /* leaves of a result begin on multiples of 256 */
-  const int64_t shape[1] = {(int64_t)padded * s->leaves};
+  const int64_t shape[1] = {(int64_t)check_padded_bytes(s)};
   tdict_memory *memory = tdict_device_memory(p->context, p->device);
   if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, &block, &err) != TDICT_OK) {
     bench_complain_error("device memory to fill could not be had", &err);
@@ -150,8 +195,8 @@ static size_t first_difference(const unsigned char *a, const unsigned char *b, s
 }
 
 static int check_leaf(const check_place *p, const check_source *s, int64_t i, const unsigned char *device) {
-  for (size_t at = 0; at < s->leaf_bytes;) {
-    size_t bytes = s->leaf_bytes - at;
+  for (size_t at = 0; at < s->bytes[i];) {
+    size_t bytes = s->bytes[i] - at;
     if (p->device.type != TDICT_DEVICE_CPU && bytes > p->bounce_bytes) bytes = p->bounce_bytes;
     const unsigned char *found = read_bytes(p, device + at, bytes);
     if (!found) return BENCH_FAILED;
@@ -183,13 +228,13 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
       return BENCH_DIFFERS;
     }
     if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != TDICT_F32 ||
-        tdict_tensor_bytes(leaf) != s->leaf_bytes || !tdict_tensor_is_contiguous(leaf)) {
+        tdict_tensor_bytes(leaf) != s->bytes[i] || !tdict_tensor_is_contiguous(leaf)) {
       bench_complain("leaf \"%s\" arrived on another device, or with another dtype or size", key);
       return BENCH_DIFFERS;
     }
     const unsigned char *device = tdict_tensor_const_data(leaf);
     uintptr_t address = (uintptr_t)device;
-    if (address >= poison->low && address + s->leaf_bytes <= poison->high) *poisoned_bytes += s->leaf_bytes;
+    if (address >= poison->low && address + s->bytes[i] <= poison->high) *poisoned_bytes += s->bytes[i];
     int answer = check_leaf(p, s, i, device);
     if (answer != BENCH_OK) return answer;
   }

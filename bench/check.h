@@ -8,16 +8,27 @@
 #include "bench.h"
 #include "raw.h"
 
-/* A flat tree of ordinary tensors of floats, each in an allocation of its own, named "0", "1", ... */
+/* So many leaves of one size, a multiple of 4. */
+typedef struct check_group {
+  int64_t leaves;
+  size_t leaf_bytes;
+} check_group;
+
+/* A flat tree of tensors of floats, each in an allocation of its own, named "0", "1", ... */
 typedef struct check_source {
   tdict_tree *tree;
   unsigned char **data; /* one address a leaf; the tree owns the bytes */
+  size_t *bytes;        /* of each leaf */
   int64_t leaves;
-  size_t leaf_bytes; /* a multiple of 4 */
+  size_t total_bytes;
 } check_source;
-bool check_source_make(check_source *s, int64_t leaves, size_t leaf_bytes);
+/* In `memory`, NULL being ordinary (pageable) memory; contents are unspecified. */
+bool check_source_make(check_source *s, const check_group *groups, int num_groups, tdict_memory *memory);
 void check_source_free(check_source *s);
-/* Fills all leaves from `seed`: no two leaves are equal, and two seeds give different bytes in every leaf. */
+/* Bytes of a result of the same leaves, each beginning on a multiple of 256. */
+size_t check_padded_bytes(const check_source *s);
+/* Fills all leaves from `seed`, with a few threads: no two leaves are equal, and two seeds give different bytes in every
+ * leaf. */
 void check_source_seed(check_source *s, uint64_t seed);
 
 /* How device bytes are reached without a transfer of the library. For cuda by the driver (raw is set), for the

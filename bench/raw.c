@@ -6,40 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef int cu_result;
-typedef int cu_device;
-typedef void *cu_context;
-typedef void *cu_stream;
-enum { stream_non_blocking = 1 };
+#include "raw_private.h"
 
-struct raw_driver {
-  void *library;
-  cu_result (*init)(unsigned flags);
-  cu_result (*driver_version)(int *version);
-  cu_result (*device_get)(cu_device *device, int ordinal);
-  cu_result (*device_name)(char *name, int bytes, cu_device device);
-  cu_result (*ctx_retain)(cu_context *context, cu_device device);
-  cu_result (*ctx_release)(cu_device device);
-  cu_result (*ctx_push)(cu_context context);
-  cu_result (*ctx_pop)(cu_context *context);
-  cu_result (*mem_alloc)(raw_address *out, size_t bytes);
-  cu_result (*mem_free)(raw_address device);
-  cu_result (*host_alloc)(void **out, size_t bytes, unsigned flags);
-  cu_result (*host_free)(void *host);
-  cu_result (*copy_in)(raw_address device, const void *host, size_t bytes);
-  cu_result (*copy_out)(void *host, raw_address device, size_t bytes);
-  cu_result (*copy_in_async)(raw_address device, const void *host, size_t bytes, cu_stream stream);
-  cu_result (*fill)(raw_address device, unsigned char byte, size_t bytes);
-  cu_result (*stream_create)(cu_stream *out, unsigned flags);
-  cu_result (*stream_destroy)(cu_stream stream);
-  cu_result (*stream_synchronize)(cu_stream stream);
-  cu_result (*error_name)(cu_result result, const char **name);
-  cu_device device;
-  cu_context context; /* retained and pushed when not NULL */
-  cu_stream stream;
-  int version;
-  char name[128], why[256];
-};
+enum { stream_non_blocking = 1 };
 
 /* An entry's name and where its pointer lies in the struct above. */
 static const struct {
@@ -61,14 +30,24 @@ static const struct {
     {"cuMemcpyHtoD_v2", offsetof(raw_driver, copy_in)},
     {"cuMemcpyDtoH_v2", offsetof(raw_driver, copy_out)},
     {"cuMemcpyHtoDAsync_v2", offsetof(raw_driver, copy_in_async)},
+    {"cuMemcpyDtoHAsync_v2", offsetof(raw_driver, copy_out_async)},
     {"cuMemsetD8_v2", offsetof(raw_driver, fill)},
     {"cuStreamCreate", offsetof(raw_driver, stream_create)},
     {"cuStreamDestroy_v2", offsetof(raw_driver, stream_destroy)},
     {"cuStreamSynchronize", offsetof(raw_driver, stream_synchronize)},
+    {"cuStreamQuery", offsetof(raw_driver, stream_query)},
     {"cuGetErrorName", offsetof(raw_driver, error_name)},
+    {"cuDeviceGetCount", offsetof(raw_driver, device_count)},
+    {"cuDeviceTotalMem_v2", offsetof(raw_driver, device_memory)},
+    {"cuDeviceGetAttribute", offsetof(raw_driver, device_attribute)},
+    {"cuDeviceGetPCIBusId", offsetof(raw_driver, device_bus)},
+    {"cuModuleLoadData", offsetof(raw_driver, module_load)},
+    {"cuModuleUnload", offsetof(raw_driver, module_unload)},
+    {"cuModuleGetFunction", offsetof(raw_driver, module_function)},
+    {"cuLaunchKernelEx", offsetof(raw_driver, launch)},
 };
 
-static bool answered(raw_driver *r, const char *call, cu_result result) {
+bool raw_answered(raw_driver *r, const char *call, cu_result result) {
   if (result == 0) return true;
   const char *name = NULL;
   if (r->error_name(result, &name) != 0 || !name) name = "no name";
@@ -96,17 +75,18 @@ static bool load(raw_driver *r) {
 
 static bool enter(raw_driver *r, int ordinal) {
   cu_context context = NULL;
-  if (!answered(r, "cuInit", r->init(0)) || !answered(r, "cuDriverGetVersion", r->driver_version(&r->version)) ||
-      !answered(r, "cuDeviceGet", r->device_get(&r->device, ordinal)) ||
-      !answered(r, "cuDeviceGetName", r->device_name(r->name, (int)sizeof r->name, r->device)) ||
-      !answered(r, "cuDevicePrimaryCtxRetain", r->ctx_retain(&context, r->device)))
+  if (!raw_answered(r, "cuInit", r->init(0)) ||
+      !raw_answered(r, "cuDriverGetVersion", r->driver_version(&r->version)) ||
+      !raw_answered(r, "cuDeviceGet", r->device_get(&r->device, ordinal)) ||
+      !raw_answered(r, "cuDeviceGetName", r->device_name(r->name, (int)sizeof r->name, r->device)) ||
+      !raw_answered(r, "cuDevicePrimaryCtxRetain", r->ctx_retain(&context, r->device)))
     return false;
-  if (!answered(r, "cuCtxPushCurrent", r->ctx_push(context))) {
+  if (!raw_answered(r, "cuCtxPushCurrent", r->ctx_push(context))) {
     (void)r->ctx_release(r->device);
     return false;
   }
   r->context = context;
-  return answered(r, "cuStreamCreate", r->stream_create(&r->stream, stream_non_blocking));
+  return raw_answered(r, "cuStreamCreate", r->stream_create(&r->stream, stream_non_blocking));
 }
 
 raw_driver *raw_open(int ordinal, char *why, size_t why_bytes) {
@@ -123,6 +103,7 @@ raw_driver *raw_open(int ordinal, char *why, size_t why_bytes) {
 
 void raw_close(raw_driver *r) {
   if (!r) return;
+  if (r->module) (void)r->module_unload(r->module);
   if (r->stream) (void)r->stream_destroy(r->stream);
   if (r->context) {
     cu_context top;
@@ -138,34 +119,47 @@ const char *raw_device_name(const raw_driver *r) { return r->name; }
 int raw_driver_version(const raw_driver *r) { return r->version; }
 
 bool raw_alloc(raw_driver *r, size_t bytes, raw_address *out) {
-  return answered(r, "cuMemAlloc", r->mem_alloc(out, bytes));
+  return raw_answered(r, "cuMemAlloc", r->mem_alloc(out, bytes));
 }
 
-bool raw_free(raw_driver *r, raw_address device) { return answered(r, "cuMemFree", r->mem_free(device)); }
+bool raw_free(raw_driver *r, raw_address device) { return raw_answered(r, "cuMemFree", r->mem_free(device)); }
 
 bool raw_host_alloc(raw_driver *r, size_t bytes, void **out) {
-  return answered(r, "cuMemHostAlloc", r->host_alloc(out, bytes, 0));
+  return raw_answered(r, "cuMemHostAlloc", r->host_alloc(out, bytes, 0));
 }
 
-bool raw_host_free(raw_driver *r, void *host) { return answered(r, "cuMemFreeHost", r->host_free(host)); }
+bool raw_host_free(raw_driver *r, void *host) { return raw_answered(r, "cuMemFreeHost", r->host_free(host)); }
 
 bool raw_copy_in(raw_driver *r, raw_address device, const void *host, size_t bytes) {
-  return answered(r, "cuMemcpyHtoD", r->copy_in(device, host, bytes));
+  return raw_answered(r, "cuMemcpyHtoD", r->copy_in(device, host, bytes));
 }
 
 bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes) {
-  return answered(r, "cuMemcpyDtoH", r->copy_out(host, device, bytes));
+  return raw_answered(r, "cuMemcpyDtoH", r->copy_out(host, device, bytes));
 }
 
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes) {
-  return answered(r, "cuMemcpyHtoDAsync", r->copy_in_async(device, host, bytes, r->stream));
+  return raw_answered(r, "cuMemcpyHtoDAsync", r->copy_in_async(device, host, bytes, r->stream));
 }
 
+bool raw_copy_out_async(raw_driver *r, void *host, raw_address device, size_t bytes) {
+  return raw_answered(r, "cuMemcpyDtoHAsync", r->copy_out_async(host, device, bytes, r->stream));
+}
+
+bool raw_finish_own(raw_driver *r) { return raw_answered(r, "cuStreamSynchronize", r->stream_synchronize(r->stream)); }
+
+bool raw_own_is_idle(raw_driver *r) {
+  const cu_result not_ready = 600;
+  return r->stream_query(r->stream) != not_ready;
+}
+
+void *raw_stream(const raw_driver *r) { return r->stream; }
+
 bool raw_finish(raw_driver *r) {
-  return answered(r, "cuStreamSynchronize", r->stream_synchronize(r->stream)) &&
-         answered(r, "cuStreamSynchronize", r->stream_synchronize(NULL));
+  return raw_answered(r, "cuStreamSynchronize", r->stream_synchronize(r->stream)) &&
+         raw_answered(r, "cuStreamSynchronize", r->stream_synchronize(NULL));
 }
 
 bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t bytes) {
-  return answered(r, "cuMemsetD8", r->fill(device, byte, bytes)) && raw_finish(r);
+  return raw_answered(r, "cuMemsetD8", r->fill(device, byte, bytes)) && raw_finish(r);
 }

@@ -31,7 +31,23 @@ bool raw_copy_in(raw_driver *r, raw_address device, const void *host, size_t byt
 bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes);
 /* Queued on a stream of r's own; raw_finish() waits for that stream and for the legacy one. */
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes);
+bool raw_copy_out_async(raw_driver *r, void *host, raw_address device, size_t bytes);
 bool raw_finish(raw_driver *r);
+bool raw_finish_own(raw_driver *r);    /* waits for the stream of r's own alone */
+bool raw_own_is_idle(raw_driver *r);   /* asks that stream, never waits; true also when the driver cannot say */
+void *raw_stream(const raw_driver *r); /* that stream, a CUstream */
 bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t bytes); /* and waits */
+
+/* A kernel of one thread that does nothing for so long, on the stream of r's own. The first launch builds it. */
+bool raw_spin(raw_driver *r, uint64_t nanoseconds);
+
+/* What a device is. Asks the driver only; needs no context. */
+typedef struct raw_device_info {
+  char name[128], bus[32]; /* bus: "0000:1b:00.0" */
+  size_t memory_bytes;
+  int compute_major, compute_minor, copy_engines;
+} raw_device_info;
+int raw_device_count(raw_driver *r); /* -1: not to be had */
+bool raw_device_describe(raw_driver *r, int ordinal, raw_device_info *out);
 
 #endif

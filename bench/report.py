@@ -1,18 +1,13 @@
-#!/usr/bin/env python3
-"""Writes the tables of docs/performance.md from the JSON records of tdict-bench and scripts/costs.
+"""Writes the tables of docs/performance.md from the JSON records of tdict-bench, bench/compare and scripts/costs, and the
+charts of docs/figures; bench/plot is its command.
 
-usage: report.py [--check] RECORD... --into PAGE
-
-A RECORD is a JSON file, or a folder whose *.json are taken in the order of their names. The page holds pairs of lines
+A record is a JSON file; of a folder all *.json are taken in the order of their names. The page holds pairs of lines
 
     <!-- begin: SCENARIO KIND -->
     <!-- end -->
 
 and what stands between them is replaced. KIND is the kind of device that the record was made on (cuda, sim), and is
 missing for scenarios of the host alone; so what was simulated never comes into a table of a GPU's.
---check writes nothing, and fails when the page is not what would be written.
-
-Exit status: 0 done, 1 --check found a difference, 2 wrong use or a record that is none.
 """
 import argparse
 import difflib
@@ -22,13 +17,13 @@ import re
 import statistics
 import sys
 
+import compare_tables
+import records
+
 BEGIN = re.compile(r"^<!-- begin: ([a-z0-9-]+(?: [a-z0-9]+)?) -->$")
 END = "<!-- end -->"
 NOTHING = "*No run is recorded yet.*"
-
-
-class Mistake(Exception):
-    """What is wrong with the input, in one sentence."""
+Mistake = records.Mistake
 
 
 def format_bytes(count):
@@ -132,11 +127,21 @@ def host_costs(record):
     return lines
 
 
-SCENARIOS = {"to-device": to_device, "host-costs": host_costs}
+def each(section):
+    """One section after the other, where every record has its own."""
+    def together(all_records):
+        lines = []
+        for i, record in enumerate(all_records):
+            lines += ([""] if i else []) + section(record)
+        return lines
+    return together
+
+
+SCENARIOS = {"to-device": each(to_device), "host-costs": each(host_costs), "compare": compare_tables.section}
 
 
 def read_record(path):
-    """The name of its section, and the lines of it."""
+    """A record, and the name of its section."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] != 1:
@@ -144,8 +149,11 @@ def read_record(path):
         scenario = record["scenario"]
         if scenario not in SCENARIOS:
             raise Mistake(f"scenario '{scenario}' has no table here")
+        if scenario == "compare":
+            records.check(record)
         name = scenario + (" " + record["device"]["kind"] if "device" in record else "")
-        return name, SCENARIOS[scenario](record)
+        SCENARIOS[scenario]([record])
+        return name, record
     except Mistake as mistake:
         raise Mistake(f"{path}: {mistake}") from None
     except OSError as error:
@@ -154,13 +162,26 @@ def read_record(path):
         raise Mistake(f"{path}: no record: {type(error).__name__} {error}") from None
 
 
-def read_sections(paths):
-    sections = {}
+def read_all(paths):
+    """The records of each section, in order."""
+    found = {}
     for path in map(pathlib.Path, paths):
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
-            name, lines = read_record(file)
-            sections.setdefault(name, []).append(lines)
-    return sections
+            name, record = read_record(file)
+            found.setdefault(name, []).append(record)
+    return found
+
+
+def make_sections(found):
+    return {name: SCENARIOS[name.split()[0]](all_records) for name, all_records in found.items()}
+
+
+def make_figures(found):
+    figures = {}
+    for name, all_records in found.items():
+        if name.split()[0] == "compare":
+            figures.update(compare_tables.figures(all_records))
+    return figures
 
 
 def rewrite(page, sections):
@@ -174,8 +195,7 @@ def rewrite(page, sections):
             open_name = begin.group(1)
             used.add(open_name)
             out.append(line)
-            for i, lines in enumerate(sections.get(open_name, [[NOTHING]])):
-                out += ([""] if i else []) + lines
+            out += sections.get(open_name, [NOTHING])
         elif line == END:
             if not open_name:
                 raise Mistake("an end without a begin")
@@ -191,31 +211,64 @@ def rewrite(page, sections):
     return "\n".join(out) + "\n"
 
 
-def main(arguments):
-    parser = argparse.ArgumentParser(description="Writes the tables of a page from JSON records.")
-    parser.add_argument("records", nargs="+", metavar="RECORD", help="a JSON file or a folder of them")
-    parser.add_argument("--into", required=True, metavar="PAGE", help="the markdown page")
-    parser.add_argument("--check", action="store_true", help="write nothing, fail when the page would change")
+def differences(wanted, figures):
+    """What the files are not: each as (path, its text now, the text that it should have)."""
+    found = []
+    for path, new in wanted.items():
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        if old != new:
+            found.append((path, old, new))
+    for path in sorted(figures.glob("compare-*.svg")) if figures else []:
+        if path not in wanted:
+            found.append((path, path.read_text(encoding="utf-8"), None))
+    return found
+
+
+def show(path, old, new):
+    if new is None:
+        print(f"{path}: no record draws this chart")
+    elif path.suffix == ".svg":
+        print(f"{path}: is not what the records draw")
+    else:
+        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "as generated"))
+
+
+def put(path, new):
+    if new is None:
+        path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(new, encoding="utf-8")
+
+
+def main(arguments, description=__doc__, docs=None):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="*", metavar="RECORD", default=[docs / "data"] if docs else [],
+                        help="a JSON file or a folder of them")
+    parser.add_argument("--into", metavar="PAGE", default=docs and docs / "performance.md", help="the markdown page")
+    parser.add_argument("--figures", metavar="DIR", default=docs and docs / "figures", help="the folder of the charts")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when something would change")
     options = parser.parse_args(arguments)
     page = pathlib.Path(options.into)
+    figures = pathlib.Path(options.figures) if options.figures else None
     try:
-        old = page.read_text(encoding="utf-8")
-        new = rewrite(old, read_sections(options.records))
-        if old == new:
-            return 0
-        if not options.check:
-            page.write_text(new, encoding="utf-8")
-            return 0
+        found = read_all(options.records)
+        wanted = {page: rewrite(page.read_text(encoding="utf-8"), make_sections(found))}
+        if figures:
+            wanted.update({figures / name: text for name, text in make_figures(found).items()})
+        different = differences(wanted, figures)
+        for path, old, new in different:
+            if options.check:
+                show(path, old, new)
+            else:
+                put(path, new)
     except Mistake as mistake:
-        print(f"report.py: {mistake}", file=sys.stderr)
+        print(f"plot: {mistake}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"report.py: {page}: {error.strerror}", file=sys.stderr)
+        print(f"plot: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(page), "as generated"))
-    print(f"report.py: {page} is not what its records say; run report.py without --check", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if different and options.check:
+        print(f"plot: {page} or a chart is not what its records say; run bench/plot", file=sys.stderr)
+        return 1
+    return 0

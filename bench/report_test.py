@@ -89,7 +89,7 @@ class Report(unittest.TestCase):
                        {"scenario": "other"}, {"raw_line": None}):
             code, text = self.call(dict(run_of("cuda"), **change))
             self.assertEqual(code, 2, change)
-            self.assertIn("report.py: ", text)
+            self.assertIn("plot: ", text)
             self.assertEqual(self.page.read_text(), PAGE)
         self.assertEqual(self.call("{")[0], 2)
 

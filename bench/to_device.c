@@ -159,13 +159,14 @@ static bool open_job(to_device_job *job, tdict_device wanted) {
   if (!open_context(job, wanted)) return false;
   if (o->leaf_bytes < 0) o->leaf_bytes = o->full || to_device_is_gpu(job) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   job->total_bytes = (size_t)o->leaves * (size_t)o->leaf_bytes;
+  const check_group group = {o->leaves, (size_t)o->leaf_bytes};
   bool good = bench_samples_reserve(&job->loop, (int)o->repeats);
   int64_t line_samples = o->repeats > LINE_SAMPLES ? o->repeats : LINE_SAMPLES;
   if (!bench_samples_reserve(&job->line, (int)line_samples)) good = false;
   for (int i = 0; i < TO_DEVICE_WAYS; i++)
     if (!bench_samples_reserve(&job->rows[i].samples, (int)o->repeats)) good = false;
   if (!good) bench_complain("no memory for the samples");
-  return good && open_place(job) && check_source_make(&job->source, o->leaves, (size_t)o->leaf_bytes);
+  return good && open_place(job) && check_source_make(&job->source, &group, 1, NULL);
 }
 
 static void close_job(to_device_job *job) {
@@ -212,7 +213,7 @@ static int verify_way(to_device_job *job, int w) {
   if (!check_poison_result(&job->place, s, &poison)) return BENCH_FAILED;
   bench_progress("verifying way %d of %d", w + 1, (int)TO_DEVICE_WAYS);
   if (!move(job, way, &stats, &result)) return BENCH_FAILED;
-  if (job->options.corrupt) s->data[s->leaves / 2][s->leaf_bytes * 2 / 3] ^= 0x10;
+  if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
   int answer = check_result(&job->place, s, result, &poison, &job->poisoned_bytes);
   if (answer == BENCH_OK && job->device.type == TDICT_DEVICE_CPU && result != s->tree) {
     bench_complain("a tree on the cpu did not stay where it is");
@@ -264,8 +265,8 @@ static bool measure_loop(to_device_job *job, bool keep) {
   raw_address to = job->raw_destination;
   bool good = true;
   double begin = bench_now();
-  for (int64_t i = 0; i < s->leaves && good; i++, to += s->leaf_bytes)
-    good = raw_copy_in(raw, to, s->data[i], s->leaf_bytes);
+  for (int64_t i = 0; i < s->leaves && good; to += s->bytes[i], i++)
+    good = raw_copy_in(raw, to, s->data[i], s->bytes[i]);
   if (good) good = raw_finish(raw);
   double seconds = bench_now() - begin;
   if (!good) bench_complain("the raw loop: %s", raw_why(raw));
@@ -347,4 +348,5 @@ static int run(int argc, char **argv) {
   return answer;
 }
 
-const bench_scenario bench_to_device = {"to-device", "a tree of 1000 tensors goes to a device in every mode", run};
+const bench_scenario bench_to_device = {"to-device", "a tree of 1000 tensors goes to a device in every mode", run, NULL,
+                                        0};

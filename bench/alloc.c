@@ -1,0 +1,80 @@
+/* tdict-bench alloc: how long pinned memory takes, when none is kept and when a block that was freed is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+
+static bool take_pinned(bench_job *job, tdict_tensor **out) {
+  tdict_error err;
+  const int64_t shape[1] = {(int64_t)job->total_bytes};
+  tdict_memory *memory = tdict_pinned_memory(job->place->context);
+  if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, &err) == TDICT_OK) return true;
+  bench_complain_error("pinned memory", &err);
+  return false;
+}
+
+/* Every byte can be written and read, and the tensor says that it is pinned. */
+static int alloc_verify(bench_job *job) {
+  tdict_tensor *block = NULL;
+  if (!take_pinned(job, &block)) return BENCH_FAILED;
+  unsigned char *bytes = tdict_tensor_data(block);
+  bool good = tdict_tensor_is_pinned(block);
+  memset(bytes, CHECK_POISON, job->total_bytes);
+  for (size_t i = 0; i < job->total_bytes && good; i += 4096) good = bytes[i] == CHECK_POISON;
+  tdict_tensor_release(block);
+  if (!good) bench_complain("the memory is not pinned, or does not keep what is written");
+  return good ? BENCH_OK : BENCH_DIFFERS;
+}
+
+/* Nothing is cached, and the block is given back to the system after the clock has stopped. */
+static bool first_sample(bench_job *job, int tree, double *seconds) {
+  tdict_tensor *block = NULL;
+  (void)tree;
+  tdict_context_trim(job->place->context, tdict_cpu(), 0);
+  double begin = bench_now();
+  if (!take_pinned(job, &block)) return false;
+  *seconds = bench_now() - begin;
+  tdict_tensor_release(block);
+  tdict_context_trim(job->place->context, tdict_cpu(), 0);
+  return true;
+}
+
+static bool first_driver(bench_job *job, int tree, double *seconds) {
+  raw_driver *raw = job->place->check.raw;
+  void *block = NULL;
+  (void)tree;
+  double begin = bench_now();
+  bool good = raw_host_alloc(raw, job->total_bytes, &block);
+  *seconds = bench_now() - begin;
+  if (good) good = raw_host_free(raw, block);
+  if (!good) bench_complain("pinned memory by the driver: %s", raw_why(raw));
+  return good;
+}
+
+/* Taken and given back inside the clock; verification has left a block of the size in the cache. */
+static bool again_sample(bench_job *job, int tree, double *seconds) {
+  tdict_tensor *block = NULL;
+  (void)tree;
+  double begin = bench_now();
+  if (!take_pinned(job, &block)) return false;
+  tdict_tensor_release(block);
+  *seconds = bench_now() - begin;
+  return true;
+}
+
+static const bench_kind kind_first = {"alloc", false, true, NULL, alloc_verify, first_sample, first_driver, NULL, NULL};
+static const bench_kind kind_again = {"alloc_again", false, true, NULL, alloc_verify, again_sample, NULL, NULL, NULL};
+
+#define GIGABYTE .groups = {{1, 1073741824}}, .source = "pinned", .peers = "torch"
+static const bench_row rows[] = {
+    {.name = "1 GiB, none kept", .kind = &kind_first, GIGABYTE, .worth = 2},
+    {.name = "1 GiB, again", .kind = &kind_again, GIGABYTE, .worth = 2},
+    {.name = "16 MiB, none kept",
+     .kind = &kind_first,
+     .groups = {{1, 16777216}},
+     .source = "pinned",
+     .peers = "torch",
+     .worth = 3},
+};
+
+const bench_scenario bench_alloc = {"alloc", "pinned memory, new and again", NULL, rows, sizeof rows / sizeof rows[0]};

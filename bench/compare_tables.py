@@ -1,0 +1,253 @@
+"""The section of docs/performance.md on bench/compare, and its charts, from the records. Standard library only.
+
+Of several records of one kind of device the last is shown whole, and the others are held against it. What was simulated
+has a table of its own, with nothing of a peer in it and no chart."""
+import charts
+import records
+from records import DRIVER, LIBRARY, LINE
+
+PEERS = ["torch", "tensordict", "jax"]
+ORDER = [LIBRARY, DRIVER] + PEERS
+NAMES = charts.NAMES
+TITLES = {
+    "tensordict": "1000 leaves of a million floats, in TensorDict's modes",
+    "synergies": "Pageable, pinned, or pinned first: 1000 tensors of a million floats",
+    "batches": "Batches of training loops",
+    "d2h": "To the host",
+    "non-blocking": "1000 tensors of 1000 floats",
+    "pin": "One tensor of a million floats",
+    "latency": "How long others are held up",
+    "overlap": "A transfer beside a kernel of 0.4 ms",
+    "bandwidth": "One tensor, by size",
+    "threads": "num_threads, over counts and sizes of leaves",
+    "alloc": "Pinned memory",
+    "container": "Containers on the host",
+}
+
+
+def milliseconds(seconds):
+    return charts.number(seconds * 1e3)
+
+
+def table(heads, rows):
+    rule = ["---"] + ["---:"] * (len(heads) - 2) + ["---"]
+    return ["| " + " | ".join(line) + " |" for line in [heads, rule] + rows]
+
+
+def time_text(result):
+    if result is None:
+        return "-"
+    if not result.get("turns"):
+        return "failed"
+    setting = f" ({result['setting']})" if "setting" in result else ""
+    return f"{milliseconds(records.middle(result))} ±{milliseconds(records.spread(result))}{setting}"
+
+
+def line_text(row):
+    line = records.line_seconds(row)
+    return f"{100 * line / records.middle(row['results'][LIBRARY]):.1f} %" if line else "-"
+
+
+def stands(row):
+    """Who the library is ahead of, even with, behind."""
+    found = {"behind": [], "even": [], "ahead": []}
+    for who in ORDER[1:]:
+        if who in records.measured(row):
+            found[records.verdict(row, who)].append(NAMES[who])
+    words = {"behind": "**behind {}**", "even": "even with {}", "ahead": "ahead of {}"}
+    return "; ".join(words[word].format(", ".join(names)) for word, names in found.items() if names) or "-"
+
+
+def scenario_rows(record):
+    """Scenarios in the order of the page, each with its reached rows."""
+    found = {}
+    for row in record["rows"]:
+        if row["reached"]:
+            found.setdefault(row["scenario"], []).append(row)
+    return [(name, found[name]) for name in TITLES if name in found] + \
+           [(name, rows) for name, rows in found.items() if name not in TITLES]
+
+
+def gpu_table(rows):
+    shown = [who for who in ORDER if any(who in row["results"] for row in rows)]
+    heads = ["row"] + [f"{NAMES[who]}, ms" for who in shown] + ["of the line", "tdict is"]
+    cells = []
+    for row in rows:
+        times = [time_text(row["results"].get(who)) for who in shown]
+        cells.append([row["row"]] + times + [line_text(row), stands(row)])
+    return table(heads, cells)
+
+
+def sim_table(record):
+    heads = ["row", "tdict, ms", "of the simulated line", "turns"]
+    cells = []
+    for name, rows in scenario_rows(record):
+        for row in rows:
+            result = row["results"][LIBRARY]
+            cells.append([f"{name}: {row['row']}", time_text(result), line_text(row), str(len(result["turns"]))])
+    return table(heads, cells)
+
+
+def who_took_part(record):
+    parts = []
+    for name, versions in record["contenders"].items():
+        inside = ", ".join(f"{word} {value}" for word, value in versions.items() if value and word != "device")
+        parts.append(f"{NAMES.get(name, name)} ({inside})")
+    absent = [f"{NAMES.get(name, name)} did not take part: {why}." for name, why in record["absent"].items()]
+    return "Took part: " + ", ".join(parts) + ". " + " ".join(absent)
+
+
+def made_text(record):
+    """Where and when."""
+    lines = []
+    for run in record["runs"]:
+        machine = run["machine"]
+        delay = f", tdict delayed by {run['delay_percent']} % on purpose" if run["delay_percent"] else ""
+        lines.append(f"Made {run['date'][:10]} with tdict {run['library_version']} on {machine['cpu']}, "
+                     f"{machine['cores']} processors, {machine.get('kernel', 'unknown kernel')}, in "
+                     f"{run.get('seconds', 0):.0f} of {run['budget_seconds']:.0f} seconds{delay}.")
+    version = record["device"].get("driver_version", 0)
+    if version:
+        lines[0] += f" CUDA driver {version // 1000}.{version % 1000 // 10}."
+    return lines
+
+
+def standing(record):
+    """How many rows each way, and every row that is behind by its name."""
+    counts, behind = {}, []
+    for row in record["rows"]:
+        if not row["reached"]:
+            continue
+        for who in ORDER[1:]:
+            if who in records.measured(row):
+                word = records.verdict(row, who)
+                counts.setdefault(who, {"ahead": 0, "even": 0, "behind": 0})[word] += 1
+                if word == "behind":
+                    ratio = records.ratios(row)[who][0]
+                    behind.append((who, f"- behind {NAMES[who]}: {row['scenario']}, {row['row']}: {ratio:.2f} times its "
+                                        "time"))
+    rule = ["against", "rows ahead", "even", "behind"]
+    cells = [[NAMES[who]] + [str(counts[who][word]) for word in ("ahead", "even", "behind")]
+             for who in ORDER if who in counts]
+    lines = ["| " + " | ".join(line) + " |" for line in [rule, ["---", "---:", "---:", "---:"]] + cells]
+    behind.sort(key=lambda one: ORDER.index(one[0]))
+    text = "Where tdict is behind:" if behind else "There is no row in which tdict is behind."
+    return lines + ["", text] + ([""] + [line for _, line in behind] if behind else [])
+
+
+def missing(record):
+    """Rows that were not measured, and settings that failed, each with its reason."""
+    lines = [f"- {row['scenario']}, {row['row']}: {row['why']}" for row in record["rows"] if not row["reached"]]
+    for row in record["rows"]:
+        for who, result in row.get("results", {}).items():
+            broken = result.get("broken") or ({"": result["failed"]} if "failed" in result else {})
+            for setting, why in broken.items():
+                called = f"{NAMES.get(who, who)} {setting}".strip()
+                lines.append(f"- {row['scenario']}, {row['row']}: {called} failed: {why}")
+    return ["", "Not measured:", ""] + lines if lines else []
+
+
+def compared(record, others):
+    """The ratios of earlier records of the same kind against the last one's."""
+    lines = []
+    last = {records.key(row): row for row in record["rows"] if row["reached"]}
+    for other in others:
+        inside, outside = 0, []
+        for row in other["rows"]:
+            if not row["reached"] or records.key(row) not in last:
+                continue
+            new = records.ratios(last[records.key(row)])
+            for who, (ratio, relative) in records.ratios(row).items():
+                if who not in new:
+                    continue
+                if abs(new[who][0] / ratio - 1) <= max(relative, new[who][1]):
+                    inside += 1
+                else:
+                    outside.append(f"- {row['scenario']}, {row['row']}, to {NAMES[who]}: {ratio:.3f}, now "
+                                   f"{new[who][0]:.3f}")
+        where = f"the run of {other['date'][:10]} on {other['runs'][0]['machine']['cpu']}"
+        lines += ["", f"Against {where}: {inside} ratios are inside their spreads, {len(outside)} are not"
+                  + (":" if outside else ".")]
+        lines += ([""] + outside) if outside else []
+    return lines
+
+
+def section(all_records):
+    """The lines of the page for records of one kind of device, the last one being shown."""
+    record = all_records[-1]
+    if record["simulated"]:
+        size = "" if record["full"] else ", rows of at most 4 MB"
+        lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "
+                 "GPU**", ""]
+        return lines + sim_table(record) + [""] + made_text(record) + missing(record)
+    lines = [f"**{record['device']['name']}**", ""] + made_text(record) + [who_took_part(record), ""] + standing(record)
+    for name, rows in scenario_rows(record):
+        lines += ["", f"### {TITLES.get(name, name)}", ""]
+        file = f"compare-{record['device']['kind']}-{name}.svg"
+        if file in figures(all_records):
+            lines += [f"![{TITLES[name]}](figures/{file})", ""]
+        lines += gpu_table(rows)
+        lines += overlap_lines(rows) if name == "overlap" else []
+    return lines + missing(record) + compared(record, all_records[:-1])
+
+
+def overlap_lines(rows):
+    """How much of the shorter of kernel and transfer was hidden."""
+    lines = [""]
+    for row in rows:
+        more = row.get("more")
+        if more:
+            both = records.middle(row["results"][LIBRARY])
+            hidden = (more["alone_seconds"] + more["kernel_seconds"] - both) / min(more["alone_seconds"], more["kernel_seconds"])
+            lines.append(f"- {row['row']}: the transfer alone takes {milliseconds(more['alone_seconds'])} ms, the kernel "
+                         f"{milliseconds(more['kernel_seconds'])} ms, both {milliseconds(both)} ms: "
+                         f"{100 * max(0, min(1, hidden)):.0f} % of the shorter one is hidden")
+    return lines if len(lines) > 1 else []
+
+
+# Charts.
+def note(record):
+    run = record["runs"][0]
+    return f"{record['device']['name']}, {run['machine']['cpu']}, {run['date'][:10]}; milliseconds, less is better"
+
+
+def bar_chart(record, name, rows):
+    groups = []
+    for row in rows:
+        times = {who: (records.middle(result) * 1e3, records.spread(result) * 1e3)
+                 for who, result in records.measured(row).items()}
+        groups.append((row["row"], times))
+    return charts.bars(TITLES[name], note(record), groups, ORDER)
+
+
+def split_chart(record, name, rows, value):
+    """Panels of rows whose names end with what changes along x."""
+    found = {}
+    for row in rows:
+        title, _, label = row["row"].rpartition(", ")
+        labels, lines = found.setdefault(title, ([], {}))
+        labels.append(label)
+        for who, result in records.measured(row).items():
+            lines.setdefault(who, {})[label] = value(row, records.middle(result))
+        if name == "bandwidth" and records.line_seconds(row):
+            lines.setdefault(LINE, {})[label] = value(row, records.line_seconds(row))
+    unit = {"bandwidth": "GB/s, by bytes of the tensor", "threads": "milliseconds, by num_threads"}[name]
+    text = note(record) if name == "threads" else note(record).replace("milliseconds, less", "GB/s, more")
+    return charts.panels(TITLES[name], text, [(title, *rest) for title, rest in found.items()], ORDER + [LINE], unit)
+
+
+def figures(all_records):
+    """File names and texts of the charts of the last record; none of a simulated one."""
+    record = all_records[-1]
+    if record["simulated"]:
+        return {}
+    found = {}
+    for name, rows in scenario_rows(record):
+        file = f"compare-{record['device']['kind']}-{name}.svg"
+        if name in ("pin", "non-blocking", "synergies", "tensordict"):
+            found[file] = bar_chart(record, name, rows)
+        elif name == "threads":
+            found[file] = split_chart(record, name, rows, lambda row, seconds: seconds * 1e3)
+        elif name == "bandwidth":
+            found[file] = split_chart(record, name, rows, lambda row, seconds: records.total_bytes(row) / seconds / 1e9)
+    return found

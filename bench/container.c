@@ -1,0 +1,123 @@
+/* tdict-bench container: building a tree of 1000 leaves, asking it for each of them, walking over it. On the host alone.
+ * tdict-costs counts the instructions of the same. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "rows.h"
+
+enum { KEY_BYTES = 24 };
+typedef struct container_state {
+  tdict_tensor **leaves; /* borrowed from the first source */
+  char (*keys)[KEY_BYTES];
+} container_state;
+
+static bool container_prepare(bench_job *job) {
+  const check_source *s = &job->place->sources[0];
+  container_state *state = calloc(1, sizeof *state);
+  job->state = state;
+  if (!state) return false;
+  state->leaves = calloc((size_t)s->leaves, sizeof *state->leaves);
+  state->keys = calloc((size_t)s->leaves, sizeof *state->keys);
+  if (!state->leaves || !state->keys) return false;
+  for (int64_t i = 0; i < s->leaves; i++) {
+    snprintf(state->keys[i], KEY_BYTES, "%" PRId64, i);
+    if (tdict_get(s->tree, state->keys[i], &state->leaves[i], NULL) != TDICT_OK) return false;
+  }
+  return true;
+}
+
+static void container_finish(bench_job *job) {
+  container_state *state = job->state;
+  if (!state) return;
+  free(state->leaves);
+  free(state->keys);
+  free(state);
+}
+
+static bool build(bench_job *job, tdict_tree **out) {
+  const check_source *s = &job->place->sources[0];
+  const container_state *state = job->state;
+  tdict_error err;
+  tdict_status status = tdict_create(0, NULL, out, &err);
+  for (int64_t i = 0; i < s->leaves && status == TDICT_OK; i++)
+    status = tdict_set(*out, state->keys[i], state->leaves[i], &err);
+  if (status != TDICT_OK) bench_complain_error("a tree could not be built", &err);
+  return status == TDICT_OK;
+}
+
+static tdict_status count_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)err;
+  *(int64_t *)user += entry->tensor != NULL;
+  return TDICT_OK;
+}
+
+static int64_t walk(bench_job *job) {
+  int64_t count = 0;
+  return tdict_walk(job->place->sources[0].tree, count_leaf, &count, NULL) == TDICT_OK ? count : -1;
+}
+
+static int64_t get_all(bench_job *job) {
+  const check_source *s = &job->place->sources[0];
+  const container_state *state = job->state;
+  int64_t found = 0;
+  for (int64_t i = 0; i < s->leaves; i++) {
+    tdict_tensor *leaf = NULL;
+    found += tdict_get(s->tree, state->keys[i], &leaf, NULL) == TDICT_OK && leaf == state->leaves[i];
+  }
+  return found;
+}
+
+/* One check for all three: what is built, found and shown is every leaf. */
+static int container_verify(bench_job *job) {
+  const check_source *s = &job->place->sources[0];
+  tdict_tree *tree = NULL;
+  bool good = build(job, &tree) && tdict_num_leaves(tree) == (size_t)s->leaves && get_all(job) == s->leaves &&
+              walk(job) == s->leaves;
+  tdict_release(tree);
+  if (!good) bench_complain("not every leaf was built, found or shown");
+  return good ? BENCH_OK : BENCH_DIFFERS;
+}
+
+static bool build_sample(bench_job *job, int tree, double *seconds) {
+  tdict_tree *built = NULL;
+  (void)tree;
+  double begin = bench_now();
+  bool good = build(job, &built);
+  tdict_release(built);
+  *seconds = bench_now() - begin;
+  return good;
+}
+
+static bool get_sample(bench_job *job, int tree, double *seconds) {
+  (void)tree;
+  double begin = bench_now();
+  bool good = get_all(job) == job->place->sources[0].leaves;
+  *seconds = bench_now() - begin;
+  return good;
+}
+
+static bool walk_sample(bench_job *job, int tree, double *seconds) {
+  (void)tree;
+  double begin = bench_now();
+  bool good = walk(job) == job->place->sources[0].leaves;
+  *seconds = bench_now() - begin;
+  return good;
+}
+
+static const bench_kind kind_build = {
+    "build", true, false, container_prepare, container_verify, build_sample, NULL, container_finish, NULL};
+static const bench_kind kind_get = {
+    "get", true, false, container_prepare, container_verify, get_sample, NULL, container_finish, NULL};
+static const bench_kind kind_walk = {
+    "walk", true, false, container_prepare, container_verify, walk_sample, NULL, container_finish, NULL};
+
+#define TREE .groups = {{1000, 4}}, .peers = "tensordict", .worth = 2
+static const bench_row rows[] = {
+    {.name = "build 1000 leaves", .kind = &kind_build, TREE},
+    {.name = "get each of 1000", .kind = &kind_get, TREE},
+    {.name = "walk 1000 leaves", .kind = &kind_walk, TREE},
+};
+
+const bench_scenario bench_container = {"container", "build, get and walk 1000 leaves on the host", NULL, rows,
+                                        sizeof rows / sizeof rows[0]};

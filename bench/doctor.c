@@ -1,0 +1,283 @@
+/* tdict-bench doctor: what this machine has that transfers depend on, and which ways they take here. Found out by asking
+ * the system and the driver, and by moving a little. One JSON object is made; the text is printed from it. */
+#include <argp.h>
+#include <dirent.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "rows.h"
+
+static char *read_line(const char *path, char *buffer, size_t size) {
+  buffer[0] = 0;
+  FILE *file = fopen(path, "r");
+  if (!file) return NULL;
+  char *found = fgets(buffer, (int)size, file);
+  fclose(file);
+  if (found) buffer[strcspn(buffer, "\n")] = 0;
+  return found;
+}
+
+static json_t *line_or_null(const char *path) {
+  char text[512];
+  return read_line(path, text, sizeof text) ? json_string(text) : json_null();
+}
+
+/* "0-3,8": the processors of the mask. */
+static json_t *cpu_mask(void) {
+  cpu_set_t set;
+  char text[1024] = "";
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return json_null();
+  size_t at = 0;
+  for (size_t i = 0; i < CPU_SETSIZE && at + 32 < sizeof text; i++) {
+    if (!CPU_ISSET(i, &set)) continue;
+    size_t last = i;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) last++;
+    at += (size_t)snprintf(text + at, sizeof text - at, last > i ? "%s%zu-%zu" : "%s%zu", at ? "," : "", i, last);
+    i = last;
+  }
+  return json_string(text);
+}
+
+static json_t *host_section(void) {
+  char text[256];
+  json_t *host = json_object();
+  json_object_set_new(host, "cpu", json_string(bench_cpu_model(text, sizeof text)));
+  json_object_set_new(host, "processors", json_integer(bench_cpu_count()));
+  json_object_set_new(host, "cpu_mask", cpu_mask());
+  json_object_set_new(host, "memory_bytes",
+                      json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE)));
+  json_object_set_new(host, "kernel", line_or_null("/proc/sys/kernel/osrelease"));
+  json_object_set_new(host, "transparent_huge_pages", line_or_null("/sys/kernel/mm/transparent_hugepage/enabled"));
+  json_object_set_new(host, "huge_pages_reserved", line_or_null("/proc/sys/vm/nr_hugepages"));
+  json_object_set_new(host, "overcommit", line_or_null("/proc/sys/vm/overcommit_memory"));
+  return host;
+}
+
+static json_t *numa_section(void) {
+  json_t *nodes = json_array();
+  DIR *folder = opendir("/sys/devices/system/node");
+  const struct dirent *entry;
+  while (folder && (entry = readdir(folder))) {
+    char path[512];
+    if (strncmp(entry->d_name, "node", 4) != 0 || !strchr("0123456789", entry->d_name[4])) continue;
+    snprintf(path, sizeof path, "/sys/devices/system/node/%.64s/cpulist", entry->d_name);
+    json_t *cpus = line_or_null(path);
+    json_array_append_new(nodes, json_pack("{s:i, s:o}", "node", atoi(entry->d_name + 4), "processors", cpus));
+  }
+  if (folder) closedir(folder);
+  return nodes;
+}
+
+static json_t *limit(int resource) {
+  struct rlimit l;
+  if (getrlimit((__rlimit_resource_t)resource, &l) != 0) return json_null();
+  return l.rlim_cur == RLIM_INFINITY ? json_string("unlimited") : json_integer((json_int_t)l.rlim_cur);
+}
+
+static json_t *limits_section(void) {
+  json_t *cgroup = line_or_null("/sys/fs/cgroup/memory.max");
+  return json_pack("{s:o, s:o, s:o, s:o}", "locked_bytes", limit(RLIMIT_MEMLOCK), "address_bytes", limit(RLIMIT_AS),
+                   "open_files", limit(RLIMIT_NOFILE), "cgroup_memory", cgroup);
+}
+
+static json_t *gpu_section(raw_driver *raw, int ordinal) {
+  raw_device_info info;
+  char path[128], bus[32];
+  if (!raw_device_describe(raw, ordinal, &info)) return json_pack("{s:s}", "error", raw_why(raw));
+  snprintf(bus, sizeof bus, "%s", info.bus);
+  for (char *c = bus; *c; c++)
+    if (*c >= 'A' && *c <= 'F') *c = (char)(*c - 'A' + 'a');
+  snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bus);
+  json_t *node = line_or_null(path);
+  char compute[32];
+  snprintf(compute, sizeof compute, "%d.%d", info.compute_major, info.compute_minor);
+  return json_pack("{s:s, s:s, s:I, s:s, s:i, s:o}", "name", info.name, "bus", info.bus, "memory_bytes",
+                   (json_int_t)info.memory_bytes, "compute", compute, "copy_engines", info.copy_engines, "numa_node",
+                   node);
+}
+
+static json_t *driver_section(void) {
+  char why[256];
+  json_t *driver = json_object(), *gpus = json_array();
+  raw_driver *raw = raw_open(0, why, sizeof why);
+  json_object_set_new(driver, "found", json_boolean(raw != NULL));
+  if (raw) {
+    int v = raw_driver_version(raw), count = raw_device_count(raw);
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d", v / 1000, v % 1000 / 10);
+    json_object_set_new(driver, "cuda_version", json_string(text));
+    for (int i = 0; i < count; i++) json_array_append_new(gpus, gpu_section(raw, i));
+  } else {
+    json_object_set_new(driver, "why", json_string(why));
+  }
+  json_object_set_new(driver, "gpus", gpus);
+  raw_close(raw);
+  return driver;
+}
+
+static const char *mode_name(int mode) {
+  static const char *const names[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
+  return mode >= 0 && mode < 4 ? names[mode] : "?";
+}
+
+static const char *pin_name(int path) {
+  static const char *const names[] = {"none needed", "register", "driver", "pageable"};
+  return path >= 0 && path < 4 ? names[path] : "?";
+}
+
+static void take_log(void *user, int32_t level, const char *text) {
+  (void)level;
+  json_array_append_new(user, json_string(text));
+}
+
+/* Moves one tree and says what was done. */
+static json_t *try_way(tdict_context *context, const check_group *group, bool pinned) {
+  check_source source;
+  tdict_error err;
+  tdict_tree *out = NULL;
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_transfer_options o = tdict_transfer_options_default();
+  char what[96], bytes[32];
+  o.stats = &stats;
+  snprintf(what, sizeof what, "%d x %s, %s", (int)group->leaves,
+           bench_format_bytes((double)group->leaf_bytes, bytes, sizeof bytes), pinned ? "pinned" : "ordinary memory");
+  if (!check_source_make(&source, group, 1, pinned ? tdict_pinned_memory(context) : NULL))
+    return json_pack("{s:s, s:s}", "what", what, "error", "no sources");
+  check_source_seed(&source, 1);
+  tdict_status status = tdict_to_device(context, source.tree, (tdict_device){TDICT_DEVICE_AUTO, 0}, &o, &out, &err);
+  tdict_release(out);
+  check_source_free(&source);
+  if (status != TDICT_OK) return json_pack("{s:s, s:s}", "what", what, "error", err.message);
+  return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "what", what, "mode", mode_name(stats.mode), "pin_path",
+                   pin_name(stats.pin_path), "threads", (int)stats.num_threads, "staged_bytes",
+                   (json_int_t)stats.staged_bytes, "direct_bytes", (json_int_t)stats.direct_bytes, "pageable_bytes",
+                   (json_int_t)stats.pageable_bytes);
+}
+
+static json_t *ways_section(const char *device, bool *good) {
+  static const check_group groups[] = {{1, 4096}, {7, 1000000}, {1000, 4000}, {4, 8000000}};
+  tdict_error err;
+  tdict_context *context = NULL;
+  char text[32];
+  tdict_context_options o = tdict_context_options_default();
+  json_t *section = json_object(), *log = json_array(), *ways = json_array();
+  json_object_set_new(section, "log", log);
+  json_object_set_new(section, "ways", ways);
+  o.log = take_log;
+  o.user = log;
+  *good =
+      tdict_device_parse(device, &o.device, &err) == TDICT_OK && tdict_context_create(&o, &context, &err) == TDICT_OK;
+  if (!*good) {
+    json_object_set_new(section, "error", json_string(err.message));
+    return section;
+  }
+  err.message[0] = 0;
+  tdict_device chosen = tdict_context_device(context, &err);
+  json_object_set_new(section, "device", json_string(tdict_device_format(chosen, text, sizeof text)));
+  json_object_set_new(section, "simulated", json_boolean(chosen.type == TDICT_DEVICE_SIM));
+  if (err.message[0]) json_object_set_new(section, "why_no_gpu", json_string(err.message));
+  json_object_set_new(section, "pool_threads", json_integer(tdict_context_num_threads(context)));
+  json_object_set_new(section, "staging_bytes", json_integer((json_int_t)o.staging_bytes));
+  for (size_t i = 0; i < sizeof groups / sizeof groups[0] && chosen.type != TDICT_DEVICE_CPU; i++) {
+    json_array_append_new(ways, try_way(context, &groups[i], false));
+    if (i == 1) json_array_append_new(ways, try_way(context, &groups[i], true));
+  }
+  tdict_context_destroy(context);
+  return section;
+}
+
+static void print_value(const json_t *value) {
+  if (json_is_string(value)) {
+    fputs(json_string_value(value), stdout);
+  } else if (json_is_null(value)) {
+    fputs("unknown", stdout);
+  } else {
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    fputs(text ? text : "?", stdout);
+    free(text);
+  }
+}
+
+/* Two levels of headings are all there is. */
+static void print_section(const char *title, json_t *section, int depth) {
+  const char *key;
+  json_t *value, *one;
+  size_t i;
+  printf("%*s%s\n", depth * 2, "", title);
+  json_object_foreach(section, key, value) {
+    if (!json_is_array(value)) {
+      printf("%*s%-24s ", depth * 2 + 2, "", key);
+      print_value(value);
+      putchar('\n');
+      continue;
+    }
+    printf("%*s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none");
+    json_array_foreach(value, i, one) {
+      const char *name;
+      json_t *fact;
+      printf("%*s- ", depth * 2 + 4, "");
+      if (!json_is_object(one)) print_value(one);
+      json_object_foreach(one, name, fact) {
+        printf("%s ", name);
+        print_value(fact);
+        fputs("; ", stdout);
+      }
+      putchar('\n');
+    }
+  }
+}
+
+typedef struct doctor_options {
+  const char *device, *json;
+} doctor_options;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  doctor_options *o = state->input;
+  if (key == 'd') {
+    o->device = arg;
+  } else if (key == 'j') {
+    o->json = arg;
+  } else if (key == ARGP_KEY_ARG) {
+    argp_error(state, "'%s' is one argument too many", arg);
+  } else {
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+int doctor_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
+      {"json", 'j', "FILE", 0, "write the same as JSON there; - is standard output, and then there is no text", 0},
+      {0}};
+  static const char doc[] = "Says what this machine has that transfers depend on, and which ways they take here."
+                            "\vExit status: 0 done, 1 no context could be made, 2 wrong use.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  doctor_options o = {"auto", NULL};
+  bool good;
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  json_t *record = bench_record("doctor", argc, argv);
+  json_object_set_new(record, "driver", driver_section());
+  json_object_set_new(record, "host", host_section());
+  json_object_set_new(record, "numa", json_pack("{s:o}", "nodes", numa_section()));
+  json_object_set_new(record, "limits", limits_section());
+  json_object_set_new(record, "transfers", ways_section(o.device, &good));
+  bool to_stdout = o.json && strcmp(o.json, "-") == 0;
+  if (to_stdout) {
+    json_dumpf(record, stdout, JSON_INDENT(2));
+    putchar('\n');
+  } else {
+    static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
+    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
+      print_section(titles[i], json_object_get(record, titles[i]), 0);
+  }
+  if (o.json && !to_stdout && !bench_record_write(record, o.json)) good = false;
+  json_decref(record);
+  return good ? BENCH_OK : BENCH_FAILED;
+}

@@ -1,0 +1,170 @@
+/* tdict-bench latency: how long the caller is held by a call that does not wait, and how long the program's own small
+ * copies take while a transfer is under way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+
+enum { OWN_COPIES = 200, OWN_BYTES = 51200, MOST_TRANSFERS = 50 };
+
+static bool start(bench_job *job, int tree, tdict_future **out) {
+  tdict_error err;
+  bench_place *p = job->place;
+  tdict_transfer_options o = move_options(job);
+  if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
+  bench_complain_error("a transfer could not be started", &err);
+  return false;
+}
+
+static bool end(tdict_future *future, tdict_tree **out) {
+  tdict_error err;
+  tdict_status status = tdict_future_wait(future, out, &err);
+  tdict_future_release(future);
+  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  return status == TDICT_OK;
+}
+
+static int latency_verify(bench_job *job) {
+  check_place *c = &job->place->check;
+  const check_source *s = &job->place->sources[0];
+  check_poison poison;
+  tdict_future *future = NULL;
+  tdict_tree *result = NULL;
+  if (!check_poison_result(c, s, &poison) || !start(job, 0, &future) || !end(future, &result)) return BENCH_FAILED;
+  int answer = check_result(c, s, result, &poison, &job->poisoned_bytes);
+  tdict_release(result);
+  return answer;
+}
+
+/* Until the call is back; the transfer is waited for after the clock has stopped. */
+static bool call_sample(bench_job *job, int tree, double *seconds) {
+  tdict_future *future = NULL;
+  double begin = bench_now();
+  if (!start(job, tree, &future)) return false;
+  *seconds = bench_now() - begin;
+  return end(future, NULL);
+}
+
+typedef struct copies_state {
+  bench_samples times;
+  check_source own; /* simulated: the program's own leaf, pinned, and where it goes */
+  tdict_tree *target;
+} copies_state;
+
+static bool copies_prepare(bench_job *job) {
+  bench_place *p = job->place;
+  const check_group group = {1, OWN_BYTES};
+  copies_state *state = calloc(1, sizeof *state);
+  job->state = state;
+  if (!state || !bench_samples_reserve(&state->times, OWN_COPIES)) return false;
+  if (place_is_gpu(p)) return true;
+  tdict_error err;
+  if (!check_source_make(&state->own, &group, 1, tdict_pinned_memory(p->context))) return false;
+  check_source_seed(&state->own, 7);
+  if (tdict_to_device(p->context, state->own.tree, p->device, NULL, &state->target, &err) == TDICT_OK) return true;
+  bench_complain_error("the program's own leaf", &err);
+  return false;
+}
+
+static void copies_finish(bench_job *job) {
+  copies_state *state = job->state;
+  if (!state) return;
+  bench_samples_free(&state->times);
+  check_source_free(&state->own);
+  tdict_release(state->target);
+  free(state);
+}
+
+/* On a GPU a driver copy from pinned memory on a stream of the program's own; simulated, a call of the library. */
+static bool copy_own(bench_job *job) {
+  bench_place *p = job->place;
+  copies_state *state = job->state;
+  tdict_error err;
+  double begin = bench_now();
+  if (place_is_gpu(p)) {
+    raw_driver *raw = p->check.raw;
+    if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, OWN_BYTES) || !raw_finish_own(raw)) {
+      bench_complain("the program's own copy: %s", raw_why(raw));
+      return false;
+    }
+  } else if (tdict_copy_into(p->context, state->own.tree, state->target, NULL, &err) != TDICT_OK) {
+    bench_complain_error("the program's own copy", &err);
+    return false;
+  }
+  bench_samples_add(&state->times, bench_now() - begin);
+  return true;
+}
+
+static int compare_times(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The wanted percentile of the times that were taken. */
+static double percentile(bench_job *job) {
+  copies_state *state = job->state;
+  int percent = strcmp(job->row.statistic, "p99") == 0 ? 99 : 50;
+  qsort(state->times.seconds, (size_t)state->times.count, sizeof(double), compare_times);
+  int at = (state->times.count * percent + 99) / 100 - 1;
+  return state->times.count ? state->times.seconds[at < 0 ? 0 : at] : 0;
+}
+
+static bool copies_sample(bench_job *job, int tree, double *seconds) {
+  copies_state *state = job->state;
+  state->times.count = 0;
+  for (int n = 0; n < MOST_TRANSFERS && state->times.count < OWN_COPIES; n++) {
+    tdict_future *future = NULL;
+    if (!start(job, (tree + n) % BENCH_TREES, &future)) return false;
+    bool good = true;
+    do good = copy_own(job);
+    while (good && state->times.count < OWN_COPIES && !tdict_future_is_ready(future));
+    if (!end(future, NULL) || !good) return false;
+  }
+  *seconds = percentile(job);
+  return true;
+}
+
+static bool idle_sample(bench_job *job, int tree, double *seconds) {
+  copies_state *state = job->state;
+  (void)tree;
+  state->times.count = 0;
+  while (state->times.count < OWN_COPIES)
+    if (!copy_own(job)) return false;
+  *seconds = percentile(job);
+  return true;
+}
+
+static const bench_kind kind_call = {"call", false, false, NULL, latency_verify, call_sample, NULL, NULL, NULL};
+static const bench_kind kind_copies = {"copies", false,         false, copies_prepare, latency_verify, copies_sample,
+                                       NULL,     copies_finish, NULL};
+static const bench_kind kind_idle = {"copies_idle", false,         false, copies_prepare, latency_verify, idle_sample,
+                                     NULL,          copies_finish, NULL};
+
+#define TREE .groups = {{1000, 4000000}}, .threads = -1
+static const bench_row rows[] = {
+    {.name = "call returns, 1000 x 4 MB", .kind = &kind_call, TREE, .worth = 1},
+    {.name = "own copies meanwhile, p50", .kind = &kind_copies, TREE, .statistic = "p50", .worth = 1},
+    {.name = "own copies meanwhile, p99", .kind = &kind_copies, TREE, .statistic = "p99", .worth = 1},
+    {.name = "call returns, 10.9 MB",
+     .kind = &kind_call,
+     .groups = {{2, 5419008}, {2, 24576}, {3, 1024}},
+     .threads = -1,
+     .worth = 2},
+    {.name = "own copies alone, p50",
+     .kind = &kind_idle,
+     .groups = {{1, 4096}},
+     .threads = -1,
+     .statistic = "p50",
+     .peers = "torch",
+     .worth = 2},
+    {.name = "own copies alone, p99",
+     .kind = &kind_idle,
+     .groups = {{1, 4096}},
+     .threads = -1,
+     .statistic = "p99",
+     .peers = "torch",
+     .worth = 2},
+};
+
+const bench_scenario bench_latency = {"latency", "until the call is back; the program's own copies meanwhile", NULL,
+                                      rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,12 @@
+/* tdict-bench non-blocking: 1000 tensors of 1000 floats, one copy after the other or all queued and one wait. */
+#include "rows.h"
+
+#define TREE .kind = &kind_h2d, .groups = {{1000, 4000}}
+static const bench_row rows[] = {
+    {.name = "blocking", TREE, .calls = "blocking", .mode = TDICT_MODE_BLOCKING, .threads = -1, .worth = 1},
+    {.name = "non-blocking", TREE, .calls = "non_blocking", .mode = TDICT_MODE_NON_BLOCKING, .threads = -1, .worth = 1},
+    {.name = "best", TREE, .threads = -1, .worth = 1},
+};
+
+const bench_scenario bench_non_blocking = {"non-blocking", "1000 tensors of 1000 floats, waiting for each or once",
+                                           NULL, rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,183 @@
+/* tdict-bench overlap: a transfer beside a kernel that runs as long as it does, from pageable or pinned memory, on a
+ * stream of its own or behind the kernel on the kernel's. What overlaps takes as long as the longer of the two. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rows.h"
+
+enum { ALONE = 5, MOMENTS = 6 };
+typedef struct overlap_state {
+  bench_samples alone; /* the transfer without a kernel */
+  double at[MOMENTS];  /* of one watched repetition, see watch() */
+  int64_t kernel_ns;
+} overlap_state;
+
+static bool overlap_prepare(bench_job *job) {
+  overlap_state *state = calloc(1, sizeof *state);
+  job->state = state;
+  if (!state) return false;
+  state->kernel_ns = job->row.kernel_ns;
+  return bench_samples_reserve(&state->alone, ALONE);
+}
+
+static void overlap_finish(bench_job *job) {
+  overlap_state *state = job->state;
+  if (!state) return;
+  bench_samples_free(&state->alone);
+  free(state);
+}
+
+static void sim_kernel(void *user) {
+  const overlap_state *state = user;
+  struct timespec t = {state->kernel_ns / 1000000000, state->kernel_ns % 1000000000};
+  nanosleep(&t, NULL);
+}
+
+static tdict_stream program_stream(const bench_job *job) {
+  const bench_place *p = job->place;
+  if (!place_is_gpu(p)) return p->check.stream;
+  return (tdict_stream){p->device, raw_stream(p->check.raw)};
+}
+
+static bool launch(bench_job *job) {
+  tdict_error err;
+  overlap_state *state = job->state;
+  if (place_is_gpu(job->place)) {
+    if (raw_spin(job->place->check.raw, (uint64_t)state->kernel_ns)) return true;
+    bench_complain("the kernel: %s", raw_why(job->place->check.raw));
+    return false;
+  }
+  if (tdict_sim_launch(program_stream(job), sim_kernel, state, &err) == TDICT_OK) return true;
+  bench_complain_error("the simulated kernel", &err);
+  return false;
+}
+
+static void sim_mark(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC_RELEASE); }
+
+/* Waits for the kernel. A simulated stream has no wait of its own: what is launched behind the kernel says so. */
+static bool finish_kernel(bench_job *job) {
+  if (place_is_gpu(job->place)) return raw_finish_own(job->place->check.raw);
+  bool done = false;
+  const struct timespec pause = {0, 20000};
+  if (tdict_sim_launch(program_stream(job), sim_mark, &done, NULL) != TDICT_OK) return false;
+  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) nanosleep(&pause, NULL);
+  return true;
+}
+
+static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
+  tdict_error err;
+  bench_place *p = job->place;
+  tdict_stream stream = program_stream(job);
+  tdict_transfer_options o = move_options(job);
+  if (strcmp(job->row.calls, "same_stream") == 0) o.after = &stream;
+  if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
+  bench_complain_error("a transfer could not be started", &err);
+  return false;
+}
+
+static bool end_transfer(tdict_future *future, tdict_tree **out) {
+  tdict_error err;
+  tdict_status status = tdict_future_wait(future, out, &err);
+  tdict_future_release(future);
+  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  return status == TDICT_OK;
+}
+
+/* From the launch until both are done and the result is released. */
+static bool overlap_sample(bench_job *job, int tree, double *seconds) {
+  tdict_future *future = NULL;
+  tdict_tree *result = NULL;
+  double begin = bench_now();
+  if (!launch(job) || !begin_transfer(job, tree, &future) || !end_transfer(future, &result)) return false;
+  bool good = finish_kernel(job);
+  tdict_release(result);
+  *seconds = bench_now() - begin;
+  return good;
+}
+
+static bool measure_alone(bench_job *job) {
+  overlap_state *state = job->state;
+  for (int i = 0; i < ALONE; i++) {
+    tdict_future *future = NULL;
+    tdict_tree *result = NULL;
+    double begin = bench_now();
+    if (!begin_transfer(job, i % BENCH_TREES, &future) || !end_transfer(future, &result)) return false;
+    tdict_release(result);
+    bench_samples_add(&state->alone, bench_now() - begin);
+  }
+  return true;
+}
+
+/* One repetition whose ends are watched from outside: begin, launched, called, transfer done, kernel done. */
+static bool watch(bench_job *job) {
+  overlap_state *state = job->state;
+  tdict_future *future = NULL;
+  double *at = state->at, begin = bench_now();
+  bool kernel = false, transfer = false, marked = false, gpu = place_is_gpu(job->place);
+  if (!launch(job)) return false;
+  if (!gpu && tdict_sim_launch(program_stream(job), sim_mark, &marked, NULL) != TDICT_OK) return false;
+  at[1] = bench_now() - begin;
+  bool good = begin_transfer(job, 0, &future);
+  at[2] = bench_now() - begin;
+  while (!kernel || (good && !transfer)) {
+    if (!kernel && (gpu ? raw_own_is_idle(job->place->check.raw) : __atomic_load_n(&marked, __ATOMIC_ACQUIRE))) {
+      kernel = true;
+      at[4] = bench_now() - begin;
+    }
+    if (good && !transfer && tdict_future_is_ready(future)) {
+      transfer = true;
+      at[3] = bench_now() - begin;
+    }
+  }
+  return good && end_transfer(future, NULL);
+}
+
+static int overlap_verify(bench_job *job) {
+  check_place *c = &job->place->check;
+  const check_source *s = &job->place->sources[0];
+  check_poison poison;
+  tdict_future *future = NULL;
+  tdict_tree *result = NULL;
+  if (!check_poison_result(c, s, &poison) || !launch(job) || !begin_transfer(job, 0, &future) ||
+      !end_transfer(future, &result) || !finish_kernel(job))
+    return BENCH_FAILED;
+  int answer = check_result(c, s, result, &poison, &job->poisoned_bytes);
+  tdict_release(result);
+  return answer == BENCH_OK && !measure_alone(job) ? BENCH_FAILED : answer;
+}
+
+/* An event of the trace format that chrome://tracing and Perfetto read; times in microseconds. */
+static json_t *event(const char *name, const char *track, double begin, double end) {
+  return json_pack("{s:s, s:s, s:i, s:s, s:f, s:f}", "name", name, "ph", "X", "pid", 1, "tid", track, "ts", begin * 1e6,
+                   "dur", (end - begin) * 1e6);
+}
+
+static json_t *overlap_more(bench_job *job) {
+  overlap_state *state = job->state;
+  json_t *trace = json_array();
+  if (watch(job)) {
+    const double *at = state->at;
+    json_array_append_new(trace, event("launch", "program", 0, at[1]));
+    json_array_append_new(trace, event("tdict_to_device_async", "program", at[1], at[2]));
+    json_array_append_new(trace, event("kernel", "kernel's stream", at[1], at[4]));
+    json_array_append_new(trace, event("transfer", "transfer", at[1], at[3]));
+  }
+  return json_pack("{s:f, s:f, s:o}", "alone_seconds", bench_samples_median(&state->alone), "kernel_seconds",
+                   (double)state->kernel_ns * 1e-9, "trace", trace);
+}
+
+static const bench_kind kind_overlap = {"overlap",      false, false,          overlap_prepare, overlap_verify,
+                                        overlap_sample, NULL,  overlap_finish, overlap_more};
+
+/* Five million floats, as in the tutorial; over a fast link they take about as long as the kernel. */
+#define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
+static const bench_row rows[] = {
+    {.name = "pageable, own stream", WORK, .calls = "own_stream", .worth = 2},
+    {.name = "pageable, same stream", WORK, .calls = "same_stream", .worth = 2},
+    {.name = "pinned, own stream", WORK, .calls = "own_stream", .source = "pinned", .worth = 2},
+    {.name = "pinned, same stream", WORK, .calls = "same_stream", .source = "pinned", .worth = 2},
+};
+
+const bench_scenario bench_overlap = {"overlap", "a transfer beside a kernel", NULL, rows,
+                                      sizeof rows / sizeof rows[0]};

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""The work of bench/compare in plain PyTorch: loops over lists of tensors, as its tutorial on pin_memory has them."""
+import threading
+
+import numpy
+import torch
+
+import worker
+from worker import clock
+
+OWN_COPIES, OWN_BYTES, MOST_TRANSFERS = 200, 51200, 50
+
+
+class TorchPeer(worker.Peer):
+    name = "torch"
+    # (do, result or source) to the settings of each kind of call
+    TABLE = {
+        ("h2d", "pageable"): {"blocking": ["to"], "non_blocking": ["to non_blocking"],
+                              "best": ["to", "to non_blocking", "pin_memory, to non_blocking"]},
+        ("h2d", "pinned"): {"blocking": ["to"], "non_blocking": ["to non_blocking"], "best": ["to", "to non_blocking"]},
+        ("pin", None): {"any": ["pin_memory"]},
+        ("pin_h2d", None): {"blocking": ["pin_memory, to"], "non_blocking": ["pin_memory, to non_blocking"]},
+        ("d2h", "fresh"): {"any": ["to"]},
+        ("d2h", "warm"): {"any": ["copy_", "copy_ non_blocking"]},
+        ("d2h", "pinned"): {"any": ["to non_blocking"]},
+        ("d2h", "into_pinned"): {"any": ["copy_", "copy_ non_blocking"]},
+        ("alloc", None): {"any": ["empty pin_memory", "empty pin_memory, register"]},
+        ("alloc_again", None): {"any": ["empty pin_memory"]},
+        ("call", None): {"any": ["to non_blocking", "pin_memory, to non_blocking"]},
+        ("copies", None): {"any": ["to non_blocking", "pin_memory, to non_blocking"]},
+        ("copies_idle", None): {"any": ["no transfer"]},
+        ("overlap", None): {"own_stream": ["own stream"], "same_stream": ["same stream"]},
+    }
+
+    def __init__(self, device):
+        super().__init__(device)
+        self.gpu = device.startswith("cuda")
+        if self.gpu:
+            torch.cuda.set_device(torch.device(device))
+            torch.zeros(1, device=device)
+        self.on_device, self.targets = [], []
+
+    def versions(self):
+        return {"torch": torch.__version__, "cuda": torch.version.cuda,
+                "gpu": torch.cuda.get_device_name() if self.gpu else None}
+
+    def settings(self, work):
+        rows = None
+        for second in (work["result"] if work["do"] == "d2h" else work["source"], None):
+            rows = rows or self.TABLE.get((work["do"], second))
+        rows = rows or {}
+        return rows.get("any") or rows.get(work["calls"], [])
+
+    def empty(self, size, pinned):
+        leaf = torch.empty(size // 4, dtype=torch.float32, pin_memory=pinned)
+        return leaf, leaf.numpy().view(numpy.uint32)
+
+    def release(self):
+        if self.gpu:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            empty = getattr(torch._C, "_host_emptyCache", None)
+            if empty:
+                empty()
+
+    def wait(self):
+        if self.gpu:
+            torch.cuda.synchronize()
+
+    def prepare_row(self):
+        do = self.work["do"]
+        if do == "d2h":
+            self.on_device = [self.send(leaves) for leaves in self.sources]
+            self.wait()
+            if self.work["result"] in ("warm", "into_pinned"):
+                self.make_targets()
+        if do.startswith("copies"):
+            self.own = torch.empty(OWN_BYTES, dtype=torch.uint8, pin_memory=self.gpu)
+            self.own_target = torch.empty(OWN_BYTES, dtype=torch.uint8, device=self.device)
+            self.own_stream = torch.cuda.Stream() if self.gpu else None
+        if do == "overlap" and self.gpu:
+            self.measure_cycles()
+
+    def finish_row(self):
+        self.on_device, self.targets = [], []
+
+    def make_targets(self):
+        many = 1 if worker.total_bytes(self.work) > 512 << 20 else worker.TREES
+        pinned = self.work["result"] == "into_pinned"
+        self.targets = []
+        for _ in range(many):
+            made = [self.empty(size, pinned) for size in worker.leaf_sizes(self.work)]
+            for _, words in made:
+                words.fill(0xA5A5A5A5)
+            self.targets.append(self.tree([leaf for leaf, _ in made]))
+
+    def send(self, leaves):
+        return [leaf.to(self.device) for leaf in leaves]
+
+    def transfer(self, setting, tree):
+        """What the row does, without the wait at the end; returns what it makes."""
+        leaves = self.sources[tree]
+        do = self.work["do"]
+        if do == "d2h":
+            return self.fetch(setting, tree)
+        if setting == "to":
+            return [leaf.to(self.device) for leaf in leaves]
+        if setting == "to non_blocking":
+            return [leaf.to(self.device, non_blocking=True) for leaf in leaves]
+        if setting == "pin_memory":
+            return [leaf.pin_memory() for leaf in leaves]
+        if setting == "pin_memory, to":
+            return [leaf.pin_memory().to(self.device) for leaf in leaves]
+        if setting == "pin_memory, to non_blocking":
+            return [leaf.pin_memory().to(self.device, non_blocking=True) for leaf in leaves]
+        raise ValueError(f"there is no setting {setting}")
+
+    def fetch(self, setting, tree):
+        leaves = self.on_device[tree]
+        if setting == "to":
+            return [leaf.to("cpu") for leaf in leaves]
+        if setting == "to non_blocking":
+            return [leaf.to("cpu", non_blocking=True) for leaf in leaves]
+        targets = self.targets[tree % len(self.targets)]
+        for target, leaf in zip(targets, leaves):
+            target.copy_(leaf, non_blocking=setting.endswith("non_blocking"))
+        return targets
+
+    def leaves_of(self, made):
+        return made
+
+    def sample(self, setting, tree):
+        do = self.work["do"]
+        special = getattr(self, "sample_" + do, None)
+        if special:
+            return special(setting, tree)
+        begin = clock()
+        made = self.transfer(setting, tree)
+        self.wait()
+        del made
+        return clock() - begin
+
+    def verify(self, setting):
+        do = self.work["do"]
+        if do.startswith("alloc") or do == "copies_idle":
+            self.sample(setting, 0)
+            return
+        if do == "overlap":
+            made = self.sources[0][0].to(self.device, non_blocking=True)
+            made = [made]
+        else:
+            made = self.transfer(setting, 0)
+        self.wait()
+        leaves = self.leaves_of(made)
+        pinned = self.work["result"] in ("pinned", "into_pinned") or do == "pin"
+        if pinned and not all(leaf.is_pinned() for leaf in leaves):
+            raise AssertionError("the result is not pinned")
+        sums = torch.stack([leaf.view(torch.int32).sum(dtype=torch.int64) for leaf in leaves])
+        self.compare_sums(sums.tolist())
+
+    # Rows that are no plain transfers.
+    def sample_alloc(self, setting, tree):
+        if setting.endswith("register"):
+            torch.cuda.memory._set_allocator_settings("pinned_use_cuda_host_register:True,pinned_num_register_threads:8")
+        size = worker.total_bytes(self.work)
+        begin = clock()
+        block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        seconds = clock() - begin
+        del block
+        self.release()
+        if setting.endswith("register"):
+            torch.cuda.memory._set_allocator_settings("pinned_use_cuda_host_register:False")
+        return seconds
+
+    def sample_alloc_again(self, setting, tree):
+        size = worker.total_bytes(self.work)
+        begin = clock()
+        block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        del block
+        return clock() - begin
+
+    def sample_call(self, setting, tree):
+        begin = clock()
+        made = self.transfer(setting, tree)
+        seconds = clock() - begin
+        self.wait()
+        del made
+        return seconds
+
+    def copy_own(self, times):
+        begin = clock()
+        if self.own_stream:
+            with torch.cuda.stream(self.own_stream):
+                self.own_target.copy_(self.own, non_blocking=True)
+            self.own_stream.synchronize()
+        else:
+            self.own_target.copy_(self.own)
+        times.append(clock() - begin)
+
+    def percentile(self, times):
+        times.sort()
+        percent = 99 if self.work["statistic"] == "p99" else 50
+        return times[(len(times) * percent + 99) // 100 - 1]
+
+    def sample_copies_idle(self, setting, tree):
+        times = []
+        while len(times) < OWN_COPIES:
+            self.copy_own(times)
+        return self.percentile(times)
+
+    def sample_copies(self, setting, tree):
+        times = []
+        for n in range(MOST_TRANSFERS):
+            done = threading.Event()
+
+            def move():
+                try:
+                    if self.gpu:
+                        torch.cuda.set_device(torch.device(self.device))
+                    made = self.transfer(setting, (tree + n) % worker.TREES)
+                    if self.gpu:
+                        torch.cuda.current_stream().synchronize()
+                    del made
+                finally:
+                    done.set()
+
+            thread = threading.Thread(target=move)
+            thread.start()
+            self.copy_own(times)
+            while len(times) < OWN_COPIES and not done.is_set():
+                self.copy_own(times)
+            thread.join()
+            if len(times) >= OWN_COPIES:
+                break
+        self.wait()
+        return self.percentile(times)
+
+    def measure_cycles(self):
+        """How many of the sleeping kernel's cycles make the wanted time."""
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(1000)
+        first.record()
+        torch.cuda._sleep(20_000_000)
+        last.record()
+        torch.cuda.synchronize()
+        self.cycles = int(20_000_000 * self.work["kernel_seconds"] / (first.elapsed_time(last) * 1e-3))
+        self.copy_stream = torch.cuda.Stream()
+
+    def sample_overlap(self, setting, tree):
+        leaf = self.sources[tree][0]
+        begin = clock()
+        if self.gpu:
+            torch.cuda._sleep(self.cycles)
+        if setting == "own stream" and self.gpu:
+            with torch.cuda.stream(self.copy_stream):
+                made = leaf.to(self.device, non_blocking=True)
+        else:
+            made = leaf.to(self.device, non_blocking=True)
+        self.wait()
+        del made
+        return clock() - begin
+
+
+if __name__ == "__main__":
+    worker.main(TorchPeer)

@@ -1,0 +1,274 @@
+/* Where rows are measured: a context, the driver beside it, sources that are kept from row to row. See rows.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+
+static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
+static const size_t evict_bytes = (size_t)768 << 20; /* more than two of the largest caches there are */
+static const size_t touch_bytes = (size_t)64 << 20;  /* more does not stay in a core's caches anyway */
+
+static bool open_context(bench_place *p, tdict_device wanted) {
+  tdict_error err;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  sim.memory_bytes = (size_t)64 << 30;
+  sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = p->sim_rate;
+  o.device = wanted;
+  if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
+  if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {
+    bench_complain_error("no context", &err);
+    return false;
+  }
+  p->device = tdict_context_device(p->context, &p->why);
+  return true;
+}
+
+static bool open_cuda(bench_place *p) {
+  char why[256];
+  check_place *c = &p->check;
+  c->raw = raw_open(p->device.index, why, sizeof why);
+  if (!c->raw) {
+    bench_complain("the driver: %s", why);
+    return false;
+  }
+  p->line_bytes = c->bounce_bytes = line_bytes_cuda;
+  if (raw_alloc(c->raw, p->line_bytes, &p->line_device) && raw_host_alloc(c->raw, c->bounce_bytes, &c->bounce)) {
+    memset(c->bounce, 1, c->bounce_bytes);
+    return true;
+  }
+  bench_complain("the driver: %s", raw_why(c->raw));
+  return false;
+}
+
+static bool open_sim(bench_place *p) {
+  tdict_error err;
+  const check_group group = {1, line_bytes_sim};
+  check_place *c = &p->check;
+  p->line_bytes = line_bytes_sim;
+  c->bounce_bytes = line_bytes_sim;
+  c->bounce = malloc(c->bounce_bytes);
+  if (!c->bounce) {
+    bench_complain("no memory to read back into");
+    return false;
+  }
+  if (!check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
+  check_source_seed(&p->line_source, 99);
+  if (tdict_stream_create(p->context, p->device, &c->stream, &err) == TDICT_OK &&
+      tdict_to_device(p->context, p->line_source.tree, p->device, NULL, &p->line_target, &err) == TDICT_OK)
+    return true;
+  bench_complain_error("the simulated device", &err);
+  return false;
+}
+
+bool place_open(bench_place *p, const char *device) {
+  tdict_error err;
+  tdict_device wanted;
+  if (tdict_device_parse(device, &wanted, &err) != TDICT_OK) {
+    bench_complain_error("--device", &err);
+    return false;
+  }
+  if (!open_context(p, wanted)) return false;
+  p->check.context = p->context;
+  p->check.device = p->device;
+  if (place_is_gpu(p)) return open_cuda(p);
+  return p->device.type == TDICT_DEVICE_CPU || open_sim(p);
+}
+
+void place_close(bench_place *p) {
+  check_place *c = &p->check;
+  place_drop_sources(p);
+  check_source_free(&p->line_source);
+  tdict_release(p->line_target);
+  if (c->stream.handle) tdict_stream_destroy(p->context, c->stream);
+  if (c->raw) {
+    if (c->bounce) (void)raw_host_free(c->raw, c->bounce);
+    if (p->line_device) (void)raw_free(c->raw, p->line_device);
+  } else {
+    free(c->bounce);
+  }
+  free(p->evict);
+  if (p->context) tdict_context_destroy(p->context);
+  raw_close(c->raw);
+  memset(p, 0, sizeof *p);
+}
+
+bool place_line(bench_place *p, double *seconds) {
+  tdict_error err;
+  double begin = bench_now();
+  if (place_is_gpu(p)) {
+    raw_driver *raw = p->check.raw;
+    if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, p->line_bytes) || !raw_finish(raw)) {
+      bench_complain("the line: %s", raw_why(raw));
+      return false;
+    }
+  } else if (tdict_copy_into(p->context, p->line_source.tree, p->line_target, NULL, &err) != TDICT_OK) {
+    bench_complain_error("the simulated line", &err);
+    return false;
+  }
+  *seconds = bench_now() - begin;
+  return true;
+}
+
+void place_drop_sources(bench_place *p) {
+  for (int t = 0; t < BENCH_TREES; t++) check_source_free(&p->sources[t]);
+  if (p->context && p->kept) {
+    tdict_context_trim(p->context, p->device, 0);
+    if (p->kept_pinned) tdict_context_trim(p->context, tdict_cpu(), 0);
+  }
+  p->kept = false;
+}
+
+bool place_sources(bench_place *p, const bench_row *row) {
+  bool pinned = strcmp(row->source, "pinned") == 0;
+  if (p->kept && p->kept_pinned == pinned && memcmp(p->groups, row->groups, sizeof p->groups) == 0) return true;
+  place_drop_sources(p);
+  int count = 0;
+  while (count < BENCH_MAX_GROUPS && row->groups[count].leaves > 0) count++;
+  for (int t = 0; t < BENCH_TREES; t++) {
+    tdict_memory *memory = pinned ? tdict_pinned_memory(p->context) : NULL;
+    if (!check_source_make(&p->sources[t], row->groups, count, memory)) {
+      place_drop_sources(p);
+      return false;
+    }
+    check_source_seed(&p->sources[t], (uint64_t)t + 1);
+  }
+  memcpy(p->groups, row->groups, sizeof p->groups);
+  p->kept = true;
+  p->kept_pinned = pinned;
+  return true;
+}
+
+json_t *place_describe(const bench_place *p) {
+  char text[32];
+  bool sim = p->device.type == TDICT_DEVICE_SIM;
+  json_t *d = json_object();
+  json_object_set_new(d, "kind", json_string(place_is_gpu(p) ? "cuda" : sim ? "sim" : "cpu"));
+  json_object_set_new(d, "text", json_string(tdict_device_format(p->device, text, sizeof text)));
+  const char *name = place_is_gpu(p) ? raw_device_name(p->check.raw) : sim ? "SIMULATED device" : "host memory";
+  json_object_set_new(d, "name", json_string(name));
+  if (place_is_gpu(p))
+    json_object_set_new(d, "driver_version", json_integer(raw_driver_version(p->check.raw)));
+  else
+    json_object_set_new(d, "why_no_gpu", json_string(p->why.message));
+  return d;
+}
+
+/* Leaves of a small run: at most 4 MB in all, sizes before counts, so that the row keeps its kind. */
+static void shrink(bench_row *row) {
+  size_t total = 0;
+  for (int pass = 0; pass < 64; pass++) {
+    total = 0;
+    for (int g = 0; g < BENCH_MAX_GROUPS; g++) total += (size_t)row->groups[g].leaves * row->groups[g].leaf_bytes;
+    if (total <= 4000000) return;
+    for (int g = 0; g < BENCH_MAX_GROUPS; g++) {
+      check_group *group = &row->groups[g];
+      if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
+      if (group->leaf_bytes > 16384 || group->leaves == 1)
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)3;
+      else
+        group->leaves = (group->leaves + 1) / 2;
+    }
+  }
+}
+
+static const char *or_first(const char *text, const char *first) { return text ? text : first; }
+
+static bench_row complete(const bench_place *p, const bench_row *row) {
+  bench_row r = *row;
+  r.source = or_first(r.source, "pageable");
+  r.cache = or_first(r.cache, "warm");
+  r.result = or_first(r.result, "device");
+  r.calls = or_first(r.calls, "best");
+  r.peers = or_first(r.peers, "all");
+  r.statistic = or_first(r.statistic, "time");
+  if (r.worth == 0) r.worth = 2;
+  if (!p->full) shrink(&r);
+  return r;
+}
+
+bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row) {
+  memset(job, 0, sizeof *job);
+  job->place = place;
+  job->scenario = scenario->name;
+  job->row = complete(place, row);
+  for (int g = 0; g < BENCH_MAX_GROUPS; g++)
+    job->total_bytes += (size_t)job->row.groups[g].leaves * job->row.groups[g].leaf_bytes;
+  const bench_kind *kind = job->row.kind;
+  if (place->device.type == TDICT_DEVICE_CPU && !kind->on_host) {
+    bench_complain("%s/%s needs a device: %s", scenario->name, row->name,
+                   place->why.message[0] ? place->why.message : "the cpu was asked for");
+    return false;
+  }
+  if (kind->no_sources) place_drop_sources(place);
+  if (!kind->no_sources && !place_sources(place, &job->row)) return false;
+  return !kind->prepare || kind->prepare(job);
+}
+
+void job_close(bench_job *job) {
+  if (!job->place) return;
+  if (job->row.kind->finish) job->row.kind->finish(job);
+  for (int t = 0; t < BENCH_TREES; t++) {
+    tdict_release(job->device_trees[t]);
+    check_source_free(&job->targets[t]);
+  }
+  if (job->raw_device) (void)raw_free(job->place->check.raw, job->raw_device);
+  free(job->raw_host);
+  memset(job, 0, sizeof *job);
+}
+
+int job_verify(bench_job *job) {
+  int answer = job->row.kind->verify(job);
+  bench_progress_end();
+  if (answer == BENCH_DIFFERS) bench_complain("verification failed for %s/%s", job->scenario, job->row.name);
+  if (answer == BENCH_OK) job->verified_bytes = job->total_bytes;
+  return answer;
+}
+
+bool job_has_driver(const bench_job *job) { return job->row.kind->driver && place_is_gpu(job->place); }
+
+/* Reads every line of memory, or pushes all of it out of the caches. The sum keeps the compiler from leaving it out. */
+static bool settle_caches(bench_job *job, int tree) {
+  bench_place *p = job->place;
+  volatile unsigned char sum = 0;
+  if (strcmp(job->row.cache, "cold") == 0) {
+    if (!p->evict) p->evict = calloc(1, evict_bytes);
+    if (!p->evict) {
+      bench_complain("no memory to empty the caches with");
+      return false;
+    }
+    for (size_t i = 0; i < evict_bytes; i += 64) p->evict[i]++;
+    return true;
+  }
+  const check_source *s = &p->sources[tree];
+  if (s->total_bytes > touch_bytes) return true;
+  for (int64_t i = 0; i < s->leaves; i++)
+    for (size_t at = 0; at < s->bytes[i]; at += 64) sum = (unsigned char)(sum + s->data[i][at]);
+  return true;
+}
+
+bool job_sample(bench_job *job, int tree, bool driver, double *seconds) {
+  if (!settle_caches(job, tree)) return false;
+  if (driver) return job->row.kind->driver(job, tree, seconds);
+  if (!job->row.kind->sample(job, tree, seconds)) return false;
+  if (job->place->delay > 0) {
+    double wait = *seconds * job->place->delay / 100, begin = bench_now();
+    while (bench_now() - begin < wait) continue;
+    *seconds += wait;
+  }
+  return true;
+}
+
+json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, const bench_row *row) {
+  bench_row r = complete(place, row);
+  json_t *groups = json_array();
+  for (int g = 0; g < BENCH_MAX_GROUPS && r.groups[g].leaves > 0; g++)
+    json_array_append_new(groups,
+                          json_pack("[I, I]", (json_int_t)r.groups[g].leaves, (json_int_t)r.groups[g].leaf_bytes));
+  json_t *work = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:f}", "do", r.kind->name, "groups", groups, "source",
+                           r.source, "cache", r.cache, "result", r.result, "calls", r.calls, "statistic", r.statistic,
+                           "kernel_seconds", (double)r.kernel_ns * 1e-9);
+  return json_pack("{s:s, s:s, s:i, s:s, s:o}", "scenario", scenario->name, "row", r.name, "worth", (int)r.worth,
+                   "peers", r.peers, "work", work);
+}

@@ -1,0 +1,136 @@
+"""Reading what bench/compare wrote: values and spreads of rows, ratios between them, who is ahead. Standard library only.
+
+A record is one JSON object; see COMPARE in docs/benchmarks.md for its words. A result's "turns" are lists of seconds,
+one list a turn; a turn's value is the median of its list.
+"""
+import json
+import statistics
+
+FORMAT = 1
+LIBRARY, DRIVER, LINE = "tdict", "driver", "line"
+MOVES = ("h2d", "d2h", "pin_h2d")
+
+
+class Mistake(Exception):
+    """What is wrong with the input, in one sentence."""
+
+
+def load(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            record = json.load(file)
+        if record["format"] != FORMAT or record["scenario"] != "compare":
+            raise Mistake(f"{path}: no record of bench/compare in format {FORMAT}")
+        check(record)
+        return record
+    except OSError as error:
+        raise Mistake(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Mistake(f"{path}: no record: {type(error).__name__} {error}") from None
+
+
+def check(record):
+    """Raises when a record contradicts itself."""
+    kind = record["device"]["kind"]
+    if record["simulated"] != (kind == "sim"):
+        raise Mistake(f"it says simulated: {record['simulated']}, and its device is {kind}")
+    for row in record["rows"]:
+        name = f"{row['scenario']}/{row['row']}"
+        if not row["reached"]:
+            continue
+        for who, result in measured(row).items():
+            if not all(turn and min(turn) > 0 for turn in result["turns"]):
+                raise Mistake(f"{name}: {who} has a turn without times")
+            if who != DRIVER and result.get("verified_bytes") is None:
+                raise Mistake(f"{name}: {who} was not verified")
+        if LIBRARY not in measured(row):
+            raise Mistake(f"{name} was reached, and holds no times of {LIBRARY}")
+
+
+def key(row):
+    return row["scenario"], row["row"]
+
+
+def measured(row):
+    """The results that have times."""
+    return {who: result for who, result in row.get("results", {}).items() if result.get("turns")}
+
+
+def total_bytes(row):
+    return sum(count * size for count, size in row["work"]["groups"])
+
+
+def is_rate(row):
+    """True when bytes over time says something about this row."""
+    return row["work"]["do"] in MOVES and row["work"]["statistic"] == "time"
+
+
+def values(result):
+    return [statistics.median(turn) for turn in result["turns"]]
+
+
+def middle(result):
+    return statistics.median(values(result))
+
+
+def spread(result):
+    """Slowest turn minus fastest; of five turns or more the one slowest and the one fastest are left out."""
+    turns = sorted(values(result))
+    if len(turns) >= 5:
+        turns = turns[1:-1]
+    return turns[-1] - turns[0]
+
+
+def line_seconds(row):
+    """How long the line would take for this row's bytes; None when there is no line."""
+    line = row.get("line")
+    if not line or not line["turns"] or not is_rate(row):
+        return None
+    return middle(line) * total_bytes(row) / line["bytes"]
+
+
+def verdict(row, other):
+    """"ahead", "behind" or "even": the library against another, by more than the spread of either."""
+    results = measured(row)
+    ours, theirs = results[LIBRARY], results[other]
+    apart = middle(theirs) - middle(ours)
+    if abs(apart) <= max(spread(ours), spread(theirs)):
+        return "even"
+    return "ahead" if apart > 0 else "behind"
+
+
+def ratios(row):
+    """For each thing in the same row: the library's time over its time, and the spread of that, relative."""
+    results = measured(row)
+    ours = results[LIBRARY]
+    found = {}
+    for who, result in list(results.items()) + ([(LINE, row["line"])] if line_seconds(row) else []):
+        if who == LIBRARY:
+            continue
+        theirs = line_seconds(row) if who == LINE else middle(result)
+        relative = spread(ours) / middle(ours) + spread(result) / middle(result)
+        found[who] = (middle(ours) / theirs, relative)
+    return found
+
+
+def merge(records):
+    """One record of several of one machine and device: a row that several reached is the last one's."""
+    merged = None
+    for record in records:
+        if merged is None:
+            merged = dict(record, rows=list(record["rows"]), runs=list(record["runs"]))
+            continue
+        for word in ("device", "contenders", "simulated", "full"):
+            if merged[word] != record[word]:
+                raise Mistake(f"two records do not agree on {word}: {merged[word]} and {record[word]}")
+        base = len(merged["runs"])
+        merged["runs"] += record["runs"]
+        places = {key(row): i for i, row in enumerate(merged["rows"])}
+        for row in record["rows"]:
+            row = dict(row, run=row["run"] + base)
+            place = places.get(key(row))
+            if place is None:
+                merged["rows"].append(row)
+            elif row["reached"] or not merged["rows"][place]["reached"]:
+                merged["rows"][place] = row
+    return merged

@@ -1,0 +1,255 @@
+/* tdict-bench SCENARIO for scenarios that are tables of rows: measures them one after the other, the library and the
+ * driver taking turns, and prints a table. bench/compare measures the same rows beside other libraries. */
+#include "rows.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rows_options {
+  const char *device, *json, *match, *timeline;
+  int64_t repeats;
+  bool full, small;
+} rows_options;
+
+enum { KEY_FULL = 256, KEY_SMALL, KEY_TIMELINE, WARMUPS = 2 };
+static const struct argp_option option_table[] = {
+    {"device", 'd', "DEVICE", 0,
+     "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N", 0},
+    {"match", 'm', "TEXT", 0, "only rows whose name holds TEXT", 0},
+    {"repeat", 'r', "N", 0, "measured repetitions (default 11)", 0},
+    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
+    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
+    {"json", 'j', "FILE", 0, "write every sample there", 0},
+    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap: write a trace for chrome://tracing there", 0},
+    {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  rows_options *o = state->input;
+  switch (key) {
+  case 'd':
+    o->device = arg;
+    return 0;
+  case 'm':
+    o->match = arg;
+    return 0;
+  case 'r':
+    if (!bench_parse_number(arg, 1, 10000, &o->repeats)) argp_error(state, "'%s' is no number from 1 to 10000", arg);
+    return 0;
+  case 'j':
+    o->json = arg;
+    return 0;
+  case KEY_FULL:
+    o->full = true;
+    return 0;
+  case KEY_SMALL:
+    o->small = true;
+    return 0;
+  case KEY_TIMELINE:
+    o->timeline = arg;
+    return 0;
+  case ARGP_KEY_ARG:
+    argp_error(state, "'%s' is one argument too many", arg);
+    return 0;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+}
+
+/* What one row came to. */
+typedef struct row_result {
+  bench_samples library, driver, line;
+} row_result;
+
+static bool reserve(row_result *r, int64_t repeats) {
+  bool good = bench_samples_reserve(&r->library, (int)repeats) && bench_samples_reserve(&r->driver, (int)repeats) &&
+              bench_samples_reserve(&r->line, (int)repeats);
+  if (!good) bench_complain("no memory for the samples");
+  return good;
+}
+
+static void free_result(row_result *r) {
+  bench_samples_free(&r->library);
+  bench_samples_free(&r->driver);
+  bench_samples_free(&r->line);
+}
+
+static bool measure(bench_job *job, int64_t repeats, row_result *out) {
+  for (int64_t i = -WARMUPS; i < repeats; i++) {
+    double line = 0, driver = 0, library = 0;
+    int tree = (int)((i + WARMUPS) % BENCH_TREES);
+    bool keep = i >= 0;
+    if (!job->row.kind->on_host) {
+      if (!place_line(job->place, &line)) return false;
+      if (keep) bench_samples_add(&out->line, line);
+    }
+    if (job_has_driver(job)) {
+      if (!job_sample(job, tree, true, &driver)) return false;
+      if (keep) bench_samples_add(&out->driver, driver);
+    }
+    if (!job_sample(job, tree, false, &library)) return false;
+    if (keep) bench_samples_add(&out->library, library);
+  }
+  return true;
+}
+
+static void print_row(const bench_job *job, const row_result *r) {
+  double library = bench_samples_median(&r->library), driver = bench_samples_median(&r->driver);
+  double line = bench_samples_median(&r->line), rate = library > 0 ? (double)job->total_bytes / library : 0;
+  printf("%-36s %10.4f %10.4f", job->row.name, library * 1e3, bench_samples_spread(&r->library) * 1e3);
+  if (driver > 0)
+    printf(" %10.4f %9.2f", driver * 1e3, library / driver);
+  else
+    printf(" %10s %9s", "-", "-");
+  const bench_kind *kind = job->row.kind;
+  if ((kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d) && line > 0)
+    printf(" %9.2f %8.1f %%\n", rate / 1e9, 100 * rate * line / (double)job->place->line_bytes);
+  else
+    printf(" %9s %10s\n", "-", "-");
+  fflush(stdout);
+}
+
+static json_t *samples_json(const bench_samples *s) {
+  return json_pack("{s:f, s:f, s:o}", "median_seconds", bench_samples_median(s), "spread_seconds",
+                   bench_samples_spread(s), "seconds", bench_samples_json(s));
+}
+
+static json_t *result_json(const bench_job *job, const row_result *r, const bench_row *row,
+                           const bench_scenario *scenario, json_t *more) {
+  json_t *record = rows_describe(job->place, scenario, row);
+  json_object_set_new(record, "total_bytes", json_integer((json_int_t)job->total_bytes));
+  json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job->verified_bytes));
+  json_object_set_new(record, "library", samples_json(&r->library));
+  if (r->driver.count) json_object_set_new(record, "driver", samples_json(&r->driver));
+  if (r->line.count) {
+    json_object_set_new(record, "line", samples_json(&r->line));
+    json_object_set_new(record, "line_bytes", json_integer((json_int_t)job->place->line_bytes));
+  }
+  if (more) json_object_set(record, "more", more);
+  return record;
+}
+
+/* What a row adds to the run's record and timeline. */
+typedef struct rows_run {
+  const rows_options *options;
+  const bench_scenario *scenario;
+  bench_place place;
+  json_t *records, *trace;
+} rows_run;
+
+static int run_row(rows_run *run, const bench_row *row) {
+  bench_job job;
+  row_result result = {{0}, {0}, {0}};
+  int answer = BENCH_FAILED;
+  json_t *more = NULL;
+  bench_progress("%s", row->name);
+  if (job_open(&job, &run->place, run->scenario, row)) {
+    answer = job_verify(&job);
+    if (answer == BENCH_OK &&
+        (!reserve(&result, run->options->repeats) || !measure(&job, run->options->repeats, &result)))
+      answer = BENCH_FAILED;
+    bench_progress_end();
+    if (answer == BENCH_OK) {
+      if (row->kind->more) more = row->kind->more(&job);
+      print_row(&job, &result);
+      json_array_append_new(run->records, result_json(&job, &result, row, run->scenario, more));
+      json_t *events = more ? json_object_get(more, "trace") : NULL, *one;
+      size_t i;
+      json_array_foreach(events, i, one) {
+        json_object_set_new(one, "pid", json_string(row->name));
+        json_array_append(run->trace, one);
+      }
+    }
+  }
+  json_decref(more);
+  free_result(&result);
+  job_close(&job);
+  return answer;
+}
+
+static void print_head(const rows_run *run) {
+  char device[32], cpu[128];
+  const bench_place *p = &run->place;
+  printf("%s: %s, on %s\n", run->scenario->name, run->scenario->summary,
+         tdict_device_format(p->device, device, sizeof device));
+  printf("host: %s, %d processors\n", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count());
+  if (place_is_gpu(p))
+    printf("device: %s\n", raw_device_name(p->check.raw));
+  else
+    printf("no GPU is used: %s\n", p->why.message[0] ? p->why.message : "another device was asked for");
+  if (p->device.type == TDICT_DEVICE_SIM)
+    printf("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU%s\n",
+           p->full ? "" : "; rows are made small, at most 4 MB");
+  printf("\n%-36s %10s %10s %10s %9s %9s %10s\n", "row", "median ms", "spread ms", "driver ms", "to driver", "GB/s",
+         "of line");
+}
+
+static bool write_outputs(const rows_run *run, int argc, char **argv) {
+  bool good = true;
+  if (run->options->json) {
+    json_t *record = bench_record(run->scenario->name, argc, argv);
+    json_object_set_new(record, "simulated", json_boolean(run->place.device.type == TDICT_DEVICE_SIM));
+    json_object_set_new(record, "device", place_describe(&run->place));
+    json_object_set(record, "rows", run->records);
+    good = bench_record_write(record, run->options->json);
+    json_decref(record);
+  }
+  return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
+}
+
+static int run_rows(rows_run *run) {
+  int answer = BENCH_OK, measured = 0;
+  for (int i = 0; i < run->scenario->num_rows && answer == BENCH_OK; i++) {
+    const bench_row *row = &run->scenario->rows[i];
+    if (run->options->match && !strstr(row->name, run->options->match)) continue;
+    answer = run_row(run, row);
+    measured++;
+  }
+  if (measured == 0) {
+    bench_complain("no row of %s holds '%s'", run->scenario->name, run->options->match);
+    return BENCH_USAGE;
+  }
+  if (answer == BENCH_OK)
+    printf("\nMedian of %" PRId64
+           " after %d warm-ups, on four trees in turn; spread: slowest minus fastest; every row's "
+           "result was verified.\nDriver: the same bytes by plain driver calls. Line: one driver copy from one pinned "
+           "buffer, taken between the repetitions%s.\n",
+           run->options->repeats, WARMUPS,
+           run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
+  return answer;
+}
+
+int rows_main(const bench_scenario *scenario, int argc, char **argv) {
+  static const char doc[] =
+      "Measures the rows of a scenario, verified, beside plain driver calls in the same run."
+      "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+  static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
+  rows_options o = {"auto", NULL, NULL, NULL, 11, false, false};
+  tdict_device wanted;
+  tdict_error err;
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  if (tdict_device_parse(o.device, &wanted, &err) != TDICT_OK) {
+    bench_complain_error("--device", &err);
+    return BENCH_USAGE;
+  }
+  rows_run run;
+  memset(&run, 0, sizeof run);
+  run.options = &o;
+  run.scenario = scenario;
+  run.records = json_array();
+  run.trace = json_array();
+  int answer = BENCH_FAILED;
+  if (place_open(&run.place, o.device)) {
+    run.place.full = o.full || (place_is_gpu(&run.place) && !o.small);
+    print_head(&run);
+    answer = run_rows(&run);
+    if (answer == BENCH_OK && !write_outputs(&run, argc, argv)) answer = BENCH_FAILED;
+  }
+  place_close(&run.place);
+  json_decref(run.records);
+  json_decref(run.trace);
+  return answer;
+}

@@ -1,0 +1,43 @@
+/* tdict-bench tensordict: the four modes of TensorDict's own tutorial, and the library's choice: 1000 leaves of a million
+ * floats from ordinary memory. */
+#include "rows.h"
+
+#define TREE .groups = {{1000, 4000000}}
+static const bench_row rows[] = {
+    {.name = "auto", .kind = &kind_h2d, TREE, .threads = -1, .worth = 1},
+    {.name = "pin on 4 threads",
+     .kind = &kind_h2d,
+     TREE,
+     .calls = "pin_4",
+     .mode = TDICT_MODE_NON_BLOCKING_PIN,
+     .threads = 4,
+     .peers = "tensordict",
+     .worth = 1},
+    {.name = "pin on the caller",
+     .kind = &kind_h2d,
+     TREE,
+     .calls = "pin_0",
+     .mode = TDICT_MODE_NON_BLOCKING_PIN,
+     .threads = 0,
+     .peers = "tensordict",
+     .worth = 1},
+    {.name = "non-blocking",
+     .kind = &kind_h2d,
+     TREE,
+     .calls = "non_blocking",
+     .mode = TDICT_MODE_NON_BLOCKING,
+     .threads = -1,
+     .peers = "tensordict",
+     .worth = 1},
+    {.name = "blocking",
+     .kind = &kind_h2d,
+     TREE,
+     .calls = "blocking",
+     .mode = TDICT_MODE_BLOCKING,
+     .threads = -1,
+     .peers = "tensordict",
+     .worth = 1},
+};
+
+const bench_scenario bench_tensordict = {"tensordict", "a tree of 1000 million-float leaves in TensorDict's four modes",
+                                         NULL, rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,203 @@
+/* tdict-bench worker: measures single rows when it is told to, so that bench/compare can let other libraries take turns
+ * with it. One JSON object a line on standard input, one line back for each, in order:
+ *
+ *   {"op": "hello"}                     name, version, device, machine, line_bytes, simulated
+ *   {"op": "rows"}                      every row of every scenario, in the order in which they are to be taken
+ *   {"op": "prepare", "scenario": S, "row": R}   sources are made, the work is done once and verified
+ *   {"op": "run", "who": "tdict" | "driver", "count": N}   seconds of N repetitions
+ *   {"op": "line", "count": N}          seconds of N line copies
+ *   {"op": "finish"}                    further facts; the row is over
+ *   {"op": "quit"}
+ * An answer has "ok": true, or "ok": false and a sentence in "error"; what went wrong is on standard error too. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+
+typedef struct worker_options {
+  const char *device;
+  bool full, small;
+  int64_t delay, sim_rate;
+} worker_options;
+
+typedef struct worker {
+  bench_place place;
+  bench_job job;
+  const bench_row *row; /* NULL: none is prepared */
+  int next_tree;
+} worker;
+
+enum { KEY_DELAY = 256, KEY_RATE, KEY_FULL, KEY_SMALL };
+static const struct argp_option option_table[] = {
+    {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
+    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
+    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
+    {"delay-percent", KEY_DELAY, "N", 0, "make each repetition of the library so much longer, to see that it is found",
+     0},
+    {"sim-rate", KEY_RATE, "BYTES", 0, "bytes per second of simulated copies (default: as fast as the host copies)", 0},
+    {0}};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  worker_options *o = state->input;
+  switch (key) {
+  case 'd':
+    o->device = arg;
+    return 0;
+  case KEY_FULL:
+    o->full = true;
+    return 0;
+  case KEY_SMALL:
+    o->small = true;
+    return 0;
+  case KEY_DELAY:
+    if (!bench_parse_number(arg, 0, 1000, &o->delay)) argp_error(state, "'%s' is no number from 0 to 1000", arg);
+    return 0;
+  case KEY_RATE:
+    if (!bench_parse_number(arg, 1, INT64_C(1) << 50, &o->sim_rate)) argp_error(state, "'%s' is no rate", arg);
+    return 0;
+  case ARGP_KEY_ARG:
+    argp_error(state, "'%s' is one argument too many", arg);
+    return 0;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static json_t *failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
+
+static json_t *hello(worker *w, int argc, char **argv) {
+  json_t *record = bench_record("worker", argc, argv);
+  json_object_set_new(record, "ok", json_true());
+  json_object_set_new(record, "name", json_string("tdict"));
+  json_object_set_new(record, "simulated", json_boolean(w->place.device.type == TDICT_DEVICE_SIM));
+  json_object_set_new(record, "device", place_describe(&w->place));
+  json_object_set_new(record, "line_bytes", json_integer((json_int_t)w->place.line_bytes));
+  return record;
+}
+
+static json_t *list_rows(const worker *w) {
+  json_t *rows = json_array();
+  for (int s = 0; s < BENCH_SCENARIOS; s++)
+    for (int r = 0; r < bench_scenarios[s]->num_rows; r++)
+      json_array_append_new(rows, rows_describe(&w->place, bench_scenarios[s], &bench_scenarios[s]->rows[r]));
+  return json_pack("{s:b, s:o}", "ok", 1, "rows", rows);
+}
+
+static void finish_row(worker *w) {
+  if (w->row) job_close(&w->job);
+  w->row = NULL;
+}
+
+static json_t *prepare(worker *w, const json_t *request) {
+  const char *scenario_name = json_string_value(json_object_get(request, "scenario"));
+  const char *row_name = json_string_value(json_object_get(request, "row"));
+  const bench_scenario *scenario = NULL;
+  finish_row(w);
+  for (int s = 0; s < BENCH_SCENARIOS && scenario_name; s++)
+    if (strcmp(bench_scenarios[s]->name, scenario_name) == 0) scenario = bench_scenarios[s];
+  for (int r = 0; scenario && row_name && r < scenario->num_rows; r++)
+    if (strcmp(scenario->rows[r].name, row_name) == 0) w->row = &scenario->rows[r];
+  if (!w->row) return failure("there is no such row");
+  if (!job_open(&w->job, &w->place, scenario, w->row)) {
+    finish_row(w);
+    return failure("the row could not be prepared");
+  }
+  int answer = job_verify(&w->job);
+  if (answer != BENCH_OK) {
+    finish_row(w);
+    return failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
+  }
+  return json_pack("{s:b, s:I, s:I, s:b}", "ok", 1, "total_bytes", (json_int_t)w->job.total_bytes, "verified_bytes",
+                   (json_int_t)w->job.verified_bytes, "driver", job_has_driver(&w->job));
+}
+
+static json_t *run_samples(worker *w, const json_t *request) {
+  const char *who = json_string_value(json_object_get(request, "who"));
+  json_int_t count = json_integer_value(json_object_get(request, "count"));
+  bool driver = who && strcmp(who, "driver") == 0;
+  if (!w->row) return failure("no row is prepared");
+  if (driver && !job_has_driver(&w->job)) return failure("the driver has no such row");
+  json_t *seconds = json_array();
+  for (json_int_t i = 0; i < count; i++) {
+    double one;
+    if (!job_sample(&w->job, w->next_tree++ % BENCH_TREES, driver, &one)) {
+      json_decref(seconds);
+      return failure("a repetition failed");
+    }
+    json_array_append_new(seconds, json_real(one));
+  }
+  return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
+}
+
+static json_t *run_line(worker *w, const json_t *request) {
+  json_int_t count = json_integer_value(json_object_get(request, "count"));
+  json_t *seconds = json_array();
+  for (json_int_t i = 0; i < count; i++) {
+    double one;
+    if (w->place.line_bytes == 0 || !place_line(&w->place, &one)) {
+      json_decref(seconds);
+      return failure("there is no line");
+    }
+    json_array_append_new(seconds, json_real(one));
+  }
+  return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
+}
+
+static json_t *finish(worker *w) {
+  json_t *more = w->row && w->row->kind->more ? w->row->kind->more(&w->job) : NULL;
+  finish_row(w);
+  json_t *answer = json_pack("{s:b}", "ok", 1);
+  if (more) json_object_set_new(answer, "more", more);
+  return answer;
+}
+
+static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv) {
+  const char *op = json_string_value(json_object_get(request, "op"));
+  if (!op) return failure("a line is no request: it has no \"op\"");
+  if (strcmp(op, "hello") == 0) return hello(w, argc, argv);
+  if (strcmp(op, "rows") == 0) return list_rows(w);
+  if (strcmp(op, "prepare") == 0) return prepare(w, request);
+  if (strcmp(op, "run") == 0) return run_samples(w, request);
+  if (strcmp(op, "line") == 0) return run_line(w, request);
+  if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return finish(w);
+  return failure("there is no such op");
+}
+
+static void serve(worker *w, int argc, char **argv) {
+  char *line = NULL;
+  size_t size = 0;
+  bool more = true;
+  while (more && getline(&line, &size, stdin) > 0) {
+    json_t *request = json_loads(line, 0, NULL);
+    const char *op = json_string_value(json_object_get(request, "op"));
+    more = !op || strcmp(op, "quit") != 0;
+    json_t *answer = answer_to(w, request, argc, argv);
+    json_dumpf(answer, stdout, JSON_COMPACT);
+    putchar('\n');
+    fflush(stdout);
+    json_decref(answer);
+    json_decref(request);
+  }
+  free(line);
+}
+
+int worker_main(int argc, char **argv) {
+  static const char doc[] = "Measures rows when it is told to, in JSON lines over standard input and output; "
+                            "bench/compare starts it.";
+  static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
+  worker_options o = {"auto", false, false, 0, 0};
+  worker w;
+  memset(&w, 0, sizeof w);
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  w.place.delay = (int)o.delay;
+  w.place.sim_rate = (double)o.sim_rate;
+  bool good = place_open(&w.place, o.device);
+  w.place.full = o.full || (place_is_gpu(&w.place) && !o.small);
+  if (good) serve(&w, argc, argv);
+  finish_row(&w);
+  place_close(&w.place);
+  return good ? BENCH_OK : BENCH_FAILED;
+}

@@ -1,0 +1,213 @@
+/* What the tests of transfers share: a place to work in, reading leaves by means that are not the library's, comparing
+ * trees, and every way to transfer. Trees to move are in trees.h. What is made here is released by the test that asked
+ * for it. Thread rule: the main thread. */
+#ifndef TDICT_TESTS_TRANSFER_HELP_H
+#define TDICT_TESTS_TRANSFER_HELP_H
+
+#include <unistd.h>
+
+#include "support/raw.h"
+#include "support/test.h"
+#include "tensor/naive.h"
+#include "tensor/tensor.h"
+
+enum { POISON = 0xA5, STAGING = 1 << 20 };
+
+/* A context and raw access to its device and to the host. */
+typedef struct world {
+  tdict_context *c;
+  tdict_device device;
+  bool gpu;
+  tdict_memory *memory, *pinned; /* of the device; pinned is NULL without a gpu */
+  raw_memory *raw, *host;
+} world;
+
+static inline world world_over(tdict_context *c) {
+  world w = {.c = c, .device = td_device()};
+  w.gpu = w.device.type != TDICT_DEVICE_CPU;
+  w.memory = tdict_device_memory(c, w.device);
+  w.pinned = w.gpu ? tdict_pinned_memory(c) : NULL;
+  w.raw = raw_open(c, w.device);
+  w.host = raw_open(c, tdict_cpu());
+  return w;
+}
+static inline world open_world(void) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = STAGING;
+  return world_over(td_context(&o));
+}
+static inline void close_world(world *w) {
+  raw_close(w->raw);
+  raw_close(w->host);
+  tdict_context_destroy(w->c);
+}
+static inline raw_memory *raw_of(const world *w, const tdict_tensor *t) {
+  return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->host : w->raw;
+}
+
+/* The whole storage of a tensor: filled with one byte, or read. */
+static inline void fill_storage(const world *w, const tdict_tensor *t, unsigned char byte) {
+  raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
+}
+static inline unsigned char *read_storage(const world *w, const tdict_tensor *t) {
+  unsigned char *bytes = malloc(t->storage->bytes + 1);
+  assert_non_null(bytes);
+  raw_read(raw_of(w, t), bytes, t->storage->data, t->storage->bytes);
+  return bytes;
+}
+
+/* The elements in C order, to be freed. */
+static inline unsigned char *read_elements(const world *w, const tdict_tensor *t) {
+  size_t bytes = tdict_tensor_bytes(t), item = tdict_dtype_bytes(tdict_tensor_dtype(t));
+  unsigned char *out = malloc(bytes + 1);
+  assert_non_null(out);
+  if (tdict_tensor_is_contiguous(t)) {
+    raw_read(raw_of(w, t), out, t->data, bytes);
+    return out;
+  }
+  naive_layout from = naive_layout_of(t), to = from;
+  for (int64_t i = to.ndim - 1, step = 1; i >= 0; step *= to.shape[i--]) to.strides[i] = step;
+  unsigned char *all = read_storage(w, t);
+  naive_copy(&to, out, &from, all + ((char *)t->data - (char *)t->storage->data), item);
+  free(all);
+  return out;
+}
+
+/* A tree laid open: its leaves in order, borrowed, with their paths. */
+typedef struct leaf_list {
+  size_t count, cap;
+  tdict_tensor **tensors;
+  char **paths;
+} leaf_list;
+static inline tdict_status note_entry(void *user, const tdict_entry *entry, tdict_error *err) {
+  leaf_list *l = user;
+  (void)err;
+  if (l->count == l->cap) {
+    l->cap = l->cap ? 2 * l->cap : 16;
+    l->tensors = realloc(l->tensors, l->cap * sizeof *l->tensors);
+    l->paths = realloc(l->paths, l->cap * sizeof *l->paths);
+    assert_non_null(l->tensors);
+    assert_non_null(l->paths);
+  }
+  l->tensors[l->count] = entry->tensor; /* NULL for a tree */
+  l->paths[l->count++] = strdup(entry->path);
+  return TDICT_OK;
+}
+static inline leaf_list list_entries(const tdict_tree *td) {
+  leaf_list l = {0};
+  td_ok(tdict_walk(td, note_entry, &l, err));
+  return l;
+}
+static inline void free_list(leaf_list *l) {
+  for (size_t i = 0; i < l->count; i++) free(l->paths[i]);
+  free(l->paths);
+  free(l->tensors);
+}
+
+static inline void check_same_shape(const tdict_tensor *a, const tdict_tensor *b) {
+  assert_int_equal(tdict_tensor_dtype(a), tdict_tensor_dtype(b));
+  assert_int_equal(tdict_tensor_ndim(a), tdict_tensor_ndim(b));
+  for (int i = 0; i < tdict_tensor_ndim(a); i++)
+    assert_int_equal(tdict_tensor_shape(a)[i], tdict_tensor_shape(b)[i]);
+}
+static inline void check_tensor(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
+  check_same_shape(want, got);
+  unsigned char *a = read_elements(w, want), *b = read_elements(w, got);
+  if (memcmp(a, b, tdict_tensor_bytes(want)) != 0) {
+    size_t at = 0;
+    while (a[at] == b[at]) at++;
+    fail_msg("leaf '%s' differs from byte %zu of %zu on: 0x%02x, wanted 0x%02x", path, at, tdict_tensor_bytes(want),
+             b[at], a[at]);
+  }
+  free(a);
+  free(b);
+}
+/* Same keys in the same order, same shapes, same elements, whatever the strides and the device. */
+static inline void check_tree(const world *w, const tdict_tree *want, const tdict_tree *got) {
+  leaf_list a = list_entries(want), b = list_entries(got);
+  assert_int_equal(a.count, b.count);
+  for (size_t i = 0; i < a.count; i++) {
+    assert_string_equal(a.paths[i], b.paths[i]);
+    assert_int_equal(a.tensors[i] != NULL, b.tensors[i] != NULL);
+    if (a.tensors[i]) check_tensor(w, a.tensors[i], b.tensors[i], a.paths[i]);
+  }
+  free_list(&a);
+  free_list(&b);
+}
+static inline void check_device(const tdict_tree *td, tdict_device device) {
+  leaf_list l = list_entries(td);
+  for (size_t i = 0; i < l.count; i++)
+    if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
+  free_list(&l);
+}
+/* Overwrites what a tree of the test's own holds, so that memory that is used again holds nothing right. */
+static inline void spoil_tree(const world *w, const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  for (size_t i = 0; i < l.count; i++)
+    if (l.tensors[i]) fill_storage(w, l.tensors[i], POISON);
+  free_list(&l);
+}
+
+/* The line of a new result: each leaf rounded up to 256. */
+static inline size_t line_bytes(const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  size_t at = 0;
+  for (size_t i = 0; i < l.count; i++)
+    if (l.tensors[i]) at = (at + 255) / 256 * 256 + tdict_tensor_bytes(l.tensors[i]);
+  free_list(&l);
+  return at;
+}
+/* Leaves memory of that size filled with 0xA5 for the next allocation to take. */
+static inline void poison(const world *w, tdict_memory *memory, size_t bytes) {
+  tdict_tensor *t = NULL;
+  const int64_t count = (int64_t)bytes;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, memory, &t, err));
+  if (bytes) fill_storage(w, t, POISON);
+  tdict_tensor_release(t);
+}
+
+/* A way to transfer. */
+typedef struct way {
+  tdict_transfer_options o;
+  bool async;
+} way;
+enum { NUM_WAYS = 4 * 5 * 2 };
+static inline way way_at(int i) {
+  static const int32_t threads[] = {0, 1, 2, 8, -1};
+  way v = {.o = tdict_transfer_options_default(), .async = i % 2};
+  v.o.num_threads = threads[i / 2 % 5];
+  v.o.mode = TDICT_MODE_AUTO + i / 10;
+  return v;
+}
+static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict_device device, const way *v) {
+  tdict_tree *out = NULL;
+  if (!v->async) {
+    td_ok(tdict_to_device(w->c, src, device, &v->o, &out, err));
+    return out;
+  }
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(w->c, src, device, &v->o, &f, err));
+  td_ok(tdict_future_wait(f, &out, err));
+  tdict_future_release(f);
+  return out;
+}
+static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
+  if (!v->async) {
+    td_ok(tdict_copy_into(w->c, src, dst, &v->o, err));
+    return;
+  }
+  tdict_future *f = NULL;
+  tdict_tree *out = NULL;
+  td_ok(tdict_copy_into_async(w->c, src, dst, &v->o, &f, err));
+  td_ok(tdict_future_wait(f, &out, err));
+  assert_ptr_equal(out, dst);
+  tdict_release(out);
+  tdict_future_release(f);
+}
+/* The plain call. */
+static inline tdict_tree *to_device(const world *w, const tdict_tree *src, tdict_device device) {
+  const way v = way_at(0);
+  return move_tree(w, src, device, &(way){.o = v.o});
+}
+
+#endif

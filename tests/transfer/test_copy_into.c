@@ -1,0 +1,399 @@
+/* Copying into a tree that is there: every direction and layout; that nothing but the elements is written; what is
+ * refused before anything is written. */
+#include "trees.h"
+
+enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
+
+/* A tensor like `t` in `memory`, its whole storage filled with 0xA5. */
+static tdict_tensor *like_tensor(const world *w, const tdict_tensor *t, tdict_memory *memory, int layout) {
+  int ndim = tdict_tensor_ndim(t);
+  int64_t shape[8];
+  int order[8];
+  tdict_tensor *made = NULL;
+  for (int i = 0; i < ndim; i++) {
+    order[i] = ndim - 1 - i;
+    shape[i] = tdict_tensor_shape(t)[layout == TURNED ? ndim - 1 - i : i];
+  }
+  if (layout == BACKWARDS && ndim) shape[ndim - 1] = 2 * shape[ndim - 1] + 1;
+  td_ok(tdict_tensor_empty(tdict_tensor_dtype(t), ndim, shape, memory, &made, err));
+  fill_storage(w, made, POISON);
+  if (layout == TURNED && ndim) made = permuted(made, order);
+  if (layout == BACKWARDS && ndim) {
+    int64_t n = shape[ndim - 1] / 2;
+    made = sliced(made, (tdict_tensor_range){ndim - 1, n ? 2 * n - 1 : 0, n, -2});
+  }
+  return made;
+}
+
+/* Rows that go backwards, and those of many dimensions, are driver copies of their own: large tensors do without. */
+static int layout_at(const tdict_tensor *t, size_t i) {
+  int layout = (int)(i % NUM_LAYOUTS);
+  if (layout == BACKWARDS && tdict_tensor_numel(t) > 2000) layout = TURNED;
+  return layout == TURNED && tdict_tensor_ndim(t) > 2 && tdict_tensor_numel(t) > 20000 ? PLAIN : layout;
+}
+
+/* A tree like `src` whose leaves are in `memory`, laid out in turn if asked for; nodes as there. */
+static tdict_tree *like_tree(const world *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
+  tdict_tree *dst = new_tree();
+  leaf_list l = list_entries(src);
+  for (size_t i = 0; i < l.count; i++) {
+    if (l.tensors[i])
+      give(dst, l.paths[i], like_tensor(w, l.tensors[i], memory, strided ? layout_at(l.tensors[i], i) : PLAIN));
+    else
+      give_tree(dst, l.paths[i], new_tree());
+  }
+  free_list(&l);
+  return dst;
+}
+
+/* What the storage of `got` must hold: the elements of `want`, every other byte 0xA5 as before. To be freed. */
+static unsigned char *expect_leaf(const world *w, const tdict_tensor *want, const tdict_tensor *got) {
+  check_same_shape(want, got);
+  naive_layout layout = naive_layout_of(got), c = layout;
+  size_t item = tdict_dtype_bytes(tdict_tensor_dtype(got)), bytes = got->storage->bytes;
+  unsigned char *expected = malloc(bytes + 1), *elements = read_elements(w, want);
+  assert_non_null(expected);
+  memset(expected, POISON, bytes);
+  for (int64_t i = c.ndim - 1, step = 1; i >= 0; step *= c.shape[i--]) c.strides[i] = step;
+  if (layout.numel) naive_copy(&layout, expected + ((char *)got->data - (char *)got->storage->data), &c, elements, item);
+  free(elements);
+  return expected;
+}
+static void check_leaf(const world *w, const unsigned char *expected, const tdict_tensor *got, const char *path) {
+  unsigned char *found = read_storage(w, got);
+  size_t at = 0, bytes = got->storage->bytes;
+  if (memcmp(expected, found, bytes) != 0) {
+    while (expected[at] == found[at]) at++;
+    fail_msg("byte %zu of the %zu of '%s' is 0x%02x, wanted 0x%02x", at, bytes, path, found[at], expected[at]);
+  }
+  free(found);
+}
+static void check_leaf_once(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
+  unsigned char *expected = expect_leaf(w, want, got);
+  check_leaf(w, expected, got, path);
+  free(expected);
+}
+static void check_written(const world *w, const tdict_tree *want, const tdict_tree *got) {
+  leaf_list a = list_entries(want), b = list_entries(got);
+  assert_int_equal(a.count, b.count);
+  for (size_t i = 0; i < a.count; i++) {
+    assert_string_equal(a.paths[i], b.paths[i]);
+    if (a.tensors[i]) check_leaf_once(w, a.tensors[i], b.tensors[i], a.paths[i]);
+  }
+  free_list(&a);
+  free_list(&b);
+}
+
+/* Every way from src into destinations of `memory`, plain and strided ones. */
+static void copy_everywhere(const world *w, const tdict_tree *src, tdict_memory *memory) {
+  for (int strided = 0; strided < 2; strided++) {
+    tdict_tree *dst = like_tree(w, src, memory, strided);
+    leaf_list a = list_entries(src), b = list_entries(dst);
+    unsigned char *expected[512] = {NULL};
+    assert_int_equal(a.count, b.count);
+    assert_in_range(a.count, 0, 512);
+    for (size_t k = 0; k < a.count; k++)
+      if (a.tensors[k]) expected[k] = expect_leaf(w, a.tensors[k], b.tensors[k]);
+    for (int i = strided; i < NUM_WAYS; i += 1 + 2 * strided) {
+      const way v = way_at(i);
+      copy_tree(w, src, dst, &v);
+      for (size_t k = 0; k < a.count; k++)
+        if (a.tensors[k]) check_leaf(w, expected[k], b.tensors[k], a.paths[k]);
+      spoil_tree(w, dst);
+    }
+    for (size_t k = 0; k < a.count; k++) free(expected[k]);
+    free_list(&a);
+    free_list(&b);
+    tdict_release(dst);
+  }
+}
+
+/* The leaves of a tree, strided as in the source, on the device: clones would be plain. */
+static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
+  tdict_tree *dst = like_tree(w, src, w->memory, true);
+  const way v = {.o = tdict_transfer_options_default()};
+  copy_tree(w, src, dst, &v);
+  return dst;
+}
+
+DEVICE_CASE(copy_into_from_host) {
+  world w = open_world();
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    if (!w.gpu && (kind == TREE_PINNED || kind == TREE_MIXED)) continue;
+    tdict_tree *src = make_tree(&w, (tree_kind)kind);
+    copy_everywhere(&w, src, w.memory);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+GPU_CASE(copy_into_host_and_pinned) {
+  world w = open_world();
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src);
+    copy_everywhere(&w, there, NULL);
+    copy_everywhere(&w, there, w.pinned);
+    tdict_release(there);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+GPU_CASE(copy_into_within_device) {
+  world w = open_world();
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src), *plain = to_device(&w, src, w.device);
+    copy_everywhere(&w, there, w.memory);
+    copy_everywhere(&w, plain, w.memory);
+    tdict_release(plain);
+    tdict_release(there);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+DEVICE_CASE(copy_into_keeps_addresses) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *other = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, false);
+  leaf_list before = list_entries(dst);
+  void *addresses[16];
+  for (size_t i = 0; i < before.count; i++) addresses[i] = before.tensors[i] ? before.tensors[i]->data : NULL;
+  tdict_lock(dst); /* contents may change, keys may not */
+  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  check_tree(&w, src, dst);
+  td_ok(tdict_copy_into(w.c, other, dst, NULL, err));
+  check_tree(&w, other, dst);
+  assert_true(tdict_is_locked(dst));
+  leaf_list after = list_entries(dst);
+  assert_int_equal(before.count, after.count);
+  for (size_t i = 0; i < before.count; i++) {
+    assert_ptr_equal(before.tensors[i], after.tensors[i]);
+    if (after.tensors[i]) assert_ptr_equal(after.tensors[i]->data, addresses[i]);
+  }
+  free_list(&before);
+  free_list(&after);
+  tdict_release(src);
+  tdict_release(other);
+  tdict_release(dst);
+  close_world(&w);
+}
+
+DEVICE_CASE(copy_into_async) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, true), *out = NULL;
+  tdict_future *f = NULL;
+  td_ok(tdict_copy_into_async(w.c, src, dst, NULL, &f, err));
+  td_ok(tdict_future_wait(f, &out, err));
+  assert_ptr_equal(out, dst);
+  check_written(&w, src, dst);
+  tdict_future_release(f);
+  tdict_release(out);
+  /* the destination is let go of while it is written */
+  tdict_tree *late = like_tree(&w, src, w.memory, false);
+  td_ok(tdict_copy_into_async(w.c, src, late, NULL, &f, err));
+  tdict_release(late);
+  td_ok(tdict_future_wait(f, &out, err));
+  check_tree(&w, src, out);
+  tdict_future_release(f);
+  tdict_release(out);
+  tdict_release(dst);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* The keys of two trees are compared, not their order. */
+DEVICE_CASE(copy_into_matches_keys) {
+  world w = open_world();
+  tdict_tree *src = new_tree(), *dst = new_tree();
+  give(src, "a", random_tensor(TDICT_I32, SHAPE(70), NULL));
+  give(src, "b.c", random_tensor(TDICT_U8, SHAPE(9), NULL));
+  give(src, "b.d", random_tensor(TDICT_F64, SHAPE(33), NULL));
+  give(dst, "gone", random_tensor(TDICT_U8, SHAPE(1), NULL));
+  static const char *const paths[] = {"b.d", "a", "b.c"};
+  for (int i = 0; i < 3; i++) give(dst, paths[i], like_tensor(&w, leaf_of(src, paths[i]), w.memory, PLAIN));
+  td_ok(tdict_delete(dst, "gone", err));
+  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  for (int i = 0; i < 3; i++) check_leaf_once(&w, leaf_of(src, paths[i]), leaf_of(dst, paths[i]), paths[i]);
+  tdict_release(src);
+  tdict_release(dst);
+  close_world(&w);
+}
+
+typedef struct refusal {
+  tdict_status status;
+  const char *path;
+} refusal;
+
+/* Nothing is written: every leaf of dst is as it was. */
+static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
+  spoil_tree(w, dst);
+  tdict_future *f = NULL;
+  td_fails(wanted.status, "", tdict_copy_into(w->c, src, dst, NULL, err));
+  assert_string_equal(td_last_error.path, wanted.path);
+  td_fails(wanted.status, "", tdict_copy_into_async(w->c, src, dst, NULL, &f, err));
+  assert_string_equal(td_last_error.path, wanted.path);
+  assert_null(f);
+  leaf_list l = list_entries(dst);
+  for (size_t i = 0; i < l.count; i++) {
+    if (!l.tensors[i]) continue;
+    unsigned char *bytes = read_storage(w, l.tensors[i]);
+    for (size_t k = 0; k < l.tensors[i]->storage->bytes; k++) assert_int_equal(bytes[k], POISON);
+    free(bytes);
+  }
+  free_list(&l);
+}
+
+static tdict_tensor *read_only(void) {
+  static unsigned char bytes[400];
+  const int64_t count = 100;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor *t = NULL;
+  v.data = bytes;
+  v.dtype = TDICT_F32;
+  v.ndim = 1;
+  v.shape = &count;
+  v.flags = TDICT_VIEW_READ_ONLY;
+  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+  return t;
+}
+
+DEVICE_CASE(copy_into_checks_first) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  give(src, "first", random_tensor(TDICT_F32, SHAPE(64), NULL));
+  give(src, "a.x", random_tensor(TDICT_F32, SHAPE(100), NULL));
+  give(src, "a.b.y", random_tensor(TDICT_F32, SHAPE(4, 25), NULL));
+  const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
+  struct {
+    refusal wanted;
+    const char *path; /* where dst differs */
+    tdict_tensor *tensor; /* taken; NULL: a tree is put there, or the key deleted */
+    bool deletes;
+  } cases[] = {
+      {{TDICT_ESHAPE, "a.b.y"}, "a.b.y", random_tensor(TDICT_F32, 1, wrong, NULL), false},
+      {{TDICT_ESHAPE, "a.x"}, "a.x", random_tensor(TDICT_F32, 1, longer, NULL), false},
+      {{TDICT_ESHAPE, "a.b.y"}, "a.b.y", random_tensor(TDICT_F32, 3, one_more, NULL), false},
+      {{TDICT_EDTYPE, "a.x"}, "a.x", random_tensor(TDICT_I32, 1, wrong, NULL), false},
+      {{TDICT_EREADONLY, "a.x"}, "a.x", read_only(), false},
+      {{TDICT_ETYPE, "a.b"}, "a.b", random_tensor(TDICT_F32, 1, wrong, NULL), false},
+      {{TDICT_ETYPE, "a.x"}, "a.x", NULL, false},
+      {{TDICT_ENOTFOUND, "a.b.y"}, "a.b.y", NULL, true},
+      {{TDICT_ENOTFOUND, "a.b"}, "a.b", NULL, true},
+      {{TDICT_ENOTFOUND, "more"}, "more", random_tensor(TDICT_F32, 1, wrong, NULL), false},
+      {{TDICT_ENOTFOUND, "a.b.more\\.too"}, "a.b.more\\.too", random_tensor(TDICT_F32, 1, wrong, NULL), false},
+      {{TDICT_ENOTFOUND, "a.none"}, "a.none", NULL, false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tdict_tree *dst = like_tree(&w, src, w.memory, false);
+    if (cases[i].deletes)
+      td_ok(tdict_delete(dst, cases[i].path, err));
+    else if (cases[i].tensor)
+      give(dst, cases[i].path, cases[i].tensor);
+    else
+      give_tree(dst, cases[i].path, new_tree());
+    check_refused(&w, src, dst, cases[i].wanted);
+    tdict_release(dst);
+  }
+  tdict_tree *empty = new_tree();
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_copy_into(w.c, src, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy_into(w.c, NULL, empty, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "", tdict_copy_into(w.c, src, empty, NULL, err));
+  td_ok(tdict_copy_into(w.c, empty, empty, NULL, err));
+  tdict_release(empty);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
+DEVICE_CASE(copy_into_leaves_gaps_alone) {
+  world w = open_world();
+  tdict_memory *memories[] = {w.memory, NULL, w.pinned};
+  for (int from = 0; from < 3; from++)
+    for (int to = 0; to < 3; to++) {
+      tdict_tree *src = new_tree(), *dst = new_tree(), *wholes[2];
+      static const tdict_field field = {"whole", TDICT_U8, 1, {1024}};
+      static const tdict_schema schema = {&field, 1};
+      for (int side = 0; side < 2; side++) {
+        td_ok(tdict_create_from(&schema, 0, NULL, memories[side ? to : from], &wholes[side], err));
+        tdict_tensor *whole = leaf_of(wholes[side], "whole");
+        unsigned char bytes[1024];
+        td_fill_random(bytes, sizeof bytes, next_seed());
+        if (side) memset(bytes, POISON, sizeof bytes);
+        raw_write(raw_of(&w, whole), whole->data, bytes, sizeof bytes);
+        for (int i = 0; i < 4; i++) {
+          const char *const keys[] = {"a", "b", "c", "d"};
+          give(side ? dst : src, keys[i],
+               sliced(tdict_tensor_retain(whole), (tdict_tensor_range){0, 256 * i, 100 + 20 * i, 1}));
+        }
+      }
+      for (int i = 0; i < NUM_WAYS; i += 3) {
+        const way v = way_at(i);
+        copy_tree(&w, src, dst, &v);
+        unsigned char *a = read_elements(&w, leaf_of(wholes[0], "whole")), *b = read_elements(&w, leaf_of(wholes[1], "whole"));
+        for (int k = 0; k < 1024; k++) assert_int_equal(b[k], k % 256 < 100 + 20 * (k / 256) ? a[k] : POISON);
+        free(a);
+        free(b);
+        spoil_tree(&w, dst);
+      }
+      tdict_release(src);
+      tdict_release(dst);
+      tdict_release(wholes[0]);
+      tdict_release(wholes[1]);
+    }
+  close_world(&w);
+}
+
+/* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
+GPU_CASE(copy_into_neighbouring_allocations) {
+  world w = open_world();
+  tdict_memory *memories[] = {w.memory, w.pinned};
+  static const tdict_field fields[] = {{"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
+  static const tdict_schema schema = {fields, 3};
+  for (int from = 0; from < 2; from++)
+    for (int to = 0; to < 2; to++) {
+      tdict_tree *src = NULL, *dst = new_tree();
+      td_ok(tdict_create_from(&schema, 0, NULL, memories[from], &src, err));
+      unsigned char bytes[3 * 4096];
+      td_fill_random(bytes, sizeof bytes, next_seed());
+      raw_write(raw_of(&w, leaf_of(src, "a")), leaf_of(src, "a")->data, bytes, sizeof bytes);
+      tdict_tensor *many[64]; /* those that happen to be neighbours are taken */
+      for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, leaf_of(src, "a"), memories[to], PLAIN);
+      int found = 0;
+      for (int i = 0; i < 64 && !found; i++)
+        for (int k = 0; k < 64 && !found; k++)
+          for (int m = 0; m < 64 && !found; m++)
+            if ((char *)many[k]->data == (char *)many[i]->data + 4096 && (char *)many[m]->data == (char *)many[k]->data + 4096) {
+              td_ok(tdict_set(dst, "a", many[i], err));
+              td_ok(tdict_set(dst, "b", many[k], err));
+              td_ok(tdict_set(dst, "c", many[m], err));
+              found = 1;
+            }
+      if (!found) print_message("no neighbours from %d to %d\n", from, to);
+      for (int i = 0; found && i < NUM_WAYS; i += 3) {
+        const way v = way_at(i);
+        copy_tree(&w, src, dst, &v);
+        check_written(&w, src, dst);
+        spoil_tree(&w, dst);
+      }
+      for (int i = 0; i < 64; i++) tdict_tensor_release(many[i]);
+      tdict_release(src);
+      tdict_release(dst);
+    }
+  close_world(&w);
+}
+
+/* Bytes are unspecified where both sides overlap, and that is all. */
+DEVICE_CASE(copy_into_overlap_is_no_fault) {
+  world w = open_world();
+  tdict_tree *src = new_tree(), *dst = new_tree();
+  tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
+  give(src, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 4000, 1}));
+  give(dst, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 1000, 4000, 1}));
+  for (int i = 0; i < NUM_WAYS; i++) {
+    const way v = way_at(i);
+    copy_tree(&w, src, dst, &v);
+    copy_tree(&w, src, src, &v); /* all of it onto itself: nothing changes */
+  }
+  tdict_tensor_release(t);
+  tdict_release(src);
+  tdict_release(dst);
+  close_world(&w);
+}

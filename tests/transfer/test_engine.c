@@ -1,0 +1,328 @@
+/* The order of transfers among themselves and against the program's streams, seen while the simulated device stands still:
+ * what has not been queued cannot have happened. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "trees.h"
+#include "wrap.h"
+
+enum { BYTES = 60000 };
+
+/* One pinned leaf that fits a slot, so that each transfer is one copy of the device. */
+static tdict_tree *one_leaf(tdict_memory *memory) {
+  tdict_tree *td = new_tree();
+  give(td, "x", random_tensor(TDICT_U8, SHAPE(BYTES), memory));
+  return td;
+}
+static tdict_tree *one_there(const world *w) {
+  tdict_tree *host = one_leaf(NULL), *there = to_device(w, host, w->device);
+  tdict_release(host);
+  return there;
+}
+static tdict_tree *plain_copy(const world *w, const tdict_tree *td) {
+  tdict_tree *copy = new_tree();
+  const tdict_tensor *t = leaf_of(td, "x");
+  unsigned char *bytes = read_elements(w, t);
+  tdict_tensor *clone = random_tensor(TDICT_U8, SHAPE(BYTES), NULL);
+  memcpy(tdict_tensor_data(clone), bytes, BYTES);
+  free(bytes);
+  give(copy, "x", clone);
+  return copy;
+}
+static tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst) {
+  tdict_future *f = NULL;
+  td_ok(tdict_copy_into_async(w->c, src, dst, NULL, &f, err));
+  return f;
+}
+static void end(tdict_future *f) {
+  td_ok(tdict_future_wait(f, NULL, err));
+  tdict_future_release(f);
+}
+static void release_all(tdict_tree **trees, size_t count) {
+  for (size_t i = 0; i < count; i++) tdict_release(trees[i]);
+}
+#define RELEASE(...) release_all((tdict_tree *[]){__VA_ARGS__}, sizeof((tdict_tree *[]){__VA_ARGS__}) / sizeof(tdict_tree *))
+
+/* a -> x, then x -> b: b has what a had. */
+static void read_after_write(const world *w, tdict_tree *a, tdict_tree *x, tdict_tree *b) {
+  tdict_tree *want = plain_copy(w, a);
+  td_ok(tdict_sim_hold(w->c, err));
+  tdict_future *first = start_copy(w, a, x), *second = start_copy(w, x, b);
+  expect_pending(1);
+  assert_int_equal(tdict_future_state(second), TDICT_FUTURE_PENDING);
+  td_ok(tdict_sim_step(w->c, 1, err));
+  td_ok(tdict_future_wait(first, NULL, err));
+  expect_pending(1); /* the second began when the first had ended */
+  assert_int_equal(tdict_future_state(second), TDICT_FUTURE_PENDING);
+  td_ok(tdict_sim_resume(w->c, err));
+  end(second);
+  tdict_future_release(first);
+  check_tree(w, want, b);
+  RELEASE(want, a, x, b);
+}
+SIM_CASE(engine_read_after_write) {
+  world w = open_wrapped(NULL);
+  read_after_write(&w, one_leaf(w.pinned), one_there(&w), one_leaf(w.pinned));
+  read_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
+  read_after_write(&w, one_there(&w), one_there(&w), one_there(&w));
+  read_after_write(&w, one_leaf(NULL), one_there(&w), one_leaf(NULL));
+  close_world(&w);
+}
+
+/* x -> a, then b -> x: a has what x had. */
+static void write_after_read(const world *w, tdict_tree *x, tdict_tree *a, tdict_tree *b) {
+  tdict_tree *want = plain_copy(w, x), *want_x = plain_copy(w, b);
+  td_ok(tdict_sim_hold(w->c, err));
+  tdict_future *first = start_copy(w, x, a), *second = start_copy(w, b, x);
+  expect_pending(1);
+  td_ok(tdict_sim_step(w->c, 1, err));
+  td_ok(tdict_future_wait(first, NULL, err));
+  expect_pending(1);
+  check_tree(w, want, a);
+  td_ok(tdict_sim_resume(w->c, err));
+  end(second);
+  tdict_future_release(first);
+  check_tree(w, want_x, x);
+  RELEASE(want, want_x, x, a, b);
+}
+SIM_CASE(engine_write_after_read) {
+  world w = open_wrapped(NULL);
+  write_after_read(&w, one_leaf(w.pinned), one_there(&w), one_there(&w));
+  write_after_read(&w, one_there(&w), one_leaf(w.pinned), one_leaf(w.pinned));
+  write_after_read(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
+  close_world(&w);
+}
+
+/* a -> x, then b -> x. */
+static void write_after_write(const world *w, tdict_tree *a, tdict_tree *b, tdict_tree *x) {
+  tdict_tree *want = plain_copy(w, b);
+  td_ok(tdict_sim_hold(w->c, err));
+  tdict_future *first = start_copy(w, a, x), *second = start_copy(w, b, x);
+  expect_pending(1);
+  td_ok(tdict_sim_step(w->c, 1, err));
+  td_ok(tdict_future_wait(first, NULL, err));
+  expect_pending(1);
+  td_ok(tdict_sim_resume(w->c, err));
+  end(second);
+  tdict_future_release(first);
+  check_tree(w, want, x);
+  RELEASE(want, a, b, x);
+}
+SIM_CASE(engine_write_after_write) {
+  world w = open_wrapped(NULL);
+  write_after_write(&w, one_leaf(w.pinned), one_leaf(w.pinned), one_there(&w));
+  write_after_write(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
+  write_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
+  close_world(&w);
+}
+
+SIM_CASE(engine_readers_do_not_wait_for_each_other) {
+  world w = open_wrapped(NULL);
+  tdict_tree *x = one_leaf(w.pinned), *a = one_there(&w), *b = one_there(&w), *out = NULL;
+  tdict_future *third = NULL;
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *first = start_copy(&w, x, a), *second = start_copy(&w, x, b);
+  td_ok(tdict_to_device_async(w.c, x, w.device, NULL, &third, err));
+  expect_pending(3);
+  td_ok(tdict_sim_resume(w.c, err));
+  end(first);
+  end(second);
+  td_ok(tdict_future_wait(third, &out, err));
+  check_tree(&w, x, a);
+  check_tree(&w, x, b);
+  check_tree(&w, x, out);
+  tdict_future_release(third);
+  RELEASE(x, a, b, out);
+  close_world(&w);
+}
+
+/* Each step waits for the one before it, with futures released long before; many wait for one at once. */
+SIM_CASE(engine_chains_and_fans) {
+  world w = open_wrapped(NULL);
+  tdict_tree *trees[9], *want;
+  for (int i = 0; i < 9; i++) trees[i] = i % 2 ? one_there(&w) : one_leaf(i % 4 ? NULL : w.pinned);
+  want = plain_copy(&w, trees[0]);
+  td_ok(tdict_sim_hold(w.c, err));
+  for (int i = 0; i < 8; i++) tdict_future_release(start_copy(&w, trees[i], trees[i + 1]));
+  expect_pending(1);
+  td_ok(tdict_sim_resume(w.c, err));
+  assert_memory_equal(tdict_const_data(trees[8], "x"), tdict_const_data(want, "x"), BYTES); /* waits for all */
+  check_tree(&w, want, trees[8]);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future_release(start_copy(&w, trees[0], trees[1]));
+  for (int k = 0; k < 20; k++)
+    for (int i = 2; i < 9; i++) tdict_future_release(start_copy(&w, trees[1], trees[i]));
+  expect_pending(1);
+  td_ok(tdict_sim_resume(w.c, err));
+  for (int i = 2; i < 9; i++) {
+    tdict_tree *back = to_device(&w, trees[i], tdict_cpu()); /* the last of each row */
+    if (!tdict_tensor_const_data(leaf_of(back, "x"))) fail();
+    check_tree(&w, want, back);
+    tdict_release(back);
+  }
+  release_all(trees, 9);
+  tdict_release(want);
+  close_world(&w);
+}
+
+/* Pointers to host memory wait. */
+typedef struct asker {
+  pthread_t thread;
+  tdict_tensor *t;
+  bool writes;
+  _Atomic(int) stage;
+} asker;
+static void *ask(void *argument) {
+  asker *a = argument;
+  atomic_store(&a->stage, 1);
+  if (a->writes)
+    tdict_tensor_data(a->t);
+  else
+    (void)tdict_tensor_const_data(a->t);
+  atomic_store(&a->stage, 2);
+  return NULL;
+}
+static void start_asking(asker *a, tdict_tensor *t, bool writes) {
+  a->t = t;
+  a->writes = writes;
+  atomic_init(&a->stage, 0);
+  assert_int_equal(pthread_create(&a->thread, NULL, ask, a), 0);
+  while (atomic_load(&a->stage) == 0) usleep(100);
+  usleep(20000);
+}
+
+SIM_CASE(transfer_holds_back_host_pointers) {
+  world w = open_wrapped(NULL);
+  asker reader, writer;
+  tdict_tree *x = one_leaf(w.pinned), *there = one_there(&w);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start_copy(&w, x, there);
+  start_asking(&writer, leaf_of(x, "x"), true);
+  start_asking(&reader, leaf_of(x, "x"), false);
+  assert_int_equal(atomic_load(&writer.stage), 1);
+  assert_int_equal(atomic_load(&reader.stage), 2); /* reading beside a reader is no conflict */
+  assert_non_null(tdict_tensor_data(leaf_of(there, "x"))); /* device addresses never wait */
+  td_ok(tdict_sim_resume(w.c, err));
+  pthread_join(writer.thread, NULL);
+  pthread_join(reader.thread, NULL);
+  assert_true(tdict_future_is_ready(f));
+  end(f);
+  td_ok(tdict_sim_hold(w.c, err));
+  f = start_copy(&w, there, x);
+  start_asking(&writer, leaf_of(x, "x"), true);
+  start_asking(&reader, leaf_of(x, "x"), false);
+  assert_int_equal(atomic_load(&writer.stage), 1);
+  assert_int_equal(atomic_load(&reader.stage), 1);
+  td_ok(tdict_sim_resume(w.c, err));
+  pthread_join(writer.thread, NULL);
+  pthread_join(reader.thread, NULL);
+  end(f);
+  RELEASE(x, there);
+  close_world(&w);
+}
+
+/* A kernel of the program that waits to be told, then writes. */
+typedef struct kernel {
+  tdict_stream stream;
+  void *address;
+  unsigned char byte;
+  _Atomic(bool) go, done;
+} kernel;
+static void run_kernel(void *user) {
+  kernel *k = user;
+  while (!atomic_load(&k->go)) usleep(100);
+  memset(tdict_sim_bytes(k->stream, k->address), k->byte, BYTES);
+  atomic_store(&k->done, true);
+}
+static void launch_kernel(kernel *k, tdict_stream stream, const tdict_tree *td, unsigned char byte) {
+  *k = (kernel){.stream = stream, .address = leaf_of(td, "x")->data, .byte = byte};
+  td_ok(tdict_sim_launch(stream, run_kernel, k, err));
+}
+static void check_all(const world *w, const tdict_tree *td, unsigned char byte) {
+  unsigned char *bytes = read_elements(w, leaf_of(td, "x"));
+  for (int i = 0; i < BYTES; i++)
+    if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
+  free(bytes);
+}
+
+/* What the program has queued on `after` (or on a blocking stream, which the legacy stream stands for) comes first. */
+static void check_behind(const world *w, tdict_stream stream, const tdict_stream *after) {
+  kernel k;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *there = one_there(w), *other = one_there(w), *host = one_leaf(w->pinned), *out = NULL, *fresh = NULL;
+  tdict_tree *want = plain_copy(w, host);
+  o.after = after;
+  tdict_future *f = NULL, *g = NULL;
+  launch_kernel(&k, stream, there, 0x11);
+  td_ok(tdict_to_device_async(w->c, there, tdict_cpu(), &o, &f, err)); /* reads what the kernel writes */
+  td_ok(tdict_copy_into_async(w->c, host, other, &o, &g, err));
+  td_ok(tdict_to_device(w->c, host, w->device, NULL, &fresh, err)); /* host to new memory waits for nothing */
+  check_tree(w, want, fresh);
+  td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 30000000, &out, err));
+  assert_false(tdict_future_is_ready(g));
+  assert_false(atomic_load(&k.done));
+  atomic_store(&k.go, true);
+  td_ok(tdict_future_wait(f, &out, err));
+  check_all(w, out, 0x11);
+  end(g);
+  tdict_future_release(f);
+  check_tree(w, want, other);
+  /* the kernel writes where a transfer then writes */
+  launch_kernel(&k, stream, other, 0x22);
+  td_ok(tdict_copy_into_async(w->c, host, other, &o, &f, err));
+  usleep(20000);
+  atomic_store(&k.go, true);
+  end(f);
+  check_tree(w, want, other);
+  RELEASE(there, other, host, out, fresh, want);
+}
+SIM_CASE(transfer_after_a_stream) {
+  world w = open_wrapped(NULL);
+  tdict_stream s, t;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  td_ok(tdict_stream_create(w.c, w.device, &t, err));
+  check_behind(&w, s, &s);
+  /* a stream that is not asked for holds nothing up: neither another one nor, when one is given, the legacy stream */
+  kernel k;
+  tdict_tree *there = one_there(&w), *out = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = &t;
+  launch_kernel(&k, s, there, 0x33);
+  tdict_tree *want = plain_copy(&w, there);
+  td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
+  check_tree(&w, want, out);
+  atomic_store(&k.go, true);
+  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, t);
+  while (!atomic_load(&k.done)) usleep(100);
+  RELEASE(there, out, want);
+  /* host memory to new device memory waits when it is told to */
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  tdict_tree *host = one_leaf(NULL), *busy = one_there(&w);
+  tdict_future *f = NULL;
+  o.after = &s;
+  launch_kernel(&k, s, busy, 0x44);
+  td_ok(tdict_to_device_async(w.c, host, w.device, &o, &f, err));
+  td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 30000000, NULL, err));
+  atomic_store(&k.go, true);
+  end(f);
+  tdict_stream_destroy(w.c, s);
+  RELEASE(host, busy);
+  close_world(&w);
+}
+SIM_CASE(transfer_follows_legacy_stream) {
+  world w = open_wrapped(NULL);
+  tdict_driver *d = wrap.driver;
+  tdict_cu_context context, popped;
+  tdict_cu_stream blocking = NULL;
+  assert_int_equal(d->ops->ctx_retain(d, 0, &context), TDICT_CU_SUCCESS);
+  assert_int_equal(d->ops->ctx_push(d, context), TDICT_CU_SUCCESS);
+  assert_int_equal(d->ops->stream_create(d, &blocking, TDICT_CU_STREAM_DEFAULT), TDICT_CU_SUCCESS);
+  const tdict_stream s = {w.device, blocking}, legacy = {w.device, NULL};
+  check_behind(&w, s, NULL);
+  check_behind(&w, s, &legacy);
+  assert_int_equal(d->ops->stream_destroy(d, blocking), TDICT_CU_SUCCESS);
+  assert_int_equal(d->ops->ctx_pop(d, &popped), TDICT_CU_SUCCESS);
+  assert_int_equal(d->ops->ctx_release(d, 0), TDICT_CU_SUCCESS);
+  close_world(&w);
+}

@@ -1,0 +1,259 @@
+/* Futures: waiting, polling, failing, being let go of, and what they tell. */
+#include "base/clock.h"
+#include "trees.h"
+#include "wrap.h"
+
+static tdict_future *start(const world *w, const tdict_tree *src, const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(w->c, src, w->device, o, &f, err));
+  return f;
+}
+
+SIM_CASE(future_wait_for_times_out) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start(&w, src, NULL);
+  td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 0, &out, err));
+  const int64_t begin = tdict_now_ns();
+  td_fails(TDICT_ETIMEDOUT, "30000000", tdict_future_wait_for(f, 30000000, &out, err));
+  assert_true(tdict_now_ns() - begin >= 30000000);
+  td_fails(TDICT_EINVAL, "-1", tdict_future_wait_for(f, -1, &out, err));
+  assert_ptr_equal(out, mark);
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait_for(f, INT64_MAX, &out, err)); /* no overflow */
+  check_tree(&w, src, out);
+  tdict_release(out);
+  td_ok(tdict_future_wait_for(f, 0, &out, err)); /* it has ended */
+  td_ok(tdict_future_wait_for(f, 0, NULL, err));
+  tdict_future_release(f);
+  tdict_release(out);
+  tdict_release(src);
+  close_world(&w);
+}
+
+SIM_CASE(future_poll) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start(&w, src, NULL);
+  usleep(20000);
+  assert_false(tdict_future_is_ready(f));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait(f, NULL, err));
+  assert_true(tdict_future_is_ready(f));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  tdict_future_release(f);
+  fail_call(CALL_COPY, 1);
+  f = start(&w, src, NULL);
+  td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
+  assert_true(tdict_future_is_ready(f));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
+  tdict_future_release(f);
+  /* what is there already has ended when the call returns */
+  tdict_tree *there = to_device(&w, src, w.device), *out = NULL;
+  f = start(&w, there, NULL);
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  td_ok(tdict_future_wait(f, &out, err));
+  assert_ptr_equal(out, there);
+  tdict_future_release(f);
+  tdict_release(out);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+GPU_CASE(future_reports_failure) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
+  give(src, "fine", random_tensor(TDICT_U8, SHAPE(STAGING / 16), NULL)); /* fills a slot */
+  give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(500), NULL));
+  there = to_device(&w, src, w.device);
+  fail_call(CALL_COPY, 2);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 1;
+  tdict_future *f = start(&w, src, &o);
+  for (int i = 0; i < 3; i++) {
+    td_fails(TDICT_EDEVICE, "999", tdict_future_wait(f, &out, err));
+    assert_string_equal(td_last_error.path, "a.b\\.c.at_fault");
+    assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
+    td_fails(TDICT_EDEVICE, "", tdict_future_wait_for(f, 0, &out, err));
+  }
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
+  assert_ptr_equal(out, mark);
+  tdict_future_release(f);
+  /* and of copy_into the source's path, whatever has become of the source since */
+  fail_call(CALL_COPY, 2);
+  td_ok(tdict_copy_into_async(w.c, src, there, &o, &f, err));
+  td_ok(tdict_delete(src, "a", err));
+  td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, &out, err));
+  assert_string_equal(td_last_error.path, "a.b\\.c.at_fault");
+  tdict_future_release(f);
+  tdict_release(there);
+  tdict_release(src);
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_for(NULL, 0, &out, err));
+  close_world(&w);
+}
+
+GPU_CASE(future_stats) {
+  world w = open_world();
+  const tdict_transfer_stats nothing = tdict_transfer_stats_default();
+  tdict_tree *src = batch_tree(NULL), *there = NULL;
+  size_t bytes = tdict_bytes(src);
+  for (int i = 0; i < NUM_WAYS; i++) {
+    const way v = way_at(i);
+    tdict_transfer_stats s = nothing;
+    tdict_future *f = start(&w, src, &v.o);
+    td_ok(tdict_future_wait(f, NULL, err));
+    td_ok(tdict_future_stats(f, &s, err));
+    tdict_future_release(f);
+    bool pins = v.o.mode == TDICT_MODE_AUTO || v.o.mode == TDICT_MODE_NON_BLOCKING_PIN;
+    assert_int_equal(s.struct_size, sizeof s);
+    assert_int_equal(s.num_leaves, 7);
+    assert_int_equal(s.num_shared_leaves, 0);
+    assert_int_equal(s.total_bytes, bytes);
+    assert_int_equal(s.staged_bytes, pins ? bytes : 0);
+    assert_int_equal(s.pageable_bytes, pins ? 0 : bytes);
+    assert_int_equal(s.direct_bytes, 0);
+    assert_int_equal(s.host_bytes, 0);
+    assert_int_equal(s.mode, pins ? TDICT_MODE_NON_BLOCKING_PIN : v.o.mode);
+    assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* a ring of 1 MiB */
+    assert_int_equal(s.num_chunks, pins ? (line_bytes(src) + STAGING / 16 - 1) / (STAGING / 16) : 7);
+    assert_in_range(s.num_threads, 1, !pins || v.o.num_threads == 0 ? 1 : v.o.num_threads > 0 ? v.o.num_threads : 8);
+    assert_in_range(s.peak_staging_bytes, pins ? STAGING / 16 : 0, pins ? STAGING : 0);
+    assert_true(s.plan_seconds >= 0 && s.copy_seconds >= 0 && s.wait_seconds >= 0 && s.cpu_seconds >= 0);
+    assert_true(s.total_seconds > 0 && s.total_seconds < 60 && s.plan_seconds <= s.total_seconds);
+  }
+  /* from pinned memory, and to it; on the host */
+  tdict_tree *pinned = batch_tree(w.pinned);
+  way v = way_at(0);
+  tdict_transfer_stats s = nothing;
+  v.o.stats = &s;
+  there = move_tree(&w, pinned, w.device, &v);
+  assert_int_equal(s.direct_bytes, bytes);
+  assert_int_equal(s.staged_bytes + s.pageable_bytes + s.host_bytes, 0);
+  assert_true(s.peak_pinned_bytes >= line_bytes(src));
+  v.o.pinned_result = true;
+  tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+  assert_int_equal(s.direct_bytes, bytes);
+  assert_int_equal(s.pin_path, TDICT_PIN_DRIVER);
+  v.o.pinned_result = false;
+  tdict_tree *plain = move_tree(&w, there, tdict_cpu(), &v);
+  assert_int_equal(s.staged_bytes, bytes);
+  copy_tree(&w, plain, src, &v);
+  assert_int_equal(s.host_bytes, bytes);
+  assert_int_equal(s.direct_bytes + s.staged_bytes + s.pageable_bytes, 0);
+  check_tree(&w, pinned, src);
+  tdict_tree *same = move_tree(&w, there, w.device, &v);
+  assert_int_equal(s.num_leaves, 7);
+  assert_int_equal(s.num_shared_leaves, 7);
+  assert_int_equal(s.total_bytes, 0);
+  tdict_tree *trees[] = {src, there, pinned, back, plain, same};
+  for (size_t i = 0; i < 6; i++) tdict_release(trees[i]);
+  close_world(&w);
+}
+
+SIM_CASE(future_stats_refuses) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL);
+  tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start(&w, src, NULL);
+  td_fails(TDICT_EINVAL, "not ended", tdict_future_stats(f, &s, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_stats(NULL, &s, err));
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait(f, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_stats(f, NULL, err));
+  zero.struct_size = 3;
+  td_fails(TDICT_EINVAL, "struct_size", tdict_future_stats(f, &zero, err));
+  assert_int_equal(s.num_leaves, 0);
+  /* an older struct is filled as far as it goes, a newer one as far as is known */
+  struct {
+    tdict_transfer_stats s;
+    unsigned char more[32];
+  } old, new;
+  memset(&old, POISON, sizeof old);
+  memset(&new, POISON, sizeof new);
+  old.s.struct_size = offsetof(tdict_transfer_stats, total_bytes);
+  new.s.struct_size = sizeof new;
+  td_ok(tdict_future_stats(f, &old.s, err));
+  td_ok(tdict_future_stats(f, &new.s, err));
+  assert_int_equal(old.s.num_leaves, 7);
+  assert_int_equal(old.s.struct_size, offsetof(tdict_transfer_stats, total_bytes));
+  for (const unsigned char *p = (unsigned char *)&old.s.total_bytes; p < (unsigned char *)(&old + 1); p++)
+    assert_int_equal(*p, POISON);
+  assert_int_equal(new.s.total_bytes, tdict_bytes(src));
+  assert_int_equal(new.s.struct_size, sizeof new);
+  for (size_t i = 0; i < sizeof new.more; i++) assert_int_equal(new.more[i], POISON);
+  tdict_future_release(f);
+  tdict_release(src);
+  close_world(&w);
+}
+
+GPU_CASE(future_released_early) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *dst = to_device(&w, src, w.device), *out = NULL;
+  spoil_tree(&w, dst);
+  for (int i = 0; i < NUM_WAYS; i++) {
+    const way v = way_at(i);
+    tdict_future *f = NULL;
+    tdict_future_release(start(&w, src, &v.o)); /* nobody will ever have the result */
+    td_ok(tdict_copy_into_async(w.c, src, dst, &v.o, &f, err));
+    tdict_future_release(f); /* it goes on to its end without the future */
+    tdict_tree *back = to_device(&w, dst, tdict_cpu());
+    check_tree(&w, src, back);
+    tdict_release(back);
+    f = start(&w, src, &v.o);
+    assert_ptr_equal(tdict_future_retain(f), f);
+    tdict_future_release(f);
+    td_ok(tdict_future_wait(f, &out, err));
+    tdict_future_release(f);
+    check_tree(&w, src, out);
+    spoil_tree(&w, out);
+    tdict_release(out);
+    spoil_tree(&w, dst);
+  }
+  tdict_future_release(NULL);
+  assert_null(tdict_future_retain(NULL));
+  tdict_release(dst);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Source and result live until the copy is done, whoever lets go of them. */
+SIM_CASE(transfer_keeps_source_alive) {
+  world w = open_wrapped(NULL);
+  for (int pinned = 0; pinned < 2; pinned++)
+    for (int i = 0; i < NUM_WAYS; i += 2) {
+      way v = way_at(i);
+      if (v.o.num_threads == 0 && (!pinned || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* waits for the device here */
+      tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device), *out = NULL;
+      td_ok(tdict_sim_hold(w.c, err));
+      tdict_future *f = start(&w, src, &v.o);
+      tdict_release(src); /* the last of it; its memory is used again at once */
+      tdict_tree *other = batch_tree(pinned ? w.pinned : NULL);
+      td_ok(tdict_sim_resume(w.c, err));
+      td_ok(tdict_future_wait(f, &out, err));
+      tdict_future_release(f);
+      check_tree(&w, want, out);
+      spoil_tree(&w, out);
+      tdict_release(out);
+      /* the other way: the device tree goes while it is read */
+      v.o.pinned_result = pinned;
+      tdict_tree *back = NULL;
+      tdict_tree *twin = to_device(&w, want, tdict_cpu());
+      td_ok(tdict_sim_hold(w.c, err));
+      td_ok(tdict_to_device_async(w.c, want, tdict_cpu(), &v.o, &f, err));
+      tdict_release(want);
+      td_ok(tdict_sim_resume(w.c, err));
+      td_ok(tdict_future_wait(f, &back, err));
+      check_tree(&w, twin, back);
+      tdict_future_release(f);
+      tdict_release(back);
+      tdict_release(twin);
+      tdict_release(other);
+    }
+  close_world(&w);
+}

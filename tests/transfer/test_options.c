@@ -1,0 +1,233 @@
+/* What the options of transfers may be, and option structs of other versions of the header. */
+#include <time.h>
+
+#include "trees.h"
+#include "wrap.h"
+
+/* All five calls refuse the same options and change nothing. */
+static void refuse(const world *w, const tdict_transfer_options *o, tdict_status wanted, const char *text) {
+  tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *const mark = src, *out = mark;
+  tdict_future *f = (tdict_future *)mark;
+  if (w->gpu) spoil_tree(w, dst);
+  td_fails(wanted, text, tdict_to_device(w->c, src, w->device, o, &out, err));
+  assert_string_equal(td_last_error.path, "");
+  td_fails(wanted, text, tdict_to_device_async(w->c, src, w->device, o, &f, err));
+  td_fails(wanted, text, tdict_copy_into(w->c, src, dst, o, err));
+  td_fails(wanted, text, tdict_copy_into_async(w->c, src, dst, o, &f, err));
+  assert_ptr_equal(out, mark);
+  assert_ptr_equal(f, mark);
+  tdict_release(dst);
+  tdict_release(src);
+}
+
+static void refuse_nulls(const world *w) {
+  tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
+  tdict_future *f = (tdict_future *)mark;
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device(NULL, src, w->device, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device_async(NULL, src, w->device, NULL, &f, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_copy_into(NULL, src, src, NULL, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_copy_into_async(NULL, src, src, NULL, &f, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_pin_memory(NULL, src, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_to_device(w->c, NULL, w->device, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_to_device_async(w->c, NULL, w->device, NULL, &f, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy_into(w->c, NULL, src, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_pin_memory(w->c, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_copy_into_async(w->c, src, NULL, NULL, &f, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_to_device(w->c, src, w->device, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_to_device_async(w->c, src, w->device, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_copy_into_async(w->c, src, src, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_pin_memory(w->c, src, NULL, NULL, err));
+  assert_int_equal(tdict_to_device(w->c, NULL, w->device, NULL, &out, NULL), TDICT_EINVAL); /* no error wanted */
+  assert_ptr_equal(out, mark);
+  assert_ptr_equal(f, mark);
+  tdict_release(src);
+}
+
+static void refuse_threads(const world *w) {
+  const int above = tdict_context_num_threads(w->c) + 1, bad[] = {-2, above, INT32_MIN, INT32_MAX};
+  tdict_tree *src = batch_tree(NULL), *out = src;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_pin_options p = tdict_pin_options_default();
+    o.num_threads = p.num_threads = bad[i];
+    refuse(w, &o, TDICT_EINVAL, "num_threads is ");
+    td_fails(TDICT_EINVAL, "num_threads is ", tdict_pin_memory(w->c, src, &p, &out, err));
+  }
+  assert_ptr_equal(out, src);
+  tdict_release(src);
+}
+
+static void refuse_result_memory(const world *w) {
+  tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *out = src;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.pinned_result = true;
+  td_fails(TDICT_EINVAL, "pinned_result", tdict_copy_into(w->c, src, dst, &o, err));
+  if (w->gpu) td_fails(TDICT_EINVAL, "pinned_result", tdict_to_device(w->c, src, w->device, &o, &out, err));
+  o.memory = tdict_device_memory(w->c, tdict_cpu()); /* not pinned */
+  td_fails(TDICT_EINVAL, "not pinned", tdict_to_device(w->c, dst, tdict_cpu(), &o, &out, err));
+  o.pinned_result = false;
+  td_fails(TDICT_EINVAL, "memory", tdict_copy_into(w->c, src, dst, &o, err));
+  assert_ptr_equal(out, src);
+  tdict_release(dst);
+  tdict_release(src);
+}
+
+static void refuse_stats(const world *w) {
+  tdict_tree *src = batch_tree(NULL), *out = src;
+  tdict_future *f = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_pin_options p = tdict_pin_options_default();
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  o.stats = p.stats = &stats;
+  td_fails(TDICT_EINVAL, "stats", tdict_to_device_async(w->c, src, w->device, &o, &f, err));
+  td_fails(TDICT_EINVAL, "stats", tdict_copy_into_async(w->c, src, src, &o, &f, err));
+  assert_null(f);
+  stats.struct_size = 0;
+  td_fails(TDICT_EINVAL, "struct_size", tdict_to_device(w->c, src, w->device, &o, &out, err));
+  td_fails(TDICT_EINVAL, "struct_size", tdict_copy_into(w->c, src, src, &o, err));
+  td_fails(TDICT_EINVAL, "struct_size", tdict_pin_memory(w->c, src, &p, &out, err));
+  assert_ptr_equal(out, src);
+  tdict_release(src);
+}
+
+DEVICE_CASE(transfer_refuses_bad_options) {
+  world w = open_world();
+  tdict_transfer_options o = tdict_transfer_options_default();
+  const int32_t modes[] = {-1, TDICT_MODE_NON_BLOCKING_PIN + 1, 1000};
+  for (size_t i = 0; i < 3; i++) {
+    o.mode = modes[i];
+    refuse(&w, &o, TDICT_EINVAL, "mode is ");
+  }
+  o = tdict_transfer_options_default();
+  o.check_sources = true;
+  refuse(&w, &o, TDICT_ENOTSUP, "check_sources");
+  o = tdict_transfer_options_default();
+  const tdict_stream host = {tdict_cpu(), NULL};
+  o.after = &host; /* the cpu has no streams */
+  tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
+  td_fails(TDICT_EINVAL, "cpu", tdict_copy_into(w.c, src, dst, &o, err));
+  tdict_release(src);
+  tdict_release(like);
+  tdict_release(dst);
+  refuse_nulls(&w);
+  refuse_threads(&w);
+  refuse_result_memory(&w);
+  refuse_stats(&w);
+  close_world(&w);
+}
+
+/* Structs of an older header are shorter, those of a newer one longer. */
+DEVICE_CASE(transfer_option_sizes) {
+  world w = open_world();
+  struct {
+    tdict_transfer_options o;
+    unsigned char more[24];
+  } longer;
+  struct {
+    tdict_pin_options o;
+    unsigned char more[24];
+  } pin;
+  memset(&longer, 0, sizeof longer);
+  memset(&pin, 0, sizeof pin);
+  longer.o = tdict_transfer_options_default();
+  longer.o.struct_size = sizeof longer;
+  pin.o = tdict_pin_options_default();
+  pin.o.struct_size = sizeof pin;
+  tdict_tree *src = batch_tree(NULL), *out = NULL;
+  td_ok(tdict_to_device(w.c, src, w.device, &longer.o, &out, err));
+  check_tree(&w, src, out);
+  tdict_release(out);
+  longer.more[20] = 1; /* something that this library does not know */
+  refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
+  pin.more[0] = 1;
+  td_fails(TDICT_ENOTSUP, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
+  /* older ones: the rest has its defaults, whatever lies behind */
+  tdict_transfer_options old;
+  const size_t sizes[] = {offsetof(tdict_transfer_options, mode), offsetof(tdict_transfer_options, num_threads),
+                          offsetof(tdict_transfer_options, after), offsetof(tdict_transfer_options, pinned_result),
+                          offsetof(tdict_transfer_options, stats)};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const tdict_transfer_options known = tdict_transfer_options_default();
+    memset(&old, POISON, sizeof old);
+    memcpy(&old, &known, sizes[i]);
+    old.struct_size = sizes[i];
+    td_ok(tdict_to_device(w.c, src, w.device, &old, &out, err));
+    check_tree(&w, src, out);
+    tdict_release(out);
+  }
+  const size_t bad[] = {0, 1, sizeof(size_t) - 1};
+  for (size_t i = 0; i < 3; i++) {
+    old = tdict_transfer_options_default();
+    old.struct_size = bad[i];
+    refuse(&w, &old, TDICT_EINVAL, "struct_size");
+    pin.o.struct_size = bad[i];
+    td_fails(TDICT_EINVAL, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* A stream that is being captured is refused, and the capture goes on. */
+static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
+  (void)d, (void)s;
+  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
+  return TDICT_CU_SUCCESS;
+}
+SIM_CASE(transfer_refuses_capturing_stream) {
+  world w = open_wrapped(NULL);
+  tdict_stream s;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  o.after = &s;
+  wrap.ops.stream_capture_status = say_capturing;
+  refuse(&w, &o, TDICT_ECAPTURE, "captured");
+  wrap.ops.stream_capture_status = wrap.real->stream_capture_status;
+  tdict_tree *src = batch_tree(NULL), *out = NULL;
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  check_tree(&w, src, out);
+  tdict_release(out);
+  const tdict_stream absent = {tdict_sim(3), NULL};
+  o.after = &absent;
+  refuse(&w, &o, TDICT_ENODEVICE, "sim:3");
+  tdict_release(src);
+  tdict_stream_destroy(w.c, s);
+  close_world(&w);
+}
+
+/* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with num_threads 0
+ * when the last copy is queued. */
+SIM_CASE(transfer_async_returns_early) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL), *small = new_tree(), *pinned = new_tree();
+  give(small, "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* four slots */
+  for (int i = 0; i < 4; i++) {
+    char key[2] = {(char)('a' + i), 0};
+    give(pinned, key, random_tensor(TDICT_U8, SHAPE(STAGING / 4 + i), w.pinned));
+  }
+  tdict_tree *first = to_device(&w, src, w.device);
+  tdict_release(first);
+  for (int i = 0; i < NUM_WAYS; i += 2) {
+    const way v = way_at(i);
+    const tdict_tree *trees[] = {src, small, pinned};
+    for (int k = 0; k < 3; k++) {
+      if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* more than can be queued */
+      tdict_future *f = NULL;
+      tdict_tree *out = NULL;
+      poison(&w, w.memory, line_bytes(trees[k]));
+      td_ok(tdict_sim_hold(w.c, err));
+      td_ok(tdict_to_device_async(w.c, trees[k], w.device, &v.o, &f, err));
+      assert_false(tdict_future_is_ready(f));
+      if (v.o.num_threads == 0) expect_pending(k == 1 && v.o.mode == TDICT_MODE_NON_BLOCKING ? 1 : 4);
+      td_ok(tdict_sim_resume(w.c, err));
+      td_ok(tdict_future_wait(f, &out, err));
+      check_tree(&w, trees[k], out);
+      spoil_tree(&w, out);
+      tdict_future_release(f);
+      tdict_release(out);
+    }
+  }
+  tdict_release(src);
+  tdict_release(small);
+  tdict_release(pinned);
+  close_world(&w);
+}

@@ -1,0 +1,109 @@
+/* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same bytes. */
+#include "transfer/engine.h"
+#include "transfer/pieces.h"
+#include "trees.h"
+#include "wrap.h"
+
+/* A plan from one host tree into another, its chunks cut anew. */
+static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
+  tdict_plan p;
+  tdict_plan_request r = {.devices = tdict_engine_devices(tdict_context_engine(w->c)), .dst = dst};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  td_ok(tdict_plan_cut(&p, chunk_bytes, err));
+  return p;
+}
+
+/* The line that the plan's leaves make: elements in C order, zeros between. */
+static unsigned char *line_of(const world *w, const tdict_plan *p) {
+  unsigned char *line = calloc(1, p->line_bytes + 1);
+  assert_non_null(line);
+  for (uint32_t i = 0; i < p->num_items; i++) {
+    unsigned char *elements = read_elements(w, p->items[i].src);
+    memcpy(line + p->items[i].offset, elements, p->items[i].bytes);
+    free(elements);
+  }
+  return line;
+}
+
+static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
+  tdict_tree *td = new_tree();
+  *like = new_tree();
+  for (int i = 0; i < 12; i++) {
+    static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_DTYPE(1, 8, 3), TDICT_C128};
+    const tdict_dtype dtype = dtypes[naive_below(r, 6)];
+    char path[16];
+    snprintf(path, sizeof path, "r%d", i);
+    naive_layout layouts[2];
+    naive_shape(r, 4, &layouts[0]);
+    layouts[1] = layouts[0];
+    for (int side = 0; side < 2; side++) {
+      naive_layout *l = &layouts[side];
+      naive_strides(r, side == 0, l);
+      tdict_tensor *below = random_tensor(dtype, SHAPE(l->end - l->low + 1), NULL);
+      if (side) memset(tdict_tensor_data(below), POISON, tdict_tensor_bytes(below));
+      give(side ? *like : td, path, restrided(below, -l->low, l->ndim, l->shape, l->strides));
+    }
+  }
+  return td;
+}
+
+CASE(pieces_gather_and_scatter) {
+  world w = open_world();
+  naive_random r = {5};
+  for (int round = 0; round < 60; round++) {
+    tdict_tree *dst, *src = random_tree(&r, &dst);
+    const size_t chunk_bytes = 256 * (size_t)(1 + naive_below(&r, 12));
+    tdict_plan p = plan_of(&w, src, dst, chunk_bytes);
+    unsigned char *line = line_of(&w, &p), *slot = malloc(chunk_bytes + 64);
+    assert_non_null(slot);
+    for (uint32_t i = 0; i < p.num_chunks; i++) {
+      const tdict_chunk *c = &p.chunks[i];
+      const size_t bytes = c->end - c->begin;
+      memset(slot, POISON, chunk_bytes + 64);
+      tdict_pieces_gather(&p, c, (char *)slot);
+      assert_memory_equal(slot, line + c->begin, bytes);
+      for (size_t k = bytes; k < chunk_bytes + 64; k++) assert_int_equal(slot[k], POISON); /* nothing beyond */
+      tdict_pieces_scatter(&p, c, (char *)slot);
+    }
+    check_tree(&w, src, dst);
+    spoil_tree(&w, dst);
+    for (uint32_t i = p.num_chunks; i > 0; i--) tdict_pieces_copy(&p, &p.chunks[i - 1]); /* in any order */
+    check_tree(&w, src, dst);
+    free(line);
+    free(slot);
+    tdict_plan_reset(&p);
+    tdict_release(src);
+    tdict_release(dst);
+  }
+  close_world(&w);
+}
+
+/* Leaves that lie on the device as on the line are one copy; gaps are bridged where they are nobody's. */
+GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
+  tdict_context_options o = tdict_context_options_default();
+  world w = open_wrapped(&o); /* slots larger than the tree */
+  tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device), *apart = new_tree();
+  leaf_list l = list_entries(src);
+  for (size_t i = 0; i < l.count; i++) {
+    tdict_tensor *t = NULL;
+    if (!l.tensors[i]) continue;
+    td_ok(tdict_tensor_clone(l.tensors[i], w.memory, &t, err));
+    give(apart, l.paths[i], t);
+  }
+  free_list(&l);
+  way v = way_at(0);
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  v.o.stats = &stats;
+  atomic_store(&wrap.calls[CALL_COPY], 0);
+  copy_tree(&w, src, there, &v);
+  assert_true(stats.num_chunks < 7);
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), stats.num_chunks);
+  copy_tree(&w, src, apart, &v);
+  assert_in_range(atomic_load(&wrap.calls[CALL_COPY]), stats.num_chunks + 7, 2 * stats.num_chunks + 7);
+  check_tree(&w, src, there);
+  check_tree(&w, src, apart);
+  tdict_release(apart);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}

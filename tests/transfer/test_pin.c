@@ -1,0 +1,149 @@
+/* Pinning trees, and asking whether one is. */
+#include "trees.h"
+#include "wrap.h"
+
+GPU_CASE(pin_memory_pins_and_shares) {
+  world w = open_world();
+  static const int threads[] = {-1, 0, 1, 2, 8};
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++)
+    for (int i = 0; i < 5; i++) {
+      tdict_tree *src = make_tree(&w, (tree_kind)kind), *out = NULL;
+      tdict_pin_options o = tdict_pin_options_default();
+      tdict_transfer_stats stats = tdict_transfer_stats_default();
+      o.num_threads = threads[i];
+      o.stats = &stats;
+      poison(&w, w.pinned, line_bytes(src));
+      td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
+      assert_true(tdict_is_pinned(out));
+      check_device(out, tdict_cpu());
+      check_tree(&w, src, out);
+      assert_int_equal(tdict_get_device(out, NULL), tdict_get_device(src, NULL)); /* none, as before */
+      assert_int_equal(tdict_batch_ndim(out), tdict_batch_ndim(src));
+      leaf_list a = list_entries(src), b = list_entries(out);
+      const tdict_tensor *block = NULL;
+      for (size_t k = 0; k < a.count; k++) {
+        if (!a.tensors[k]) continue;
+        assert_int_equal(a.tensors[k] == b.tensors[k], tdict_tensor_is_pinned(a.tensors[k]));
+        if (a.tensors[k] == b.tensors[k]) continue;
+        assert_false(tdict_tensor_shares_storage(a.tensors[k], b.tensors[k]));
+        if (!block) block = b.tensors[k];
+        assert_true(tdict_tensor_shares_storage(block, b.tensors[k]));
+      }
+      assert_int_equal(stats.host_bytes, stats.total_bytes);
+      if (block && stats.total_bytes) assert_in_range(stats.pin_path, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER);
+      free_list(&a);
+      free_list(&b);
+      /* once more: nothing is left to do */
+      tdict_tree *again = NULL;
+      td_ok(tdict_pin_memory(w.c, out, NULL, &again, err));
+      assert_ptr_equal(again, out);
+      tdict_release(again);
+      /* the device reads it by itself */
+      if (block) {
+        const way v = {.o = {.struct_size = sizeof v.o, .num_threads = 2, .mode = TDICT_MODE_NON_BLOCKING, .stats = &stats}};
+        tdict_tree *there = move_tree(&w, out, w.device, &v);
+        check_tree(&w, src, there);
+        if (kind == TREE_BATCH) assert_int_equal(stats.direct_bytes, tdict_bytes(src));
+        tdict_release(there);
+      }
+      spoil_tree(&w, out);
+      tdict_release(out);
+      tdict_release(src);
+    }
+  close_world(&w);
+}
+
+GPU_CASE(pin_memory_refuses_device_leaf) {
+  world w = open_world();
+  tdict_tree *src = new_tree(), *there, *out = src;
+  give(src, "a.b", random_tensor(TDICT_U8, SHAPE(10), NULL));
+  there = to_device(&w, src, w.device);
+  tdict_tree *mixed = new_tree();
+  give(mixed, "host", random_tensor(TDICT_U8, SHAPE(10), NULL));
+  td_ok(tdict_set(mixed, "a.b", leaf_of(there, "a.b"), err));
+  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_pin_memory(w.c, mixed, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "a.b");
+  assert_ptr_equal(out, src);
+  tdict_release(mixed);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+CASE(pin_memory_without_device) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  o.device = tdict_cpu();
+  td_ok(tdict_context_create(&o, &c, err));
+  tdict_error why = {0};
+  tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
+  tdict_status status = tdict_pin_memory(c, src, NULL, &out, &why);
+  if (status == TDICT_OK) { /* this machine has a GPU, and the context pins for it */
+    assert_true(tdict_is_pinned(out));
+    tdict_release(out);
+    tdict_release(src);
+    tdict_context_destroy(c);
+    td_skip("there is a GPU");
+  }
+  assert_int_equal(status, TDICT_ENODEVICE);
+  assert_int_equal(why.status, TDICT_ENODEVICE);
+  assert_non_null(strstr(why.message, "pinned memory"));
+  tdict_transfer_options t = tdict_transfer_options_default();
+  t.pinned_result = true;
+  td_fails(TDICT_ENODEVICE, "pinned memory", tdict_to_device(c, src, tdict_cpu(), &t, &out, err));
+  assert_ptr_equal(out, mark);
+  /* what is pinned is shared, device or not */
+  tdict_tree *pinned = new_tree();
+  give(pinned, "x", claimed_view(NULL, 100));
+  td_ok(tdict_pin_memory(c, pinned, NULL, &out, err));
+  assert_ptr_equal(out, pinned);
+  tdict_release(out);
+  tdict_release(pinned);
+  tdict_release(src);
+  tdict_context_destroy(c);
+}
+
+DEVICE_CASE(is_pinned_asks_host_leaves) {
+  world w = open_world();
+  tdict_tree *td = new_tree(), *host = batch_tree(NULL);
+  assert_false(tdict_is_pinned(NULL));
+  assert_true(tdict_is_pinned(td)); /* without leaves */
+  assert_false(tdict_is_pinned(host));
+  if (w.gpu) {
+    tdict_tree *there = to_device(&w, host, w.device), *pinned = batch_tree(w.pinned);
+    assert_true(tdict_is_pinned(there)); /* no host leaf that is not */
+    assert_true(tdict_is_pinned(pinned));
+    td_ok(tdict_set_tree(td, "a.pinned", pinned, err));
+    td_ok(tdict_set(td, "a.b.there", leaf_of(there, "action"), err));
+    assert_true(tdict_is_pinned(td));
+    give(td, "a.b.plain", random_tensor(TDICT_U8, SHAPE(1), NULL));
+    assert_false(tdict_is_pinned(td));
+    tdict_release(there);
+    tdict_release(pinned);
+  }
+  tdict_release(host);
+  tdict_release(td);
+  close_world(&w);
+}
+
+/* Over its limit pinned memory is short, and the tree stays as it was; released memory is used again. */
+GPU_CASE(pin_memory_keeps_to_the_limit) {
+  tdict_context_options o = tdict_context_options_default();
+  o.pinned_bytes = (size_t)1 << 20;
+  o.staging_bytes = STAGING;
+  world w = world_over(td_context(&o));
+  tdict_tree *src = new_tree(), *out = src, *first = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(700000), NULL));
+  td_ok(tdict_pin_memory(w.c, src, NULL, &first, err));
+  td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(w.c, src, NULL, &out, err));
+  assert_ptr_equal(out, src);
+  tdict_release(first);
+  for (int i = 0; i < 10; i++) {
+    td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
+    check_tree(&w, src, out);
+    spoil_tree(&w, out);
+    tdict_release(out);
+  }
+  tdict_release(src);
+  close_world(&w);
+}

@@ -1,0 +1,236 @@
+/* Plans as such: which way each leaf takes, how chunks cover the line, what is put in slots, what stays alone. */
+#include "sched/pool.h"
+#include "transfer/engine.h"
+#include "trees.h"
+
+static tdict_plan collect(const world *w, const tdict_tree *src, int32_t mode) {
+  tdict_plan p;
+  tdict_plan_request r = {
+      .devices = tdict_engine_devices(tdict_context_engine(w->c)), .device = w->device, .mode = mode};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  return p;
+}
+static tdict_plan collect_pair(const world *w, const tdict_tree *src, const tdict_tree *dst, int32_t mode) {
+  tdict_plan p;
+  tdict_plan_request r = {.devices = tdict_engine_devices(tdict_context_engine(w->c)), .dst = dst, .mode = mode};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  return p;
+}
+static int way_of(const tdict_plan *p, const tdict_tree *src, const char *path) {
+  for (uint32_t i = 0; i < p->num_items; i++)
+    if (p->items[i].src == leaf_of(src, path)) return p->items[i].way;
+  return -1;
+}
+
+GPU_CASE(plan_ways) {
+  world w = open_world();
+  tdict_tree *src = pinned_tree(w.pinned);
+  give(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
+  tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
+  assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver was asked */
+  assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
+  assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_STAGE_IN);
+  assert_false(p.reads_device || p.writes_old);
+  tdict_plan_reset(&p);
+  const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING};
+  for (int i = 0; i < 2; i++) {
+    p = collect(&w, src, modes[i]);
+    assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
+    assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_PAGEABLE_IN);
+    assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
+    assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_PAGEABLE_IN);
+    tdict_plan_reset(&p);
+  }
+  tdict_tree *there = to_device(&w, src, w.device), *plain = to_device(&w, there, tdict_cpu());
+  p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* never a pageable copy out */
+  assert_true(p.reads_device && p.writes_old);
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], p.total_bytes);
+  tdict_plan_reset(&p);
+  p = collect_pair(&w, there, src, TDICT_MODE_NON_BLOCKING_PIN);
+  assert_int_equal(way_of(&p, there, "large"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, there, "only_says_so"), TDICT_WAY_STAGE_OUT);
+  assert_int_equal(way_of(&p, there, "strided"), TDICT_WAY_STAGE_OUT);
+  tdict_plan_reset(&p);
+  p = collect_pair(&w, there, there, TDICT_MODE_BLOCKING);
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], p.total_bytes);
+  tdict_plan_reset(&p);
+  p = collect_pair(&w, src, plain, TDICT_MODE_BLOCKING);
+  assert_int_equal(p.way_bytes[TDICT_WAY_HOST], p.total_bytes);
+  tdict_plan_reset(&p);
+  tdict_release(plain);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Every byte of every item is in exactly one chunk, whose first item holds its begin; slots are not overfilled. */
+static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
+  size_t covered = 0, last_end = 0;
+  for (uint32_t i = 0; i < p->num_chunks; i++) {
+    const tdict_chunk *c = &p->chunks[i];
+    const tdict_item *first = &p->items[c->first];
+    assert_true(c->begin < c->end && c->begin >= last_end);
+    assert_true(first->offset <= c->begin && c->begin < first->offset + first->bytes);
+    bool slots = first->way == TDICT_WAY_STAGE_IN || first->way == TDICT_WAY_STAGE_OUT || first->way == TDICT_WAY_HOST;
+    if (slots) assert_true(c->end - c->begin <= chunk_bytes);
+    for (uint32_t k = c->first; k < p->num_items && p->items[k].offset < c->end; k++) {
+      const tdict_item *item = &p->items[k];
+      size_t begin = item->offset > c->begin ? item->offset : c->begin;
+      size_t end = item->offset + item->bytes < c->end ? item->offset + item->bytes : c->end;
+      if (begin >= end) continue;
+      assert_int_equal(item->way, first->way);
+      assert_ptr_equal(item->gpu, first->gpu);
+      covered += end - begin;
+    }
+    last_end = c->end;
+  }
+  assert_int_equal(covered, p->total_bytes);
+}
+
+GPU_CASE(plan_chunks_cover_the_line) {
+  world w = open_world();
+  const size_t sizes[] = {256, 4096, 65536, 1 << 22};
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = to_device(&w, src, w.device);
+    for (int i = 0; i < 16; i++) {
+      const int32_t mode = TDICT_MODE_BLOCKING + i / 4 % 3;
+      tdict_plan p = i < 12 ? collect(&w, src, mode) : collect_pair(&w, there, src, mode);
+      for (uint32_t k = 0; k < p.num_items; k++) {
+        assert_int_equal(p.items[k].offset % TDICT_LEAF_ALIGNMENT, 0);
+        if (!p.items[k].dst) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
+      }
+      assert_int_equal(p.num_leaves, tdict_num_leaves(src));
+      tdict_plan_pack(&p);
+      td_ok(tdict_plan_cut(&p, sizes[i % 4], err));
+      check_chunks(&p, sizes[i % 4]);
+      tdict_plan_reset(&p);
+      assert_int_equal(p.num_items, 0);
+    }
+    tdict_release(there);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+/* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
+GPU_CASE(plan_packs_small_pinned_leaves) {
+  world w = open_world();
+  tdict_tree *batch = batch_tree(w.pinned), *many = tiny_tree(w.pinned), *large = new_tree();
+  tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
+  for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
+  tdict_plan_pack(&p);
+  td_ok(tdict_plan_cut(&p, 65536, err));
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], p.total_bytes);
+  assert_int_equal(p.num_chunks, 1); /* the gaps of an arena are nobody's */
+  tdict_plan_reset(&p);
+  p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
+  for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
+  tdict_plan_pack(&p);
+  td_ok(tdict_plan_cut(&p, 65536, err));
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], p.total_bytes);
+  assert_int_equal(p.num_chunks, (p.line_bytes + 65535) / 65536);
+  tdict_plan_reset(&p);
+  give(large, "x", random_tensor(TDICT_U8, SHAPE(((int64_t)40 << 20) + 1), w.pinned));
+  p = collect(&w, large, TDICT_MODE_NON_BLOCKING_PIN);
+  p.items[0].dst_data = (char *)(uintptr_t)0x10000;
+  tdict_plan_pack(&p);
+  td_ok(tdict_plan_cut(&p, 65536, err));
+  assert_int_equal(p.num_chunks, 3);
+  tdict_plan_reset(&p);
+  tdict_release(batch);
+  tdict_release(many);
+  tdict_release(large);
+  close_world(&w);
+}
+
+/* Gaps belong to nobody only between whole leaves of an arena. */
+GPU_CASE(plan_knows_whose_gaps_are) {
+  world w = open_world();
+  tdict_tree *batch = batch_tree(NULL), *there = to_device(&w, batch, w.device);
+  tdict_tensor *whole = leaf_of(batch, "obs.state"), *far = leaf_of(there, "obs.state");
+  tdict_tensor *part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});
+  tdict_tensor *alone = random_tensor(TDICT_U8, SHAPE(7), NULL);
+  assert_true(tdict_plan_gap_is_free(whole));
+  assert_true(tdict_plan_gap_is_free(far));
+  assert_true(tdict_plan_gap_is_free(NULL));
+  assert_false(tdict_plan_gap_is_free(part));
+  assert_false(tdict_plan_gap_is_free(alone));
+  tdict_tensor_release(part);
+  tdict_tensor_release(alone);
+  tdict_release(there);
+  tdict_release(batch);
+  close_world(&w);
+}
+
+/* A simulated device to another, alone and together with host leaves. */
+SIM_CASE(transfer_between_two_devices) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.num_devices = 2;
+  o.sim = &sim;
+  o.staging_bytes = STAGING;
+  world w = world_over(td_context(&o)), second = w;
+  second.raw = raw_open(w.c, tdict_sim(1));
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *one = to_device(&w, src, tdict_sim(1));
+    check_device(one, tdict_sim(1));
+    check_tree(&second, src, one);
+    for (int i = 0; i < NUM_WAYS; i++) {
+      const way v = way_at(i);
+      poison(&w, w.memory, line_bytes(src));
+      tdict_tree *zero = move_tree(&w, one, tdict_sim(0), &v);
+      check_device(zero, tdict_sim(0));
+      check_tree(&w, src, zero);
+      spoil_tree(&second, one);
+      copy_tree(&w, zero, one, &v); /* and back into what was there */
+      check_tree(&second, src, one);
+      spoil_tree(&w, zero);
+      tdict_release(zero);
+    }
+    /* leaves of both devices and of the host in one tree */
+    tdict_tree *mixed = new_tree(), *want = new_tree(), *zero = to_device(&w, src, tdict_sim(0));
+    tdict_tree *parts[] = {src, one, zero};
+    leaf_list lists[] = {list_entries(src), list_entries(one), list_entries(zero)};
+    for (size_t i = 0; i < lists[0].count; i++) {
+      if (!lists[0].tensors[i]) continue;
+      td_ok(tdict_set(mixed, lists[0].paths[i], lists[i % 3].tensors[i], err));
+      td_ok(tdict_set(want, lists[0].paths[i], lists[0].tensors[i], err));
+    }
+    for (int i = 0; i < NUM_WAYS; i += 3) {
+      const way v = way_at(i);
+      tdict_tree *at_zero = move_tree(&w, mixed, tdict_sim(0), &v), *at_one = move_tree(&w, mixed, tdict_sim(1), &v);
+      tdict_tree *home = move_tree(&w, mixed, tdict_cpu(), &v);
+      check_device(at_zero, tdict_sim(0));
+      check_device(at_one, tdict_sim(1));
+      check_tree(&w, want, at_zero);
+      check_tree(&second, want, at_one);
+      check_tree(&w, want, home);
+      tdict_release(at_zero);
+      tdict_release(at_one);
+      tdict_release(home);
+    }
+    for (int i = 0; i < 3; i++) {
+      free_list(&lists[i]);
+      tdict_release(parts[i]);
+    }
+    tdict_release(mixed);
+    tdict_release(want);
+  }
+  /* a strided leaf between two devices is refused by name */
+  tdict_tree *src = new_tree(), *out = src;
+  const int turn[] = {1, 0};
+  give(src, "a.turned", random_tensor(TDICT_F32, SHAPE(5, 7), NULL));
+  tdict_tree *one = to_device(&w, src, tdict_sim(1)), *views = new_tree();
+  give(views, "a.turned", permuted(tdict_tensor_retain(leaf_of(one, "a.turned")), turn));
+  td_fails(TDICT_ENOTSUP, "strided", tdict_to_device(w.c, views, tdict_sim(0), NULL, &out, err));
+  assert_string_equal(td_last_error.path, "a.turned");
+  assert_ptr_equal(out, src);
+  tdict_release(views);
+  tdict_release(one);
+  tdict_release(src);
+  raw_close(second.raw);
+  close_world(&w);
+}

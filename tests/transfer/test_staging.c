@@ -1,0 +1,205 @@
+/* What transfers use and give back: the staging ring's bytes, counted at the driver's table, and everything that could
+ * grow from transfer to transfer. */
+#include <dirent.h>
+
+#include "trees.h"
+#include "wrap.h"
+
+/* Leaves of many sizes, 100 MiB in all. */
+static tdict_tree *large_tree(void) {
+  tdict_tree *td = new_tree();
+  size_t left = (size_t)100 << 20;
+  for (int i = 0; left > 0; i++) {
+    static const size_t sizes[] = {33 << 20, 1 << 20, 3000001, 70000, 511, 9 << 20, 65536};
+    size_t bytes = sizes[i % 7] < left ? sizes[i % 7] : left;
+    char path[16];
+    snprintf(path, sizeof path, "l%d", i);
+    give(td, path, random_tensor(TDICT_U8, SHAPE((int64_t)bytes), NULL));
+    left -= bytes;
+  }
+  return td;
+}
+
+static void check_staging(size_t staging, bool all_ways) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = staging;
+  memset(&wrap, 0, sizeof wrap);
+  world w = open_wrapped(&o);
+  tdict_tree *src = large_tree();
+  poison(&w, w.memory, line_bytes(src));
+  for (int i = 3; i < NUM_WAYS; i += all_ways ? 6 : 100) { /* i / 10: the mode; 3: from auto, 1 thread, a future */
+    way v = way_at(i);
+    tdict_tree *there = move_tree(&w, src, w.device, &v);
+    if (i == 3) check_tree(&w, src, there);
+    assert_in_range(atomic_load(&wrap.peak_pinned), v.o.mode == TDICT_MODE_AUTO ? 1 : 0, staging);
+    tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+    check_tree(&w, src, back);
+    assert_in_range(atomic_load(&wrap.peak_pinned), 1, staging);
+    tdict_release(back);
+    spoil_tree(&w, there);
+    tdict_release(there);
+  }
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.stats = &stats;
+  v.o.num_threads = 8;
+  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  check_tree(&w, src, there);
+  assert_int_equal(stats.total_bytes, (size_t)100 << 20);
+  assert_in_range(stats.peak_staging_bytes, staging / 16, staging);
+  tdict_device_counts counts;
+  td_ok(tdict_context_get_counts(w.c, w.device, &counts, err));
+  assert_int_equal(counts.pinned_bytes, atomic_load(&wrap.pinned));
+  assert_int_equal(counts.peak_pinned_bytes, atomic_load(&wrap.peak_pinned));
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+  assert_int_equal(atomic_load(&wrap.pinned), 0); /* all of it was given back */
+}
+
+GPU_CASE(staging_never_exceeds) { check_staging(STAGING, true); }
+GPU_CASE(staging_never_exceeds_other_sizes) {
+  check_staging((size_t)64 << 10, false);
+  check_staging((size_t)5 << 20, false);  /* registered pages of the library's own */
+  check_staging(((size_t)3 << 20) + 12345, false);
+}
+
+/* What needs no slots makes no ring. */
+GPU_CASE(staging_is_made_when_needed) {
+  memset(&wrap, 0, sizeof wrap);
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL), *there = NULL;
+  way v = way_at(0);
+  v.o.mode = TDICT_MODE_BLOCKING;
+  there = move_tree(&w, src, w.device, &v);
+  assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
+  v.o.mode = TDICT_MODE_AUTO;
+  tdict_tree *staged = move_tree(&w, src, w.device, &v);
+  assert_int_equal(atomic_load(&wrap.peak_pinned), STAGING);
+  check_tree(&w, src, there);
+  check_tree(&w, src, staged);
+  tdict_release(there);
+  tdict_release(staged);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
+GPU_CASE(staging_without_pinned_memory) {
+  memset(&wrap, 0, sizeof wrap);
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL);
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.stats = &stats;
+  fail_call(CALL_PIN, 1);
+  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
+  assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
+  check_tree(&w, src, there);
+  tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+  check_tree(&w, src, back);
+  tdict_release(back);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+static int count_entries(const char *folder) {
+  DIR *d = opendir(folder);
+  int count = 0;
+  assert_non_null(d);
+  while (readdir(d)) count++;
+  closedir(d);
+  return count;
+}
+
+typedef struct usage {
+  tdict_device_counts device;
+  tdict_memory_counts memory, pinned;
+  int threads, descriptors;
+} usage;
+static usage measure(const world *w) {
+  usage u;
+  memset(&u, 0, sizeof u);
+  td_ok(tdict_context_get_counts(w->c, w->device, &u.device, err));
+  tdict_memory_get_counts(w->memory, &u.memory);
+  tdict_memory_get_counts(w->pinned, &u.pinned);
+  u.threads = count_entries("/proc/self/task");
+  u.descriptors = count_entries("/proc/self/fd");
+  return u;
+}
+static void check_usage(const usage *a, const usage *b) {
+  assert_int_equal(a->device.pinned_bytes, b->device.pinned_bytes);
+  assert_int_equal(a->device.peak_pinned_bytes, b->device.peak_pinned_bytes);
+  assert_int_equal(a->device.device_bytes, b->device.device_bytes);
+  assert_int_equal(a->device.num_streams, b->device.num_streams);
+  assert_int_equal(a->device.num_events, b->device.num_events);
+  assert_int_equal(a->memory.live_bytes, b->memory.live_bytes);
+  assert_int_equal(a->memory.cached_bytes, b->memory.cached_bytes);
+  assert_int_equal(a->pinned.live_bytes, b->pinned.live_bytes);
+  assert_int_equal(a->pinned.cached_bytes, b->pinned.cached_bytes);
+  assert_int_equal(a->threads, b->threads);
+  assert_int_equal(a->descriptors, b->descriptors);
+}
+
+/* One small transfer after the other, through every call; one thread each, since how many lanes are open at once is
+ * chance. */
+static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int i) {
+  way v = way_at(i % 10 * 13 % NUM_WAYS); /* ten of them, all modes among them */
+  if (v.o.num_threads > 1) v.o.num_threads = 1;
+  tdict_tree *there = move_tree(w, src, w->device, &v);
+  v.o.pinned_result = i % 2;
+  tdict_tree *back = move_tree(w, there, tdict_cpu(), &v);
+  v.o.pinned_result = false;
+  copy_tree(w, back, kept, &v);
+  if (i % 100 == 0) check_tree(w, src, back);
+  tdict_tree *pinned = NULL;
+  td_ok(tdict_pin_memory(w->c, src, NULL, &pinned, err));
+  tdict_release(pinned);
+  tdict_release(back);
+  tdict_release(there);
+}
+
+GPU_CASE(context_counts_are_stable) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *kept = to_device(&w, src, w.device);
+  usage first;
+  memset(&first, 0, sizeof first);
+  for (int i = 0; i < 1000; i++) {
+    transfer_once(&w, src, kept, i);
+    usage now = measure(&w);
+    if (i == 9) first = now;
+    if (i > 9 && i % 10 == 9) check_usage(&first, &now);
+  }
+  assert_int_equal(first.memory.live_bytes, (line_bytes(src) + 255) / 256 * 256); /* `kept` alone */
+  assert_int_equal(first.pinned.live_bytes, 0);
+  check_tree(&w, src, kept);
+  tdict_release(kept);
+  tdict_release(src);
+  usage last = measure(&w);
+  assert_int_equal(last.device.device_bytes, 0);
+  close_world(&w);
+}
+
+/* With many threads the counts are bounded by what may be open at once. */
+GPU_CASE(context_counts_are_bounded) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL);
+  tdict_device_counts before, after;
+  td_ok(tdict_context_get_counts(w.c, w.device, &before, err));
+  for (int i = 0; i < 200; i++) {
+    way v = way_at(i % NUM_WAYS);
+    tdict_tree *there = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
+    if (i % 50 == 0) check_tree(&w, src, back);
+    tdict_release(back);
+    tdict_release(there);
+  }
+  td_ok(tdict_context_get_counts(w.c, w.device, &after, err));
+  assert_int_equal(after.device_bytes, before.device_bytes);
+  assert_in_range(after.num_streams, before.num_streams, before.num_streams + tdict_context_num_threads(w.c) + 1);
+  assert_in_range(after.num_events, before.num_events, before.num_events + 16 + 5 * (tdict_context_num_threads(w.c) + 1));
+  assert_int_equal(after.pinned_bytes, before.pinned_bytes + STAGING);
+  tdict_release(src);
+  close_world(&w);
+}

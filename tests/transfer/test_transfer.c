@@ -1,0 +1,328 @@
+/* Moving trees: every mode, number of threads and kind of leaf, in both directions; what the result is and shares; what
+ * is refused. */
+#include "trees.h"
+
+/* From the host to new device memory, checked and spoiled, so that the next one cannot find its bytes there. */
+static void move_in(const world *w, tree_kind kind) {
+  tdict_tree *src = make_tree(w, kind);
+  poison(w, w->memory, line_bytes(src));
+  for (int i = 0; i < NUM_WAYS; i++) {
+    const way v = way_at(i);
+    tdict_tree *there = move_tree(w, src, w->device, &v);
+    check_device(there, w->device);
+    check_tree(w, src, there);
+    spoil_tree(w, there);
+    tdict_release(there);
+  }
+  tdict_release(src);
+}
+
+DEVICE_CASE(transfer_every_mode) {
+  world w = open_world();
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    if (w.gpu) {
+      move_in(&w, (tree_kind)kind);
+      continue;
+    }
+    if (kind == TREE_PINNED || kind == TREE_MIXED) continue;
+    tdict_tree *src = make_tree(&w, (tree_kind)kind); /* on the host everything is there already */
+    for (int i = 0; i < NUM_WAYS; i++) {
+      const way v = way_at(i);
+      tdict_tree *there = move_tree(&w, src, w.device, &v);
+      assert_ptr_equal(there, src);
+      tdict_release(there);
+    }
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+GPU_CASE(transfer_round_trip) {
+  world w = open_world();
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = to_device(&w, src, w.device);
+    check_tree(&w, src, there);
+    for (int i = 0; i < 2 * NUM_WAYS; i++) {
+      way v = way_at(i / 2);
+      v.o.pinned_result = i % 2;
+      poison(&w, i % 2 ? w.pinned : NULL, line_bytes(src));
+      tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+      check_device(back, tdict_cpu());
+      check_tree(&w, src, back);
+      assert_int_equal(tdict_is_pinned(back), i % 2 || tdict_num_leaves(back) == 0);
+      spoil_tree(&w, back);
+      tdict_release(back);
+    }
+    tdict_release(there);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+/* Strided leaves of a device go to the host, and to plain ones on the device by way of copy_into. */
+GPU_CASE(transfer_strided_device_leaves) {
+  world w = open_world();
+  tdict_tree *src = strided_tree(), *there = to_device(&w, src, w.device), *views = new_tree(), *want = new_tree();
+  leaf_list a = list_entries(src), b = list_entries(there);
+  const int turn[] = {1, 0};
+  for (size_t i = 0; i < a.count; i++) {
+    tdict_tensor *from = tdict_tensor_retain(b.tensors[i]), *like = NULL;
+    td_ok(tdict_tensor_clone(a.tensors[i], NULL, &like, err));
+    int64_t n = tdict_tensor_shape(like)[0];
+    const tdict_tensor_range back = {0, n - 1, n / 2, -2};
+    from = sliced(from, back);
+    like = sliced(like, back);
+    if (tdict_tensor_ndim(like) == 2) from = permuted(from, turn), like = permuted(like, turn);
+    give(views, a.paths[i], from);
+    give(want, a.paths[i], like);
+  }
+  for (int i = 0; i < NUM_WAYS; i++) {
+    way v = way_at(i);
+    v.o.pinned_result = i % 3 == 0;
+    poison(&w, v.o.pinned_result ? w.pinned : NULL, line_bytes(want));
+    tdict_tree *back = move_tree(&w, views, tdict_cpu(), &v);
+    check_tree(&w, want, back);
+    spoil_tree(&w, back);
+    tdict_release(back);
+  }
+  free_list(&a);
+  free_list(&b);
+  tdict_release(views);
+  tdict_release(want);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+DEVICE_CASE(transfer_same_place_shares) {
+  world w = open_world();
+  tdict_tree *host = batch_tree(NULL), *there = to_device(&w, host, w.device), *again = to_device(&w, there, w.device);
+  assert_ptr_equal(again, there);
+  tdict_release(again);
+  const way all = way_at(0);
+  again = move_tree(&w, there, (tdict_device){TDICT_DEVICE_AUTO, 0}, &all); /* auto is the context's own */
+  assert_ptr_equal(again, there);
+  tdict_release(again);
+  tdict_tree *home = to_device(&w, host, tdict_cpu());
+  assert_ptr_equal(home, host);
+  tdict_release(home);
+  /* some leaves are there, some are not: those that are stay the same tensors */
+  tdict_tree *mixed = new_tree();
+  tdict_tensor *stays = leaf_of(there, "obs.pixels");
+  td_ok(tdict_set(mixed, "a.stays", stays, err));
+  give(mixed, "a.goes", random_tensor(TDICT_F32, SHAPE(300), NULL));
+  td_ok(tdict_set(mixed, "stays_too", stays, err));
+  tdict_tree *moved = to_device(&w, mixed, w.device);
+  check_device(moved, w.device);
+  check_tree(&w, mixed, moved);
+  assert_ptr_equal(leaf_of(moved, "a.stays"), stays);
+  assert_ptr_equal(leaf_of(moved, "stays_too"), stays);
+  assert_int_equal(leaf_of(moved, "a.goes") == leaf_of(mixed, "a.goes"), !w.gpu);
+  tdict_tree *trees[] = {moved, mixed, there, host};
+  for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
+  /* a tree without leaves: shared when it has the device already, else a new one that has it */
+  tdict_tree *empty = new_tree(), *placed = to_device(&w, empty, w.device), *same = to_device(&w, placed, w.device);
+  tdict_device device;
+  assert_true(tdict_get_device(placed, &device) && tdict_device_equal(device, w.device));
+  assert_false(tdict_get_device(empty, NULL));
+  assert_ptr_equal(same, placed);
+  tdict_tree *more[] = {same, placed, empty};
+  for (size_t i = 0; i < 3; i++) tdict_release(more[i]);
+  close_world(&w);
+}
+
+/* All leaves that travelled: one storage, tree order, each at the next multiple of 256. */
+static void check_arena(const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  const tdict_tensor *first = NULL;
+  size_t at = 0;
+  for (size_t i = 0; i < l.count; i++) {
+    const tdict_tensor *t = l.tensors[i];
+    if (!t) continue;
+    if (!first) first = t;
+    assert_true(tdict_tensor_shares_storage(first, t));
+    assert_true(tdict_tensor_is_contiguous(t));
+    at = (at + 255) / 256 * 256;
+    if (tdict_tensor_bytes(t)) assert_int_equal((char *)t->data - (char *)first->storage->data, at);
+    at += tdict_tensor_bytes(t);
+  }
+  assert_int_equal(first->storage->bytes, at);
+  free_list(&l);
+}
+
+GPU_CASE(transfer_one_arena) {
+  world w = open_world();
+  static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_PINNED, TREE_MIXED};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    tdict_memory_counts before, after;
+    tdict_tree *src = make_tree(&w, kinds[i]);
+    tdict_memory_get_counts(w.memory, &before);
+    tdict_tree *there = to_device(&w, src, w.device);
+    tdict_memory_get_counts(w.memory, &after);
+    assert_int_equal(after.num_allocations, before.num_allocations + 1);
+    check_arena(there);
+    way v = way_at(0);
+    v.o.pinned_result = i % 2;
+    tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+    check_arena(back);
+    tdict_release(back);
+    tdict_release(there);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+GPU_CASE(transfer_shared_leaves_sent_once) {
+  world w = open_world();
+  tdict_tree *src = shared_tree();
+  for (int i = 0; i < NUM_WAYS; i += 2) {
+    way v = way_at(i);
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    v.o.stats = &stats;
+    tdict_tree *there = move_tree(&w, src, w.device, &v);
+    check_tree(&w, src, there);
+    /* once each: both, x, y, top, overlap, a last column, rows */
+    assert_int_equal(stats.total_bytes, 400 + 77 + 24 + 1000 + 1000 + 160 + 4000);
+    assert_int_equal(stats.num_leaves, 12);
+    assert_int_equal(stats.num_shared_leaves, 5);
+    assert_ptr_equal(leaf_of(there, "one")->data, leaf_of(there, "two")->data);
+    assert_ptr_equal(leaf_of(there, "one")->data, leaf_of(there, "as_integers")->data);
+    assert_ptr_equal(leaf_of(there, "left.deeper.y")->data, leaf_of(there, "right.deeper.y")->data);
+    assert_ptr_equal(leaf_of(there, "last_column")->data, leaf_of(there, "last_column_again")->data);
+    assert_ptr_not_equal(leaf_of(there, "top")->data, leaf_of(there, "rows")->data);
+    spoil_tree(&w, there);
+    tdict_release(there);
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
+GPU_CASE(transfer_keeps_shape_of_tree) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
+  tdict_device device;
+  td_ok(tdict_get_tree(src, "next", &next, err));
+  tdict_lock(next); /* a part of it */
+  tdict_tree *there = to_device(&w, src, w.device);
+  assert_int_equal(tdict_batch_ndim(there), 1);
+  assert_int_equal(tdict_batch_size(there)[0], 16);
+  assert_true(tdict_get_device(there, &device) && tdict_device_equal(device, w.device));
+  td_ok(tdict_get_tree(there, "next.obs", &got, err));
+  assert_int_equal(tdict_batch_ndim(got), 1);
+  assert_true(tdict_get_device(got, &device) && tdict_device_equal(device, w.device));
+  assert_false(tdict_is_locked(there));
+  assert_true(tdict_is_locked(got)); /* by the tree above it */
+  td_ok(tdict_get_tree(there, "next", &got, err));
+  assert_true(tdict_is_locked(got));
+  td_ok(tdict_unlock(got, err)); /* the lock is the result's own */
+  assert_true(tdict_is_locked(next));
+  td_ok(tdict_get_tree(there, "obs", &got, err));
+  assert_false(tdict_is_locked(got));
+  tdict_lock(src);
+  tdict_tree *locked = to_device(&w, src, w.device), *back = to_device(&w, locked, tdict_cpu());
+  assert_true(tdict_is_locked(locked));
+  assert_true(tdict_is_locked(back));
+  td_fails(TDICT_ELOCKED, "", tdict_delete(back, "action", err));
+  assert_true(tdict_get_device(back, &device) && tdict_device_equal(device, tdict_cpu()));
+  check_tree(&w, src, back);
+  tdict_tree *trees[] = {back, locked, there, src};
+  for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
+  close_world(&w);
+}
+
+/* The result is in the memory that was given. */
+GPU_CASE(transfer_into_given_memory) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
+  way v = way_at(0);
+  v.o.memory = w.pinned;
+  tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v), *copied = move_tree(&w, src, tdict_cpu(), &v);
+  assert_true(tdict_is_pinned(back));
+  check_tree(&w, src, back);
+  assert_true(tdict_is_pinned(copied)); /* plain leaves are copied, pinned ones shared */
+  check_tree(&w, src, copied);
+  tdict_tree *same = move_tree(&w, copied, tdict_cpu(), &v);
+  assert_ptr_equal(same, copied);
+  v.o.memory = tdict_device_memory(w.c, tdict_cpu());
+  tdict_tree *plain = move_tree(&w, there, tdict_cpu(), &v);
+  assert_false(tdict_is_pinned(plain));
+  check_tree(&w, src, plain);
+  tdict_tree *trees[] = {src, there, back, copied, same, plain};
+  for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
+  close_world(&w);
+}
+
+GPU_CASE(transfer_result_outlives_context) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
+  way v = way_at(0);
+  v.o.pinned_result = true;
+  tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &f, err));
+  raw_close(w.raw);
+  tdict_context_destroy(w.c); /* waits for the transfer */
+  assert_true(tdict_future_is_ready(f));
+  tdict_tree *late = NULL;
+  td_ok(tdict_future_wait(f, &late, err));
+  check_device(late, w.device);
+  check_tree(&w, src, back);
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  td_ok(tdict_future_stats(f, &stats, err));
+  assert_int_equal(stats.total_bytes, tdict_bytes(src));
+  tdict_future_release(f);
+  tdict_tree *trees[] = {late, there, back, src};
+  for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
+  raw_close(w.host);
+}
+
+DEVICE_CASE(transfer_refuses_absent_device) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *const mark = src;
+  tdict_tree *out = mark;
+  tdict_future *f = (tdict_future *)mark;
+  const tdict_device absent[] = {{w.device.type == TDICT_DEVICE_SIM ? TDICT_DEVICE_CUDA : TDICT_DEVICE_SIM, 0},
+                                 {TDICT_DEVICE_SIM, 99}, {TDICT_DEVICE_CUDA, 99}, {77, 0}};
+  for (size_t i = w.device.type == TDICT_DEVICE_SIM; i < 4; i++) { /* a context on sim may have cuda devices as well */
+    td_fails(TDICT_ENODEVICE, "", tdict_to_device(w.c, src, absent[i], NULL, &out, err));
+    td_fails(TDICT_ENODEVICE, "", tdict_to_device_async(w.c, src, absent[i], NULL, &f, err));
+  }
+  assert_ptr_equal(out, mark);
+  assert_ptr_equal(f, mark);
+  tdict_release(src);
+  close_world(&w);
+}
+
+DEVICE_CASE(transfer_refuses_foreign_device) {
+  world w = open_world();
+  tdict_tree *src = new_tree(), *out = src;
+  tdict_tensor *foreign = NULL;
+  static char place[256];
+  const int64_t count = 8;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.data = place;
+  v.device = (tdict_device){TDICT_DEVICE_CUDA, 77};
+  v.dtype = TDICT_F32;
+  v.ndim = 1;
+  v.shape = &count;
+  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
+  give(src, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
+  give(src, "a.there", foreign);
+  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_to_device(w.c, src, w.device, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "a.there");
+  tdict_tree *dst = new_tree();
+  give(dst, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
+  give(dst, "a.there", random_tensor(TDICT_F32, SHAPE(8), NULL));
+  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_copy_into(w.c, src, dst, NULL, err));
+  assert_string_equal(td_last_error.path, "a.there");
+  /* memory of another place than the one moved to */
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0));
+  tdict_tree *plain = batch_tree(NULL);
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_to_device(w.c, plain, tdict_cpu(), &o, &out, err));
+  assert_ptr_equal(out, src);
+  tdict_release(plain);
+  tdict_release(src);
+  tdict_release(dst);
+  close_world(&w);
+}
