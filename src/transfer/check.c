@@ -43,16 +43,14 @@ static uint64_t hash_item(const tdict_item *item) {
 
 static bool is_on_host(const tdict_item *item) { return item->src->storage->device.type == TDICT_DEVICE_CPU; }
 
-tdict_status tdict_check_sources_before(tdict_future *t, tdict_error *err) {
-  uint32_t count = t->plan.num_items;
-  t->hashes = calloc((size_t)count + 1, sizeof *t->hashes);
-  if (!t->hashes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to check its sources");
-  for (uint32_t i = 0; i < count; i++) {
-    if (!is_on_host(&t->plan.items[i])) continue;
-    tdict_storage_wait(t->plan.items[i].src->storage, false); /* an earlier transfer may still write it */
-    t->hashes[i] = hash_item(&t->plan.items[i]);
-  }
-  return TDICT_OK;
+tdict_status tdict_check_sources_prepare(tdict_future *t, tdict_error *err) {
+  t->hashes = calloc((size_t)t->plan.num_items + 1, sizeof *t->hashes);
+  return t->hashes ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to check its sources");
+}
+
+void tdict_check_sources_before(tdict_future *t) {
+  for (uint32_t i = 0; t->hashes && i < t->plan.num_items; i++)
+    if (is_on_host(&t->plan.items[i])) t->hashes[i] = hash_item(&t->plan.items[i]);
 }
 
 void tdict_check_sources_after(tdict_future *t) {

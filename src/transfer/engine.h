@@ -84,7 +84,7 @@ struct tdict_future {
   tdict_log *log;
   tdict_fence **uses;       /* counted: what programs have queued on the bytes that are written */
   uint32_t num_uses;
-  uint64_t *hashes;         /* of the sources, one an item, when they are checked; else NULL */
+  uint64_t *hashes;         /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
   struct tdict_hooks *hooks; /* owned; NULL: the tree has no objects */
   tdict_latch queued;       /* down once for each worker that has nothing more to queue */
   _Atomic(bool) tailless;   /* relaxed: a worker could not record its tail; ordered by `queued` */
@@ -94,7 +94,7 @@ struct tdict_future {
   _Atomic(bool) failed;     /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  pthread_mutex_t error_lock; /* guards: error, decided */
+  pthread_mutex_t error_lock; /* guards: error, decided, and the workers' tails until then */
   tdict_error error;          /* status 0: none */
   bool decided;               /* how it ended is settled: later errors and cancels are too late */
   tdict_latch ended;          /* from zero on everything here is only read */

@@ -72,15 +72,6 @@ static void tell_log(const tdict_future *f) {
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
-static void give_tails(tdict_future *f) {
-  for (int i = 0; i < f->num_workers; i++) {
-    tdict_worker *w = &f->workers[i];
-    if (!w->tail_gpu) continue;
-    tdict_gpu_give_event(w->tail_gpu, w->tail);
-    tdict_gpu_release(w->tail_gpu);
-  }
-}
-
 /* The worker that has ended the transfer may still hold it; the result must not wait for that. */
 void tdict_future_release(tdict_future *f) {
   if (!f || is_forked(f)) return;
@@ -98,7 +89,6 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
-  give_tails(f);
   tdict_storage_release(f->arena);
   tdict_release(f->mirror);
   tdict_release(f->result);
@@ -161,6 +151,7 @@ tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
   return answer(f, NULL, err);
 }
 
+/* Under the error's lock: tails are given back when the transfer ends, and then nothing is to be waited for. */
 static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (int i = 0; i < f->num_workers && status == TDICT_OK; i++) {
@@ -192,12 +183,18 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
     wait_for(f, &f->ended, INT64_MAX);
   if (tdict_latch_is_zero(&f->ended)) return answer(f, out, err);
   char name[32];
-  if (!is_stream_of(f, s))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "wait_on_stream: the stream is of %s, which did not take part",
-                      tdict_device_format(s.device, name, sizeof name));
-  status = wait_for_tails(f, s, err);
-  if (status == TDICT_OK && out) *out = tdict_retain(f->result);
-  return status;
+  pthread_mutex_lock(&f->error_lock);
+  bool ended = f->decided;
+  if (!ended)
+    status = is_stream_of(f, s)
+                 ? wait_for_tails(f, s, err)
+                 : tdict_fail(err, TDICT_EWRONGDEVICE, "wait_on_stream: the stream is of %s, which did not take part",
+                              tdict_device_format(s.device, name, sizeof name));
+  if (!ended && status == TDICT_OK && out) *out = tdict_retain(f->result);
+  pthread_mutex_unlock(&f->error_lock);
+  if (!ended) return status;
+  wait_for(f, &f->ended, INT64_MAX);
+  return answer(f, out, err);
 }
 
 void tdict_future_cancel(tdict_future *f) {

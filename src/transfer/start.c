@@ -208,7 +208,7 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, chunk_bytes(s), err);
-  if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_before(t, err);
+  if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;
 }

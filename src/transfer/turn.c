@@ -32,10 +32,13 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   return TDICT_OK;
 }
 
+enum { STRANGER_NS = 1000000 };
+
 static void run_worker(tdict_task *task) { tdict_work((tdict_worker *)task); }
 
 /* Nothing stands in the transfer's way any more. */
 static void launch(tdict_future *t) {
+  tdict_check_sources_before(t);
   if (t->on_caller) {
     tdict_latch_down(&t->may_start);
     return;
@@ -120,25 +123,30 @@ static void find_stranger(void *user, tdict_fence *fence) {
   g->stranger = fence;
 }
 
-/* Transfers of other contexts on the same bytes cannot be queued behind; they are waited for. */
-static void wait_for_strangers(tdict_future *t) {
-  for (uint32_t i = 0; i < t->num_nodes; i++)
-    for (;;) {
-      gathering g = {.self = t};
-      tdict_storage_each_conflict(t->nodes[i].storage, t->nodes[i].writes, find_stranger, &g);
-      if (!g.stranger) break;
-      g.stranger->ops->wait(g.stranger, INT64_MAX);
-      g.stranger->ops->release(g.stranger);
-    }
+/* Waits a while only: the stranger may be taking its marks off again, because it has seen those of this transfer. */
+static void wait_for_stranger(const tdict_future *t, tdict_fence *stranger) {
+  if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
+    stranger->ops->wait(stranger, tdict_deadline_ns(STRANGER_NS));
+  stranger->ops->release(stranger);
 }
 
-/* Under the engine's lock: who is before this transfer on any of its bytes, and the transfer's own marks. */
-static tdict_status take_turn(tdict_future *t, tdict_error *err) {
+/* Under the engine's lock: who is before this transfer on any of its bytes, and the transfer's own marks. Transfers of
+ * other contexts cannot be queued behind: if there is one (*stranger, counted), no mark is left, and it is to be waited
+ * for. Marks are put first and strangers looked for then, so that of two at once one at least sees the other. */
+static tdict_status take_turn(tdict_future *t, tdict_fence **stranger, tdict_error *err) {
   gathering g = {.self = t};
+  t->num_waits_for = 0;
   for (uint32_t i = 0; i < t->num_nodes; i++)
     tdict_storage_each_conflict(t->nodes[i].storage, t->nodes[i].writes, gather_conflict, &g);
   if (g.no_memory) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
   for (uint32_t i = 0; i < t->num_nodes; i++) tdict_storage_attach(&t->nodes[i]);
+  for (uint32_t i = 0; i < t->num_nodes && !g.stranger; i++)
+    tdict_storage_each_conflict(t->nodes[i].storage, t->nodes[i].writes, find_stranger, &g);
+  *stranger = g.stranger;
+  if (g.stranger) {
+    for (uint32_t i = 0; i < t->num_nodes; i++) tdict_storage_detach(&t->nodes[i]);
+    return TDICT_OK;
+  }
   for (uint32_t i = 0; i < t->num_waits_for; i++) {
     tdict_dependent *d = &t->waits_for[i];
     d->next = d->on->dependents;
@@ -165,13 +173,19 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
   t->stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
   status = gather_uses(t, err);
   if (status != TDICT_OK) return status;
-  wait_for_strangers(t);
-  pthread_mutex_lock(&e->lock);
-  status = take_turn(t, err);
-  bool ready = status == TDICT_OK && t->pending == 0;
-  if (status == TDICT_OK && !t->hooks) come_alive(t);
-  pthread_mutex_unlock(&e->lock);
-  if (ready) launch(t);
+  for (;;) {
+    tdict_fence *stranger = NULL;
+    pthread_mutex_lock(&e->lock);
+    status = take_turn(t, &stranger, err);
+    bool begins = status == TDICT_OK && !stranger;
+    bool ready = begins && t->pending == 0;
+    if (begins && !t->hooks) come_alive(t);
+    pthread_mutex_unlock(&e->lock);
+    if (ready) launch(t);
+    if (!stranger) break;
+    wait_for_stranger(t, stranger);
+  }
+  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended); /* who met its marks meanwhile may wait for it */
   return status;
 }
 
@@ -229,6 +243,17 @@ static void fill_stats(tdict_future *t) {
   s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
 }
 
+/* Under the error's lock: streams that waited have what they wait for, and nobody else needs to. */
+static void give_tails(tdict_future *t) {
+  for (int i = 0; i < t->num_workers; i++) {
+    tdict_worker *w = &t->workers[i];
+    if (!w->tail_gpu) continue;
+    tdict_gpu_give_event(w->tail_gpu, w->tail);
+    tdict_gpu_release(w->tail_gpu);
+    w->tail_gpu = NULL;
+  }
+}
+
 /* Bytes of a failed transfer never came; those of a good one have, whatever was lost before. */
 static void tell_destinations(tdict_future *t) {
   bool lost = t->error.status != 0;
@@ -257,6 +282,7 @@ void tdict_transfer_finish(tdict_future *t) {
   tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);
   t->decided = true;
+  give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   fill_stats(t);
   pthread_mutex_lock(&e->lock);

@@ -309,7 +309,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   tdict_memory *memory = open_pool(0);
   tdict_block a = take(memory, 2 * PAGE);
   give(memory, &a);
-  fake.allocates_left = 0;
+  fake.registers_left = fake.allocates_left = 0;
   tdict_block block;
   td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, PAGE, &block, err));
   assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache had gone */

@@ -153,7 +153,8 @@ static tdict_status pin(const void *self, const tdict_hook *hook, void **out, td
   tdict_tree *made = NULL;
   o.num_threads = choose_threads(now);
   watch_bump();
-  return give(tdict_pin_memory(tdict_hook_context(hook), ((const nest *)self)->tree, &o, &made, err), made, out);
+  tdict_status status = tdict_pin_memory(tdict_hook_context(hook), ((const nest *)self)->tree, &o, &made, err);
+  return give(status, made, out);
 }
 
 static tdict_status move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
@@ -167,8 +168,12 @@ static tdict_status move(const void *self, const tdict_hook *hook, void **out, t
   o.num_threads = choose_threads(now);
   o.mode = (int32_t)(now / 4 % 4);
   watch_bump();
-  if (now / 16 % 2) return give(tdict_to_device(context, tree, to, &o, &made, err), made, out);
-  tdict_status status = tdict_to_device_async(context, tree, to, &o, &f, err);
+  tdict_status status;
+  if (now / 16 % 2) {
+    status = tdict_to_device(context, tree, to, &o, &made, err);
+    return give(status, made, out);
+  }
+  status = tdict_to_device_async(context, tree, to, &o, &f, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(f, &made, err);
   tdict_future_release(f);

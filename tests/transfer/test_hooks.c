@@ -301,6 +301,7 @@ typedef struct nest {
 typedef struct level {
   nest *all;
   int depth;
+  pthread_t thread; /* of the hook that asked for it; depth 0: any */
 } level;
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err);
 static tdict_status nest_tree(const pair *self, level *deeper, tdict_tree **out, tdict_error *err) {
@@ -344,8 +345,9 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   nest *all = here->all;
   if (tdict_tensor_device(self->inp).type != TDICT_DEVICE_CPU) return TDICT_OK; /* on its way back */
   if (here->depth > atomic_load(&all->deepest)) atomic_store(&all->deepest, here->depth);
+  if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* right there */
   if (here->depth == all->depth) return TDICT_OK;
-  level deeper = {all, here->depth + 1};
+  level deeper = {all, here->depth + 1, pthread_self()};
   tdict_tree *td = NULL;
   tdict_status status = nest_tree(self, &deeper, &td, err);
   if (status == TDICT_OK) status = nest_transfers(self, hook, td, err);
@@ -359,7 +361,7 @@ GPU_CASE(hook_nested_transfers) {
     place w = place_open(num_threads ? num_threads : 1);
     probe p = {0};
     nest all = {.w = &w, .depth = 3, .num_threads = num_threads};
-    level top = {&all, 0};
+    level top = {.all = &all};
     tdict_tree *src = new_tree();
     for (int i = 0; i < 3; i++) {
       char path[16];

@@ -62,6 +62,51 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
   place_close(&w);
 }
 
+/* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy up. */
+static void behind_legacy_of(int ordinal, bool writes_old) {
+  place w = place_sim(4, 0, 2);
+  tdict_tree *src = numbered_tree(&w, NULL, 6), *from = moved(&w, src, tdict_sim(1)), *to = moved(&w, src, tdict_sim(0));
+  tdict_device device = tdict_sim(ordinal);
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_cu_stream handle = NULL;
+  gate g = {0};
+  kernel k;
+  td_ok(tdict_devices_gpu(tdict_context_devices(w.c), device, &gpu, err));
+  td_ok(tdict_gpu_enter(gpu, &scope, err));
+  assert_int_equal(w.d->ops->stream_create(w.d, &handle, TDICT_CU_STREAM_DEFAULT), 0);
+  tdict_gpu_leave(gpu, &scope);
+  tdict_tensor *a = leaf_of(ordinal ? from : to, "a");
+  unsigned char *fresh = malloc(tdict_tensor_bytes(a));
+  assert_non_null(fresh);
+  td_fill_random(fresh, tdict_tensor_bytes(a), number_of_leaf(7, 0));
+  kernel_launch(&k, (tdict_stream){device, handle}, a, &g, fresh);
+  gate_await(&g, 1);
+  tdict_future *f = writes_old ? copy_async(&w, from, to, NULL) : move_async(&w, from, tdict_sim(0), NULL);
+  check_pending(f);
+  gate_open(&g);
+  tdict_tree *out = finish(f), *back = moved(&w, out, tdict_cpu());
+  assert_true(has_number(&w, leaf_of(back, "a"), number_of_leaf(ordinal ? 7 : 6, 0)));
+  assert_true(has_number(&w, leaf_of(back, "d"), number_of_leaf(6, 3)));
+  assert_true(wait_flag(&k.done));
+  td_ok(tdict_gpu_enter(gpu, &scope, err));
+  assert_int_equal(w.d->ops->stream_destroy(w.d, handle), 0);
+  tdict_gpu_leave(gpu, &scope);
+  kernel_end(&k);
+  free(fresh);
+  tdict_release(back);
+  tdict_release(out);
+  tdict_release(from);
+  tdict_release(to);
+  tdict_release(src);
+  place_close(&w);
+}
+SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
+  behind_legacy_of(1, false); /* the source's, into new memory */
+  behind_legacy_of(1, true);
+  behind_legacy_of(0, true); /* the destination's */
+}
+
 /* libcuda's calls, declared here so that a mistake in the library's own cannot hide itself. */
 typedef struct cu_calls {
   int (*device_get)(int *device, int ordinal);
