@@ -108,7 +108,8 @@ CASE(driver_fault_nth_call_fails) {
   assert_int_equal(tdict_driver_fault_calls(d, TDICT_FAULT_EVENT_CREATE), 3);
   tdict_driver_fault_arm(d, NULL);
   CU(SUCCESS, event_create, &events[3], TDICT_CU_EVENT_DEFAULT);
-  const tdict_fault two = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_EVENT_RECORD) | TDICT_FAULT_BIT(TDICT_FAULT_EVENT_QUERY),
+  const tdict_fault two = {.kinds =
+                               TDICT_FAULT_BIT(TDICT_FAULT_EVENT_RECORD) | TDICT_FAULT_BIT(TDICT_FAULT_EVENT_QUERY),
                            .n = 2,
                            .code = TDICT_CU_OUT_OF_MEMORY};
   tdict_driver_fault_arm(d, &two); /* kinds together */

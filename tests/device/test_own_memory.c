@@ -144,7 +144,8 @@ GPU_CASE(own_memory_is_used) {
 GPU_CASE(own_memory_of_the_host) {
   bench b = bench_open(NULL);
   own plain = {.from = NULL}, pinned = {.from = tdict_pinned_memory(b.context)};
-  tdict_memory *m[2] = {memory_of(b.context, &plain, tdict_cpu(), false), memory_of(b.context, &pinned, tdict_cpu(), true)};
+  tdict_memory *m[2] = {memory_of(b.context, &plain, tdict_cpu(), false),
+                        memory_of(b.context, &pinned, tdict_cpu(), true)};
   tdict_tree *src = tree_of(200000, 3), *there = NULL, *back = NULL, *again = NULL;
   td_ok(tdict_to_device(b.context, src, td_device(), NULL, &there, err));
   for (int i = 0; i < 2; i++) {

@@ -23,9 +23,8 @@ CASE(pool_help_runs_what_waits_for_no_other) {
   assert_false(tdict_pool_help(pool, NULL)); /* nothing is queued */
   pool_gate_close(pool, &gate);
   for (int i = 0; i < COUNT; i++) { /* 0, 2 and 4 may wait; 2 is for `me` */
-    tasks[i] = (noted){.task = {.run = noted_run, .may_wait = i % 2 == 0, .owner = i == 2 ? &me : NULL},
-                       .next = &next,
-                       .order = -1};
+    tasks[i] = (noted){
+        .task = {.run = noted_run, .may_wait = i % 2 == 0, .owner = i == 2 ? &me : NULL}, .next = &next, .order = -1};
     tdict_pool_submit(pool, &tasks[i].task);
   }
   assert_true(tdict_pool_help(pool, NULL));

@@ -271,8 +271,7 @@ void fw_open(fw_world *w) {
 }
 
 static void close_world(fw_world *w, bool asks) {
-  tdict_tree *trees[] = {w->host,        w->device_tree, w->host_into, w->device_into,
-                         w->dst_host,    w->dst_device,  w->one};
+  tdict_tree *trees[] = {w->host, w->device_tree, w->host_into, w->device_into, w->dst_host, w->dst_device, w->one};
   for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
   raw_close(w->raw);
   tdict_context_destroy(w->maker);
@@ -295,8 +294,8 @@ void fw_count(fw_world *w, fw_counts *out) {
   out->things = thing_count();
 }
 
-#define SAME(field)                                                                                                    \
-  if (now.field != before->field)                                                                                      \
+#define SAME(field)               \
+  if (now.field != before->field) \
   fail_msg("%s: " #field " is %lld, was %lld before", what, (long long)now.field, (long long)before->field)
 void fw_check_counts(fw_world *w, const fw_counts *before, const char *what) {
   fw_counts now;

@@ -13,9 +13,9 @@ const fw_variant fw_variants[FW_NUM_VARIANTS] = {{"auto", TDICT_MODE_AUTO, -1},
                                                  {"queue0", TDICT_MODE_NON_BLOCKING, 0}};
 
 const char *fw_op_name(fw_op op) {
-  static const char *const names[FW_NUM_OPS] = {"to_device", "to_device_async", "to_host",     "to_host_async",
+  static const char *const names[FW_NUM_OPS] = {"to_device",   "to_device_async", "to_host",     "to_host_async",
                                                 "into_device", "into_host_async", "into_within", "pin_memory",
-                                                "tensors",   "context"};
+                                                "tensors",     "context"};
   return names[op];
 }
 
@@ -90,7 +90,8 @@ static void to_host_async(fw_world *w, fw_run *run, tdict_transfer_options *o) {
   tdict_error err = {0};
   tdict_future *f;
   o->pinned_result = true;
-  if (note(run, tdict_to_device_async(run->context, w->device_tree, tdict_cpu(), o, &f, &err), &err)) end_future(run, f);
+  if (note(run, tdict_to_device_async(run->context, w->device_tree, tdict_cpu(), o, &f, &err), &err))
+    end_future(run, f);
 }
 
 static void copy_into(fw_world *w, fw_run *run, tdict_tree *dst, const tdict_transfer_options *o) {
@@ -103,7 +104,8 @@ static void copy_into(fw_world *w, fw_run *run, tdict_tree *dst, const tdict_tra
 static void into_host_async(fw_world *w, fw_run *run, const tdict_transfer_options *o) {
   tdict_error err = {0};
   tdict_future *f;
-  if (note(run, tdict_copy_into_async(run->context, w->device_into, w->dst_host, o, &f, &err), &err)) end_future(run, f);
+  if (note(run, tdict_copy_into_async(run->context, w->device_into, w->dst_host, o, &f, &err), &err))
+    end_future(run, f);
 }
 
 static void pin_memory(fw_world *w, fw_run *run) {

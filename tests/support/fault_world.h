@@ -14,13 +14,13 @@ typedef enum fw_op {
   FW_TO_DEVICE,       /* a tree with both kinds of objects */
   FW_TO_DEVICE_ASYNC, /* after a stream; then wait_on_stream and record_stream with it */
   FW_TO_HOST,
-  FW_TO_HOST_ASYNC,   /* into pinned memory */
-  FW_INTO_DEVICE,     /* copy_into */
+  FW_TO_HOST_ASYNC, /* into pinned memory */
+  FW_INTO_DEVICE,   /* copy_into */
   FW_INTO_HOST_ASYNC,
-  FW_INTO_WITHIN,     /* from the device to the device */
+  FW_INTO_WITHIN, /* from the device to the device */
   FW_PIN_MEMORY,
-  FW_TENSORS,         /* single tensors: zeros, copy, clone */
-  FW_CONTEXT,         /* a context of its own: made, used, destroyed */
+  FW_TENSORS, /* single tensors: zeros, copy, clone */
+  FW_CONTEXT, /* a context of its own: made, used, destroyed */
   FW_NUM_OPS
 } fw_op;
 const char *fw_op_name(fw_op op);
@@ -38,11 +38,11 @@ typedef struct fw_world {
   int32_t num_threads;  /* of the contexts that are made, 2 at first */
   tdict_context *maker; /* of everything below */
   raw_memory *raw;
-  tdict_tree *host, *device_tree;           /* with all objects */
-  tdict_tree *host_into, *device_into;      /* without those that copy_into refuses */
-  tdict_tree *dst_host, *dst_device;        /* for copy_into */
-  tdict_tree *one;                          /* a single tensor */
-  char *expected[4], *read;                 /* bytes of host, host_into, one; and of what is compared */
+  tdict_tree *host, *device_tree;      /* with all objects */
+  tdict_tree *host_into, *device_into; /* without those that copy_into refuses */
+  tdict_tree *dst_host, *dst_device;   /* for copy_into */
+  tdict_tree *one;                     /* a single tensor */
+  char *expected[4], *read;            /* bytes of host, host_into, one; and of what is compared */
   size_t expected_bytes[4], room;
 } fw_world;
 void fw_open(fw_world *w);
@@ -57,12 +57,12 @@ typedef struct fw_run {
   fw_op op;
   const fw_variant *variant;
   tdict_context *context;
-  tdict_stream stream;   /* of the context, for FW_TO_DEVICE_ASYNC */
-  tdict_status status;   /* the first that was not TDICT_OK */
+  tdict_stream stream; /* of the context, for FW_TO_DEVICE_ASYNC */
+  tdict_status status; /* the first that was not TDICT_OK */
   tdict_error err;
-  bool begun;            /* it was a future that failed */
-  bool done;             /* there are bytes to compare */
-  tdict_tree *result;    /* or NULL */
+  bool begun;         /* it was a future that failed */
+  bool done;          /* there are bytes to compare */
+  tdict_tree *result; /* or NULL */
 } fw_run;
 /* Overwrites what may be written of a destination, so that old bytes are not taken for new ones. */
 void fw_spoil(fw_world *w, tdict_tree *td);

@@ -1,6 +1,7 @@
 /* Trees and objects that say what they are: see stamps.h. An object owns its tree. */
 #include "support/stamps.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,8 @@ static tdict_status check_leaf(checking *c, const tdict_entry *e) {
   for (int64_t i = 0; i < n; i++) {
     int64_t wanted = stamp_word(common ? 1 : c->generation, leaf);
     if (data[i] == wanted) continue;
-    snprintf(c->why, c->bytes, "word %lld of %lld of '%s' is %lld (generation %lld, leaf %d), wanted %lld (generation %lld)",
+    snprintf(c->why, c->bytes,
+             "word %lld of %lld of '%s' is %lld (generation %lld, leaf %d), wanted %lld (generation %lld)",
              (long long)i, (long long)n, e->path, (long long)data[i], (long long)(data[i] / 16), (int)(data[i] % 16),
              (long long)wanted, (long long)(wanted / 16));
     return TDICT_ENOTFOUND;
@@ -113,6 +115,22 @@ static _Atomic(int64_t) alive;
 static _Atomic(int) pool_threads;
 static _Atomic(uint32_t) turn; /* relaxed: makes hooks differ */
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: contested */
+static tdict_tree *contested;                            /* counted */
+
+void stamp_set_contested(const tdict_tree *td) {
+  pthread_mutex_lock(&lock);
+  tdict_tree *before = contested;
+  contested = td ? tdict_retain(td) : NULL;
+  pthread_mutex_unlock(&lock);
+  tdict_release(before);
+}
+static tdict_tree *take_contested(void) {
+  pthread_mutex_lock(&lock);
+  tdict_tree *td = contested ? tdict_retain(contested) : NULL;
+  pthread_mutex_unlock(&lock);
+  return td;
+}
 void stamp_set_pool(int num_threads) { atomic_store(&pool_threads, num_threads); }
 int64_t stamp_nests_alive(void) { return atomic_load(&alive); }
 
@@ -147,6 +165,16 @@ static int choose_threads(uint32_t by) {
   return wanted > atomic_load(&pool_threads) ? 1 : wanted;
 }
 
+/* Moves the tree that others write and lets it go again. */
+static tdict_status visit_contested(const tdict_hook *hook, const tdict_transfer_options *o, tdict_error *err) {
+  tdict_tree *td = take_contested(), *made = NULL;
+  if (!td) return TDICT_OK;
+  tdict_status status = tdict_to_device(tdict_hook_context(hook), td, tdict_hook_device(hook), o, &made, err);
+  tdict_release(made);
+  tdict_release(td);
+  return status;
+}
+
 static tdict_status pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   uint32_t now = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
   tdict_pin_options o = tdict_pin_options_default();
@@ -168,7 +196,8 @@ static tdict_status move(const void *self, const tdict_hook *hook, void **out, t
   o.num_threads = choose_threads(now);
   o.mode = (int32_t)(now / 4 % 4);
   watch_bump();
-  tdict_status status;
+  tdict_status status = now % 3 ? TDICT_OK : visit_contested(hook, &o, err);
+  if (status != TDICT_OK) return status;
   if (now / 16 % 2) {
     status = tdict_to_device(context, tree, to, &o, &made, err);
     return give(status, made, out);

@@ -25,6 +25,9 @@ extern const tdict_type stamp_nest;
 tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict_error *err);
 /* The threads that the pool of contexts under test has: hooks never ask for more. */
 void stamp_set_pool(int num_threads);
+/* A tree that others write meanwhile: some hooks move it, too, and so wait for what may be queued behind them.
+ * Retained until the next call; NULL: none. */
+void stamp_set_contested(const tdict_tree *td);
 /* Objects that live. */
 int64_t stamp_nests_alive(void);
 

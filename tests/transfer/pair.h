@@ -62,8 +62,7 @@ static inline tdict_status pair_through(const pair *self, const tdict_hook *hook
                                         tdict_error *err) {
   tdict_tensor *inp = NULL, *tgt = NULL;
   int now = atomic_fetch_add(&self->p->inside, 1) + 1, most = atomic_load(&self->p->most_inside);
-  while (now > most && !atomic_compare_exchange_weak(&self->p->most_inside, &most, now)) {
-  }
+  while (now > most && !atomic_compare_exchange_weak(&self->p->most_inside, &most, now)) {}
   tdict_status status = self->also ? self->also(self, hook, err) : TDICT_OK;
   if (status == TDICT_OK) status = step(hook, self->inp, &inp, err);
   if (status == TDICT_OK) status = step(hook, self->tgt, &tgt, err);
@@ -115,8 +114,10 @@ static inline tdict_status pair_unflatten(const void *self, const tdict_tree *tr
   return *out ? TDICT_OK : TDICT_ENOMEM;
 }
 
-#define PAIR_TYPE(...) {.struct_size = sizeof(tdict_type), .name = "pair", .release = pair_release, __VA_ARGS__}
-static const tdict_type pair_hooked = PAIR_TYPE(.pin_memory = pair_pin, .to_device = pair_move, .is_pinned = pair_is_pinned);
+#define PAIR_TYPE(...) \
+  { .struct_size = sizeof(tdict_type), .name = "pair", .release = pair_release, __VA_ARGS__ }
+static const tdict_type pair_hooked =
+    PAIR_TYPE(.pin_memory = pair_pin, .to_device = pair_move, .is_pinned = pair_is_pinned);
 static const tdict_type pair_flat = PAIR_TYPE(.flatten = pair_flatten, .unflatten = pair_unflatten);
 static const tdict_type pair_bare = PAIR_TYPE(.clone = NULL);
 

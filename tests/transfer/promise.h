@@ -71,8 +71,10 @@ static const struct numbered {
   const char *path;
   tdict_dtype dtype;
   int64_t shape[2];
-} numbered[NUM_NUMBERED] = {
-    {"a", TDICT_U8, {700, 100}}, {"n.b", TDICT_F32, {250, 100}}, {"n.m.c", TDICT_I16, {13, 1}}, {"d", TDICT_F64, {9, 700}}};
+} numbered[NUM_NUMBERED] = {{"a", TDICT_U8, {700, 100}},
+                            {"n.b", TDICT_F32, {250, 100}},
+                            {"n.m.c", TDICT_I16, {13, 1}},
+                            {"d", TDICT_F64, {9, 700}}};
 
 static inline tdict_tree *new_tree(void) {
   tdict_tree *td = NULL;

@@ -170,6 +170,5 @@ GPU_CASE(faults_alloc_context) { sweep(FW_CONTEXT, 1); }
 
 /* By hand, for scripts/sweep-faults. */
 TD_CASE(faults_alloc_long) {
-  for (int op = 0; op < FW_NUM_OPS; op++)
-    sweep((fw_op)op, op == FW_TENSORS || op == FW_CONTEXT ? 1 : FW_NUM_VARIANTS);
+  for (int op = 0; op < FW_NUM_OPS; op++) sweep((fw_op)op, op == FW_TENSORS || op == FW_CONTEXT ? 1 : FW_NUM_VARIANTS);
 }

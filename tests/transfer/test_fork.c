@@ -6,12 +6,12 @@
 #include <sys/wait.h>
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
-#define CHILD(true_one)                                                         \
-  do {                                                                          \
-    if (!(true_one)) {                                                          \
+#define CHILD(true_one)                                                            \
+  do {                                                                             \
+    if (!(true_one)) {                                                             \
       fprintf(stderr, "in the child, line %d: not so: %s\n", __LINE__, #true_one); \
-      _exit(1);                                                                 \
-    }                                                                           \
+      _exit(1);                                                                    \
+    }                                                                              \
   } while (0)
 
 typedef struct family {
@@ -66,8 +66,8 @@ static void refuse_memory(family *f) {
   tdict_device_counts counts;
   tdict_context *c = f->w.c;
   const int64_t count = 100, cached = CACHED_BYTES;
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* what the parent keeps */
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.pinned, &t, NULL) == TDICT_EFORKED);
-  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* nor what the parent keeps */
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.memory, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_zeros(TDICT_U8, 1, &count, tdict_device_memory(c, f->w.device), &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_clone(leaf_of(f->dev, "a"), NULL, &t, NULL) == TDICT_EFORKED); /* off the device */
@@ -91,8 +91,8 @@ static void use_host(family *f) {
 }
 /* Where the parent's pinned pages are, the child's next mapping may come to lie: nothing may take that away. */
 static void keep_own_pages(family *f) {
-  unsigned char *own = mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  unsigned char *own =
+      mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   bool hole = own == f->cached; /* else the driver gave the pages */
   if (hole) memset(own, 7, CACHED_BYTES);
   tdict_context_trim(f->w.c, tdict_cpu(), 0);

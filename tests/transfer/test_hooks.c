@@ -78,8 +78,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
     /* its bytes are there on return: the library's own copy of one tensor reads them */
     tdict_tensor *back = NULL;
     status = tdict_tensor_clone(there, NULL, &back, err);
-    if (status == TDICT_OK)
-      expect(self, memcmp(back->data, self->inp->data, tdict_tensor_bytes(back)) == 0);
+    if (status == TDICT_OK) expect(self, memcmp(back->data, self->inp->data, tdict_tensor_bytes(back)) == 0);
     tdict_tensor_release(back);
     expect(self, tdict_hook_pin(hook, there, &untouched, &said) == TDICT_EWRONGDEVICE && !untouched);
     expect(self, said.status == TDICT_EWRONGDEVICE && strstr(said.message, "cpu") != NULL);
@@ -194,10 +193,12 @@ static tdict_status move_by_itself(const void *self, const tdict_hook *hook, voi
   tdict_gpu_scope scope;
   tdict_status status = TDICT_OK;
   for (int i = 0; i < 2 && status == TDICT_OK; i++)
-    status = tdict_tensor_empty(tdict_tensor_dtype(from[i]), 2, tdict_tensor_shape(from[i]), tdict_hook_memory(hook), &t[i], err);
+    status = tdict_tensor_empty(tdict_tensor_dtype(from[i]), 2, tdict_tensor_shape(from[i]), tdict_hook_memory(hook),
+                                &t[i], err);
   if (status == TDICT_OK) status = tdict_gpu_enter(gpu, &scope, err);
   for (int i = 0; i < 2 && status == TDICT_OK; i++)
-    if (gpu->driver->ops->copy_h2d_async(gpu->driver, t[i]->data, from[i]->data, tdict_tensor_bytes(t[i]), stream.handle))
+    if (gpu->driver->ops->copy_h2d_async(gpu->driver, t[i]->data, from[i]->data, tdict_tensor_bytes(t[i]),
+                                         stream.handle))
       status = TDICT_EDEVICE;
   if (status == TDICT_OK) tdict_gpu_leave(gpu, &scope);
   *out = pair_around(own, t[0], t[1]);
@@ -330,8 +331,7 @@ static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, con
   if (status == TDICT_OK) status = tdict_future_wait(f, &back, err);
   tdict_tensor *a = NULL;
   if (status == TDICT_OK) status = tdict_get(back, "inp", &a, err);
-  if (status == TDICT_OK)
-    expect(self, memcmp(tdict_tensor_const_data(a), self->inp->data, tdict_tensor_bytes(a)) == 0);
+  if (status == TDICT_OK) expect(self, memcmp(tdict_tensor_const_data(a), self->inp->data, tdict_tensor_bytes(a)) == 0);
   if (status == TDICT_OK) status = tdict_pin_memory(c, td, NULL, &pinned, err);
   if (status == TDICT_OK) expect(self, tdict_is_pinned(pinned));
   tdict_future_release(f);
@@ -442,7 +442,8 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
     tdict_status status = tdict_create(0, NULL, &td, err);
     pair *below = pair_around(self, tdict_tensor_retain(self->inp), tdict_tensor_retain(self->tgt));
     if (status == TDICT_OK && below) status = tdict_set_object(td, "below", &pair_hooked, below, err);
-    if (status == TDICT_OK) status = tdict_to_device(tdict_hook_context(hook), td, tdict_hook_device(hook), NULL, &out, err);
+    if (status == TDICT_OK)
+      status = tdict_to_device(tdict_hook_context(hook), td, tdict_hook_device(hook), NULL, &out, err);
     tdict_release(td);
     tdict_release(out);
     return status;

@@ -90,7 +90,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
   tdict_driver_sim_count counts;
   tdict_driver_sim_counts(w.d, 0, &counts);
-  assert_int_equal(counts.num_pending, 0); /* what was in flight is drained */
+  assert_int_equal(counts.num_pending, 0);               /* what was in flight is drained */
   assert_true(counts.num_finished < BYTES / (16 << 10)); /* and nothing new was begun */
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
@@ -156,7 +156,8 @@ SIM_CASE(cancel_in_every_state) {
   cancel_while_waiting();
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int64_t steps = 0; steps < 8; steps += 3) /* one driver copy, or many */
-      if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN) cancel_in_flight(mode, steps ? 2 : 1, steps);
+      if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
+        cancel_in_flight(mode, steps ? 2 : 1, steps);
   cancel_what_has_ended();
   cancel_at_random();
 }
@@ -379,7 +380,8 @@ GPU_CASE(unseen_errors_are_logged) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left, copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; copies of that device after it */
+static atomic_int copies_left,
+    copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; copies of that device after it */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;
@@ -441,7 +443,8 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   losing.ops.copy_h2d_async = lose_h2d;
   losing.ops.copy_d2h_async = lose_d2h;
   losing.ops.copy_rect_async = lose_rect;
-  tdict_status status = tdict_to_device(w.c, to_host ? dev : host, to_host ? tdict_cpu() : w.device, &t, &out, &td_last_error);
+  tdict_status status =
+      tdict_to_device(w.c, to_host ? dev : host, to_host ? tdict_cpu() : w.device, &t, &out, &td_last_error);
   bool met = atomic_load(&copies_left) <= 0;
   if (!met) {
     assert_int_equal(status, TDICT_OK);

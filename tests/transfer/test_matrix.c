@@ -16,7 +16,16 @@
 #include "support/test.h"
 #include "support/watchdog.h"
 
-enum { NUM_THREADS = 5, NUM_SOURCES = 3, NUM_WRITERS = 4, MAX_PENDING = 5, SECONDS = 12, PATIENCE = 40, ANY = 0, NONE = -2 };
+enum {
+  NUM_THREADS = 5,
+  NUM_SOURCES = 3,
+  NUM_WRITERS = 4,
+  MAX_PENDING = 5,
+  SECONDS = 12,
+  PATIENCE = 40,
+  ANY = 0,
+  NONE = -2
+};
 
 /* A transfer in flight and what its tree must be. */
 typedef struct pending {
@@ -280,7 +289,8 @@ static void look_at(void *user) {
   const int64_t *data = tdict_sim_bytes(l->stream, l->address);
   for (int64_t i = 0; i < l->count; i++) {
     if (data[i] == l->word) continue;
-    wrong(l->round, "on a stream, word %lld is %lld, wanted %lld", (long long)i, (long long)data[i], (long long)l->word);
+    wrong(l->round, "on a stream, word %lld is %lld, wanted %lld", (long long)i, (long long)data[i],
+          (long long)l->word);
     break;
   }
   free(l);
@@ -313,9 +323,19 @@ static void play_trim(player *p) {
 static void play_once(player *p) {
   round_of *r = p->round;
   const uint32_t which = draw(p, NUM_SOURCES);
-  static const char *const names[] = {"round trip", "round trip, nested", "lets go", "cancels", "writes the shared trees",
-                                      "reads the shared device tree", "reads the shared host tree", "copies across",
-                                      "racy writes", "own generations", "pins", "waits on a stream", "trims"};
+  static const char *const names[] = {"round trip",
+                                      "round trip, nested",
+                                      "lets go",
+                                      "cancels",
+                                      "writes the shared trees",
+                                      "reads the shared device tree",
+                                      "reads the shared host tree",
+                                      "copies across",
+                                      "racy writes",
+                                      "own generations",
+                                      "pins",
+                                      "waits on a stream",
+                                      "trims"};
   const uint32_t action = draw(p, sizeof names / sizeof *names);
   watch_note(p->number, names[action]);
   switch (action) {
@@ -427,6 +447,7 @@ static void begin_round(round_of *r, uint64_t seed) {
   assert_non_null(r->shared_host);
   r->shared_device = on_device(r, r->shared_host);
   r->racy_device = on_device(r, r->shared_host);
+  stamp_set_contested(seed % 2 ? r->shared_host : r->shared_device);
   for (int i = 0; i < NUM_THREADS; i++) {
     player *p = &r->players[i];
     p->round = r;
@@ -460,6 +481,7 @@ static void end_round(round_of *r, uint64_t seed) {
   atomic_store(&r->stop, true);
   for (int i = 0; i < NUM_THREADS; i++) pthread_join(r->players[i].thread, NULL);
   for (int i = 0; i < NUM_THREADS; i++) tdict_stream_destroy(r->context, r->players[i].stream);
+  stamp_set_contested(NULL);
   if (seed % 3 == 0) release_trees(r);
   watch_note(NUM_THREADS, "destroys the context");
   tdict_context_destroy(r->context);

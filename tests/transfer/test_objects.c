@@ -3,13 +3,14 @@
 
 static const tdict_type pair_pins = PAIR_TYPE(.pin_memory = pair_pin);
 static const tdict_type pair_moves = PAIR_TYPE(.to_device = pair_move);
-static const tdict_type pair_all = PAIR_TYPE(.pin_memory = pair_pin, .to_device = pair_move, .is_pinned = pair_is_pinned,
-                                             .flatten = pair_flatten, .unflatten = pair_unflatten);
+static const tdict_type pair_all =
+    PAIR_TYPE(.pin_memory = pair_pin, .to_device = pair_move, .is_pinned = pair_is_pinned, .flatten = pair_flatten,
+              .unflatten = pair_unflatten);
 static const tdict_type pair_pins_flat =
     PAIR_TYPE(.pin_memory = pair_pin, .flatten = pair_flatten, .unflatten = pair_unflatten);
 
 enum { NUM_TYPES = 7 };
-static const tdict_type *const types[NUM_TYPES] = {&pair_hooked, &pair_flat, &pair_bare, &pair_pins,
+static const tdict_type *const types[NUM_TYPES] = {&pair_hooked, &pair_flat, &pair_bare,     &pair_pins,
                                                    &pair_moves,  &pair_all,  &pair_pins_flat};
 static const char *path_of(int i) {
   static const char *const paths[NUM_TYPES] = {"first", "n.hooked", "n.m.k", "z", "n.m.l", "y.y", "last"};
@@ -30,7 +31,9 @@ static tdict_status note_path(void *user, const tdict_entry *entry, tdict_error 
   path_list *l = user;
   (void)err;
   l->at += (size_t)snprintf(l->text + l->at, sizeof l->text - l->at, "%s%s ", entry->path,
-                            entry->object ? "*" : entry->tensor ? "" : "/");
+                            entry->object   ? "*"
+                            : entry->tensor ? ""
+                                            : "/");
   return TDICT_OK;
 }
 static void check_same_paths(const tdict_tree *a, const tdict_tree *b) {
@@ -164,8 +167,8 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   check_pair(&w, b, 2, w.device);
   check_tree_number(&w, out, 5);
   /* one storage for all, in tree order; what hangs twice is sent once */
-  const tdict_tensor *order[] = {leaf_of(out, "a"), leaf_of(out, "n.b"), leaf_of(out, "n.m.c"), a->inp, a->tgt,
-                                 leaf_of(out, "d"), b->inp, b->tgt};
+  const tdict_tensor *order[] = {
+      leaf_of(out, "a"), leaf_of(out, "n.b"), leaf_of(out, "n.m.c"), a->inp, a->tgt, leaf_of(out, "d"), b->inp, b->tgt};
   for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
     assert_true(tdict_tensor_shares_storage(order[i], order[0]));
     assert_int_equal((uintptr_t)order[i]->data % 256, 0);
@@ -269,21 +272,21 @@ GPU_CASE(objects_strict) {
 typedef enum answer { SAY_STATUS, SAY_SILENT, SAY_NO_STATUS, SAY_NEGATIVE, SAY_NO_OBJECT, NUM_ANSWERS } answer;
 static tdict_status say(const pair *self, tdict_error *err) {
   switch (*(const answer *)self->user) {
-    case SAY_STATUS:
-      if (err) {
-        memset(err, 0, sizeof *err);
-        err->status = TDICT_EIO;
-        snprintf(err->message, sizeof err->message, "the file of pair %d is gone", self->number);
-      }
-      return TDICT_EIO;
-    case SAY_SILENT:
-      return TDICT_EFORMAT;
-    case SAY_NO_STATUS:
-      return (tdict_status)4711;
-    case SAY_NEGATIVE:
-      return (tdict_status)-3;
-    default:
-      return TDICT_OK;
+  case SAY_STATUS:
+    if (err) {
+      memset(err, 0, sizeof *err);
+      err->status = TDICT_EIO;
+      snprintf(err->message, sizeof err->message, "the file of pair %d is gone", self->number);
+    }
+    return TDICT_EIO;
+  case SAY_SILENT:
+    return TDICT_EFORMAT;
+  case SAY_NO_STATUS:
+    return (tdict_status)4711;
+  case SAY_NEGATIVE:
+    return (tdict_status)-3;
+  default:
+    return TDICT_OK;
   }
 }
 static tdict_status bad_hook(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {

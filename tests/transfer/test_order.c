@@ -297,13 +297,14 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     tdict_future *f = move_async(&w, d, tdict_cpu(), &o);
     td_ok(tdict_future_wait_on_stream(f, s, &out, err));
     kernel k;
-    kernel_launch(&k, s, leaf_of(out, "d"), NULL, NULL); /* the last; host memory that the device reads */
+    if (pinned) kernel_launch(&k, s, leaf_of(out, "d"), NULL, NULL); /* the last; host memory that the device reads */
     const unsigned char *a = tdict_const_data(out, "a");
     assert_non_null(a);
     check_tree_number(&w, out, 70); /* the accessor has waited for the whole storage */
-    bool saw = kernel_saw(&k, number_of_leaf(70, 3));
-    if (pinned) assert_true(saw);
-    kernel_end(&k);
+    if (pinned) {
+      assert_true(kernel_saw(&k, number_of_leaf(70, 3)));
+      kernel_end(&k);
+    }
     tdict_release(out);
     tdict_release(finish(f));
     tdict_release(d);
@@ -452,12 +453,14 @@ CUDA_CASE(transfer_leaves_a_capture_whole) {
     td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, src, w.device, &o, &out, err));
     td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(d, s, err));
     for (int i = 0; i < 10; i++) {
-      out = moved(&w, src, w.device); /* allocates, copies, frees, pins, waits */
-      check_tree_number(&w, out, 97);
-      tdict_release(out);
-      out = moved(&w, d, tdict_cpu());
-      check_tree_number(&w, out, 98);
-      tdict_release(out);
+      tdict_tree *to = moved(&w, src, w.device),
+                 *back = moved(&w, to, tdict_cpu()); /* allocates, copies, frees, waits */
+      check_tree_number(&w, back, 97);               /* on the host: a plain copy of the driver would end the capture */
+      tdict_release(back);
+      tdict_release(to);
+      back = moved(&w, d, tdict_cpu());
+      check_tree_number(&w, back, 98);
+      tdict_release(back);
     }
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
     assert_int_equal(end(s.handle, &graph), 0);

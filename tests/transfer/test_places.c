@@ -38,8 +38,8 @@ SIM_CASE(two_simulated_devices) {
 /* The same ordered behind streams of either device, and with a tree whose leaves lie on both. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
   place w = place_sim(4, 50e6, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 5), *one = moved(&w, src, tdict_sim(0)), *two = moved(&w, src, tdict_sim(1)),
-             *both = new_tree(), *out;
+  tdict_tree *src = numbered_tree(&w, NULL, 5), *one = moved(&w, src, tdict_sim(0)),
+             *two = moved(&w, src, tdict_sim(1)), *both = new_tree(), *out;
   td_ok(tdict_set(both, "zero", leaf_of(one, "a"), err));
   td_ok(tdict_set(both, "one", leaf_of(two, "n.b"), err));
   td_ok(tdict_set(both, "host", leaf_of(src, "d"), err));
@@ -65,7 +65,8 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
 /* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy up. */
 static void behind_legacy_of(int ordinal, bool writes_old) {
   place w = place_sim(4, 0, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 6), *from = moved(&w, src, tdict_sim(1)), *to = moved(&w, src, tdict_sim(0));
+  tdict_tree *src = numbered_tree(&w, NULL, 6), *from = moved(&w, src, tdict_sim(1)),
+             *to = moved(&w, src, tdict_sim(0));
   tdict_device device = tdict_sim(ordinal);
   tdict_gpu *gpu;
   tdict_gpu_scope scope;

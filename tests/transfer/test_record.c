@@ -181,7 +181,8 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
     tdict_gpu_scope scope;
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
     for (int i = 0; i < (sim ? 8 : 60); i++)
-      assert_int_equal(w.d->ops->copy_d2d_async(w.d, big->data, (char *)big->data + bytes / 2, (size_t)bytes / 2, s.handle), 0);
+      assert_int_equal(
+          w.d->ops->copy_d2d_async(w.d, big->data, (char *)big->data + bytes / 2, (size_t)bytes / 2, s.handle), 0);
     assert_int_equal(w.d->ops->copy_d2d_async(w.d, sink->data, leaf_of(out, "a")->data, 700 * 100, s.handle), 0);
     tdict_gpu_leave(w.gpu, &scope);
     td_ok(tdict_record_stream(out, s, err));

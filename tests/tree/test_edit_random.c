@@ -143,7 +143,8 @@ static void append(help_text *all, const model *m, const char *above) {
   for (int i = 0; i < m->count; i++) {
     char path[256];
     const entry *e = &m->entries[i];
-    snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", keys[e->key]);
+    int length = snprintf(path, sizeof path, "%s%s%s", above, *above ? "." : "", keys[e->key]);
+    assert_in_range(length, 1, sizeof path - 1);
     help_add(all, "%s%s", all->length ? " " : "", path);
     if (e->child) append(all, e->child, path);
   }
