@@ -6,7 +6,7 @@
  * transfer is the program's own. Device addresses never wait: `after`, tdict_future_wait_on_stream() and
  * tdict_record_stream() order them. Accessors give NULL for bytes that never came, because the transfer failed or was
  * cancelled [T:lost_bytes_give_null]. Transfers that share bytes run in the order in which they were started, if one of
- * them writes [T:transfers_are_ordered].
+ * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run.
  * Objects are moved by their type's hooks before the copies begin, several at once [T:objects_hooks_run_in_parallel]: by
  * `to_device` (given the pinned object if the type pins, too) or `pin_memory`; else by `flatten`, their tensors in one plan
  * with all others [T:objects_flatten_moves_in_one_plan]; else they pass untouched and are counted
@@ -172,7 +172,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *c, const 
 TDICT_API bool tdict_is_pinned(const tdict_tree *td);
 
 /** @brief Work queued on @p s so far uses the tree: none of its bytes is freed, reused or overwritten by the library before
- *  that work is done [T:record_stream_holds_bytes]. Never waits.
+ *  that work is done [T:record_stream_holds_bytes]; tensors of objects are those that their `flatten` shows. Never waits.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EWRONGDEVICE the library knows no device of the stream's from the tree
  *          [T:record_stream_refuses]; #TDICT_ECAPTURE; #TDICT_EDEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err);
@@ -192,8 +192,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *f, in
  *  near the end for what does not - then the stream waits, not the host [T:wait_on_stream_orders]. Until its bytes are
  *  there the result's host memory is waited for by its accessors.
  *  @param[out] out  may be NULL; else a new reference to the result.
- *  @return as tdict_future_wait() for a transfer that has ended; #TDICT_EWRONGDEVICE the stream is of a device that does
- *          not take part [T:wait_on_stream_refuses]; #TDICT_ECAPTURE; #TDICT_EDEVICE. A failure after the return shows in
+ *  @return as tdict_future_wait() for a transfer that has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, or simulated
+ *          where the devices are not, or the reverse [T:wait_on_stream_refuses]; #TDICT_ECAPTURE; #TDICT_EDEVICE. A failure after the return shows in
  *          tdict_future_wait() and as NULL from accessors [T:lost_bytes_give_null]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out,
                                                                    tdict_error *err);

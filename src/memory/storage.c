@@ -155,26 +155,6 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
   pthread_mutex_unlock(&s->lock);
 }
 
-/* The use noted last, taken off the list; NULL when there is none. */
-static tdict_fence *pop_use(tdict_storage *s) {
-  pthread_mutex_lock(&s->lock);
-  tdict_fence *use = s->num_uses > 0 ? s->uses[--s->num_uses] : NULL;
-  if (use) atomic_fetch_sub_explicit(&s->num_nodes, 1, memory_order_release);
-  pthread_mutex_unlock(&s->lock);
-  return use;
-}
-
-void tdict_storage_wait(tdict_storage *s, bool to_write) {
-  tdict_fence *fence;
-  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = pop_use(s)) != NULL)) {
-    bool done = fence->ops->wait(fence, INT64_MAX);
-    fence->ops->release(fence);
-    if (!done) break; /* in a fork of the process that works */
-  }
-}
-
-void tdict_storage_set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
-
 /* Drops uses that are done. Under the lock. */
 static void prune_uses(tdict_storage *s) {
   int kept = 0;
@@ -189,6 +169,27 @@ static void prune_uses(tdict_storage *s) {
   }
   s->num_uses = kept;
 }
+
+/* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
+static tdict_fence *find_use(tdict_storage *s) {
+  pthread_mutex_lock(&s->lock);
+  prune_uses(s);
+  tdict_fence *use = s->num_uses > 0 ? s->uses[s->num_uses - 1] : NULL;
+  if (use) use->ops->retain(use);
+  pthread_mutex_unlock(&s->lock);
+  return use;
+}
+
+void tdict_storage_wait(tdict_storage *s, bool to_write) {
+  tdict_fence *fence;
+  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = find_use(s)) != NULL)) {
+    bool done = fence->ops->wait(fence, INT64_MAX);
+    fence->ops->release(fence);
+    if (!done) break; /* in a fork of the process that works */
+  }
+}
+
+void tdict_storage_set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
 
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
   tdict_status status = TDICT_OK;

@@ -45,6 +45,9 @@ void tdict_engine_destroy(tdict_engine *e) {
 tdict_devices *tdict_engine_devices(const tdict_engine *e) { return e->config.devices; }
 tdict_pool *tdict_engine_pool(const tdict_engine *e) { return e->config.pool; }
 tdict_forkmark *tdict_engine_mark(const tdict_engine *e) { return e->config.mark; }
+size_t tdict_engine_num_slots(const tdict_engine *e) {
+  return e->config.staging_bytes / tdict_ring_slot_bytes(e->config.staging_bytes);
+}
 size_t tdict_engine_slot_bytes(const tdict_engine *e) { return tdict_ring_slot_bytes(e->config.staging_bytes); }
 
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {

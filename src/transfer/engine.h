@@ -32,6 +32,7 @@ tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring 
 int tdict_engine_ring_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* The bytes of each slot of a ring. */
 size_t tdict_engine_slot_bytes(const tdict_engine *engine);
+size_t tdict_engine_num_slots(const tdict_engine *engine);
 /* This layer's piece of a context; the composition root defines it. */
 tdict_engine *tdict_context_engine(const tdict_context *context);
 

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "transfer/pieces.h"
 
+enum { FAIR_DEPTH = 4 }; /* slots of a worker while others want them, too */
+
 static void count_slots(tdict_lane *lane, int by) {
   tdict_future *t = lane->worker->transfer;
   lane->held += by;
@@ -37,8 +39,9 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_engine_ring(t->engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
-  int share = lane->ring->num_slots / t->num_workers;
-  lane->depth = share < 1 ? 1 : share > TDICT_LANE_DEPTH ? TDICT_LANE_DEPTH : share;
+  int slots = lane->ring->num_slots, share = slots / t->num_workers;
+  lane->depth = share < 1 ? 1 : share > FAIR_DEPTH ? FAIR_DEPTH : share;
+  if (t->plan.num_chunks <= (uint32_t)slots) lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
   return TDICT_OK;
 }
 
@@ -99,12 +102,14 @@ tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
 }
 
 tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
-  return lane->count == TDICT_LANE_DEPTH ? wait_oldest(lane, err) : TDICT_OK;
+  tdict_status status = TDICT_OK;
+  while (lane->count >= TDICT_LANE_DIRECT && status == TDICT_OK) status = wait_oldest(lane, err);
+  return status;
 }
 
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
-  if (status == TDICT_OK) status = tdict_lane_room(lane, err);
+  if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status != TDICT_OK) return status;
   if (!lane->spare && lane->held < lane->depth) {
     tdict_slot *slot = NULL;

@@ -5,7 +5,7 @@
 
 #include "transfer/engine.h"
 
-enum { TDICT_LANE_DEPTH = 4 };
+enum { TDICT_LANE_DEPTH = 16, TDICT_LANE_DIRECT = 4 }; /* in flight; of those, driver copies of up to 16 MiB each */
 typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: a copy that needs none */
   tdict_cu_event event; /* the slot's, or one taken for it */

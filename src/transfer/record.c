@@ -13,6 +13,26 @@ static tdict_gpu *gpu_of(const tdict_storage *s) {
 
 typedef tdict_status (*storage_fn)(void *user, tdict_storage *s, tdict_error *err);
 
+static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err);
+
+/* The storages of an object that can show its tensors; of others the library knows nothing. */
+static tdict_status each_of_object(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
+  tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err) = TDICT_HOOK_OF(box->type, flatten);
+  tdict_tree *flat = NULL;
+  if (!flatten) return TDICT_OK;
+  tdict_error said = {0};
+  tdict_status status = flatten(box->self, &flat, &said);
+  if (status == TDICT_OK && !flat) status = (tdict_status)-1;
+  if (status != TDICT_OK) {
+    status = tdict_hook_failed(box->type, "flatten", status, &said);
+    if (err) *err = said;
+    return status;
+  }
+  status = each_storage(flat, fn, user, err);
+  tdict_release(flat);
+  return status;
+}
+
 /* Every tensor's storage, neighbours that share one only once. */
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err) {
   tdict_cursor cursor;
@@ -25,6 +45,7 @@ static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user
     tdict_tree *child = tdict_leaf_tree(leaf);
     if (t && t->storage != last) status = fn(user, t->storage, err);
     if (t) last = t->storage;
+    if (tdict_leaf_box(leaf)) status = each_of_object(tdict_leaf_box(leaf), fn, user, err);
     if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory to go through the tree");
   }

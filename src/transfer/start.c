@@ -117,7 +117,10 @@ static void choose_threads(starter *s) {
 static size_t chunk_bytes(const starter *s) {
   size_t slot = tdict_engine_slot_bytes(s->engine), step = TDICT_LEAF_ALIGNMENT;
   size_t share = thread_bytes(&s->plan) / (size_t)(s->num_workers * CHUNKS_A_WORKER);
+  size_t slots = tdict_engine_num_slots(s->engine);
   size_t wanted = share < MIN_CHUNK_BYTES ? MIN_CHUNK_BYTES : share;
+  size_t fitting = (s->plan.line_bytes / slots / step + 1) * step; /* with this a slot each, if that goes */
+  if (fitting <= slot && wanted < fitting) wanted = fitting;
   return (wanted < slot ? wanted : slot) / step * step;
 }
 
