@@ -15,6 +15,8 @@
 enum { MAX_THREADS = 1024 };
 
 struct tdict_context {
+  tdict_forkmark *mark;
+  tdict_log *log;
   tdict_pool *pool;
   tdict_devices *devices;
   tdict_engine *engine;
@@ -36,11 +38,14 @@ static tdict_status check(const tdict_context_options *o, tdict_error *err) {
 
 static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
-  tdict_status status = tdict_pool_create(threads, &c->pool, err);
+  tdict_status status = tdict_forkmark_create(&c->mark, err);
+  if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
+  if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
-  status = tdict_devices_create(o, driver, c->pool, &c->devices, err);
+  tdict_devices_config devices = {o, driver, c->pool, c->mark};
+  status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes};
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log};
   return tdict_engine_create(&config, &c->engine, err);
 }
 
@@ -68,10 +73,17 @@ tdict_status tdict_context_create(const tdict_context_options *options, tdict_co
 
 void tdict_context_destroy(tdict_context *c) {
   if (!c) return;
+  if (c->mark && tdict_forkmark_forked(c->mark)) { /* threads and devices are the parent's */
+    free(c);
+    return;
+  }
   if (c->engine) tdict_engine_wait(c->engine);
+  if (c->log) tdict_log_close(c->log);
   tdict_pool_destroy(c->pool);
   tdict_engine_destroy(c->engine);
   tdict_devices_destroy(c->devices);
+  tdict_log_release(c->log);
+  tdict_forkmark_release(c->mark);
   free(c);
 }
 

@@ -70,6 +70,26 @@ TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
  *  fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the context. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
+/** A program's own allocator. */
+typedef struct tdict_allocator {
+  size_t struct_size;
+  tdict_device device; /**< where its memory is: the cpu, or a device of the context */
+  bool pinned;         /**< on the cpu: it is page-locked for the context's devices */
+  void *(*allocate)(void *user, size_t bytes);         /**< aligned to 256; NULL: there is none. Any thread, no lock held */
+  void (*release)(void *user, void *data, size_t bytes); /**< copies and recorded uses are done; any thread, no lock held */
+  void *user;
+} tdict_allocator;
+/** @brief A memory over the program's own allocator, for tensors, trees and the `memory` of a transfer
+ *  [T:own_memory_is_used]. Ended by tdict_memory_release(); storage made from it keeps it alive, and the allocator must
+ *  live as long.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or pinned memory on a device [T:own_memory_refuses]; #TDICT_ENODEVICE;
+ *          #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
+                                                           tdict_memory **out, tdict_error *err);
+/** @brief Drops the program's reference to a memory that tdict_memory_create() made; NULL is allowed
+ *  [T:own_memory_is_used]. */
+TDICT_API void tdict_memory_release(tdict_memory *memory);
+
 /** @brief A new non-blocking stream of a cuda or simulated device; the program ends it with tdict_stream_destroy()
  *  before it destroys the context [T:stream_create_and_destroy].
  *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EDEVICE; #TDICT_EINVAL for the cpu [T:stream_create_refuses]. */

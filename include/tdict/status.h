@@ -19,7 +19,7 @@ typedef enum tdict_status {
   TDICT_ENOMEM = 2,        /**< memory of some kind (the message says which) is short */
   TDICT_ENOTFOUND = 3,     /**< no such key */
   TDICT_EEXIST = 4,        /**< the key is there already */
-  TDICT_ETYPE = 5,         /**< a tree where a tensor was wanted, or the reverse */
+  TDICT_ETYPE = 5,         /**< a tensor, tree or object where another of them was wanted */
   TDICT_ESHAPE = 6,        /**< shapes or batch sizes do not agree */
   TDICT_EDTYPE = 7,        /**< element types do not agree, or one is unknown */
   TDICT_EOVERFLOW = 8,     /**< a product or sum does not fit its type */

@@ -2,6 +2,8 @@
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 
+#include "tdict/hook.h"
+#include "tdict/object.h"
 #include "tdict/transfer.h"
 
 #define TDICT_VERSION_MAJOR 0

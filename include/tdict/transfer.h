@@ -3,12 +3,20 @@
  * A transfer reads the structure of its source before the call returns; it keeps source and result storages alive
  * until their bytes are through, whoever releases the trees [T:transfer_keeps_source_alive]. While a copy reads a host
  * storage tdict_tensor_data() waits, while a copy writes it both accessors wait; a pointer kept from before the
- * transfer is the program's own.
+ * transfer is the program's own. Device addresses never wait: `after`, tdict_future_wait_on_stream() and
+ * tdict_record_stream() order them. Accessors give NULL for bytes that never came, because the transfer failed or was
+ * cancelled [T:lost_bytes_give_null]. Transfers that share bytes run in the order in which they were started, if one of
+ * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run.
+ * Objects are moved by their type's hooks before the copies begin, several at once [T:objects_hooks_run_in_parallel]: by
+ * `to_device` (given the pinned object if the type pins, too) or `pin_memory`; else by `flatten`, their tensors in one plan
+ * with all others [T:objects_flatten_moves_in_one_plan]; else they pass untouched and are counted
+ * [T:objects_without_hooks_pass]. The result has objects of the same type at the same paths [T:objects_keep_their_type].
  * Thread rule: every call may be made from any thread; several transfers run at once. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
 
 #include "tdict/context.h"
+#include "tdict/object.h"
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS
@@ -34,6 +42,8 @@ typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;          /**< tensors in the tree */
   int64_t num_shared_leaves;   /**< of those, shared: already there, or the same bytes as another leaf */
+  int64_t num_objects, num_objects_pinned, num_objects_untouched; /**< objects; pinned by hook or flatten; passed as they
+                                                                       were for want of a hook */
   size_t total_bytes;          /**< bytes that travelled */
   size_t direct_bytes;         /**< from or to pinned memory, or between devices, by the driver alone */
   size_t staged_bytes;         /**< through the staging ring */
@@ -63,12 +73,14 @@ typedef struct tdict_transfer_options {
   int32_t num_threads;       /**< 0: the calling thread works; n: n threads of the context's pool, which has as many;
                                   -1 (default): the library chooses. BLOCKING and NON_BLOCKING use one thread: the
                                   caller in calls that wait, else one of the pool unless 0 is given */
-  const tdict_stream *after; /**< the transfer waits for what is queued on this stream; NULL: from the host into new
-                                  device memory it waits for nothing, else for the device's legacy stream */
+  const tdict_stream *after; /**< copies to and from devices wait for what is queued on this stream; NULL: from the host
+                                  into new device memory they wait for nothing, else for the device's legacy stream.
+                                  Host memory is read and written at once [T:transfer_after_stream] */
   tdict_memory *memory;      /**< where the result comes from, on the device that is moved to; NULL: the context's */
   bool pinned_result;        /**< to the cpu: the result is in pinned memory */
-  bool strict_objects;       /**< no effect: trees hold tensors and trees alone */
-  bool check_sources;        /**< must be false: #TDICT_ENOTSUP */
+  bool strict_objects;       /**< an object that would pass untouched is #TDICT_ENOTSUP [T:objects_strict] */
+  bool check_sources;        /**< hashes host sources before and after: a change is #TDICT_ECHANGED with the leaf's path.
+                                  Costs two readings of them [T:check_sources_finds_change] */
   tdict_transfer_stats *stats; /**< written when a call that waits succeeds; must be NULL for _async calls, which have
                                     tdict_future_stats() */
 } tdict_transfer_options;
@@ -98,7 +110,8 @@ typedef struct tdict_future tdict_future;
 typedef enum tdict_future_state_code {
   TDICT_FUTURE_PENDING,
   TDICT_FUTURE_DONE,
-  TDICT_FUTURE_FAILED
+  TDICT_FUTURE_FAILED,
+  TDICT_FUTURE_CANCELLED
 } tdict_future_state_code;
 
 /** @brief Moves a tree; its data is there on return.
@@ -114,8 +127,10 @@ typedef enum tdict_future_state_code {
  *  @return #TDICT_OK [T:transfer_every_mode] [T:transfer_round_trip]; #TDICT_EINVAL num_threads or another option out
  *          of range [T:transfer_refuses_bad_options]; #TDICT_ENODEVICE [T:transfer_refuses_absent_device];
  *          #TDICT_EWRONGDEVICE a leaf lives on a device that is not the context's, or options name memory of another
- *          device [T:transfer_refuses_foreign_device]; #TDICT_ENOTSUP check_sources [T:transfer_refuses_bad_options];
- *          #TDICT_ENOMEM; #TDICT_EDEVICE with the leaf's path. */
+ *          device [T:transfer_refuses_foreign_device]; #TDICT_ECAPTURE `after` is being captured
+ *          [T:transfer_refuses_capture]; #TDICT_EFORKED [T:fork_is_refused]; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST
+ *          with the leaf's path [T:lost_device_stays_lost]; what a hook answered, or #TDICT_EHOOK, with the object's path
+ *          [T:objects_failing_hook]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
                                                        const tdict_transfer_options *o, tdict_tree **out,
                                                        tdict_error *err);
@@ -130,7 +145,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *  @return as tdict_to_device(); #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE;
  *          #TDICT_EDTYPE; #TDICT_EREADONLY, err->path naming the leaf, and nothing is written in all these cases
  *          [T:copy_into_checks_first]. `memory` and `pinned_result` must not be set
- *          [T:transfer_refuses_bad_options]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
+ *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
+ *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later copy_into has
+ *          written them [T:lost_bytes_give_null]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
                                                        const tdict_transfer_options *o, tdict_error *err);
 /** @brief As tdict_copy_into(), with a future whose tree is @p dst [T:copy_into_async]. */
@@ -145,19 +162,47 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into_async(tdict_context *c, c
  *          [T:pinned_pool_limit]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src,
                                                         const tdict_pin_options *o, tdict_tree **out, tdict_error *err);
-/** @brief True when every host tensor of the tree is pinned; true for a tree without any [T:is_pinned_asks_host_leaves]. */
+/** @brief Pins one object as tdict_pin_memory() pins those of a tree; @p self stays the program's.
+ *  @param[out] out  a new object of the type, or @p self when its hook says so or there is no way [T:pin_object].
+ *  @return as tdict_pin_memory(); #TDICT_EINVAL a NULL, or a type as tdict_set_object() refuses it [T:pin_object]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self,
+                                                        const tdict_pin_options *o, void **out, tdict_error *err);
+/** @brief True when every host tensor of the tree is pinned, and every object whose type has `is_pinned` says so; true for
+ *  a tree without any [T:is_pinned_asks_host_leaves] [T:objects_is_pinned]. */
 TDICT_API bool tdict_is_pinned(const tdict_tree *td);
 
-/** @brief Waits until the transfer has ended.
+/** @brief Work queued on @p s so far uses the tree: none of its bytes is freed, reused or overwritten by the library before
+ *  that work is done [T:record_stream_holds_bytes]; tensors of objects are those that their `flatten` shows. Never waits.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EWRONGDEVICE the library knows no device of the stream's from the tree
+ *          [T:record_stream_refuses]; #TDICT_ECAPTURE; #TDICT_EDEVICE; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err);
+
+/** @brief Waits until the transfer has ended. In a hook of the same transfer, and in a fork, all waits fail at once.
  *  @param[out] out  may be NULL; else a new reference to the result, written on success only.
  *  @return #TDICT_OK; the transfer's own status, with the path of the leaf, as often as it is asked
- *          [T:future_reports_failure]; #TDICT_EINVAL NULL. */
+ *          [T:future_reports_failure]; #TDICT_ECANCELLED [T:cancel_in_every_state]; #TDICT_EDEADLOCK [T:hook_own_future];
+ *          #TDICT_EFORKED [T:fork_is_refused]; #TDICT_EINVAL NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err);
 /** @brief As tdict_future_wait(), for at most @p timeout_ns nanoseconds.
  *  @return as there; #TDICT_ETIMEDOUT it has not ended, and may be waited for again [T:future_wait_for_times_out];
  *          #TDICT_EINVAL a negative time. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tree **out,
                                                              tdict_error *err);
+/** @brief Orders a stream behind the transfer: returns when every copy is queued - at once for what fits the staging ring,
+ *  near the end for what does not - then the stream waits, not the host [T:wait_on_stream_orders]. Until its bytes are
+ *  there the result's host memory is waited for by its accessors.
+ *  @param[out] out  may be NULL; else a new reference to the result.
+ *  @return as tdict_future_wait() for a transfer that has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, or simulated
+ *          where the devices are not, or the reverse [T:wait_on_stream_refuses]; #TDICT_ECAPTURE; #TDICT_EDEVICE. A failure after the return shows in
+ *          tdict_future_wait() and as NULL from accessors [T:lost_bytes_give_null]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out,
+                                                                   tdict_error *err);
+/** @brief Waits until the source, through pointers kept from before too, may be written or freed [T:wait_source].
+ *  @return as tdict_future_wait(); the source is free whatever it says of the transfer. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err);
+/** @brief Asks the transfer to stop, and returns at once: nothing new starts, what is in flight is drained, and it ends
+ *  CANCELLED, or DONE if it was too late [T:cancel_in_every_state]. NULL is allowed. */
+TDICT_API void tdict_future_cancel(tdict_future *f);
 /** @brief True once the transfer has ended, well or ill; never waits [T:future_poll]. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *f);
 /** @brief Where it stands; never waits [T:future_poll]. */
@@ -169,7 +214,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_stats(const tdict_future *f,
                                                           tdict_error *err);
 /** @brief Adds a reference and returns @p f [T:future_released_early]. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *f);
-/** @brief Drops a reference; the transfer goes on to its end without it; NULL is allowed [T:future_released_early]. */
+/** @brief Drops a reference; the transfer goes on to its end without it; NULL is allowed [T:future_released_early]. An
+ *  error that nobody was told goes to the context's log [T:unseen_errors_are_logged]. */
 TDICT_API void tdict_future_release(tdict_future *f);
 
 TDICT_END_DECLS

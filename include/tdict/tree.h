@@ -1,5 +1,5 @@
-/* A tree: keys in insertion order, each a tensor or a tree, with a batch size that is the leading dimensions of
- * every tensor below it.
+/* A tree: keys in insertion order, each a tensor, a tree or an object (tdict/object.h), with a batch size that is the
+ * leading dimensions of every tensor below it.
  *
  * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
  * source is the one key `h.0`; any other byte is legal; an empty key is an error [T:tree_paths].
@@ -16,6 +16,7 @@
 TDICT_BEGIN_DECLS
 
 typedef struct tdict_tree tdict_tree;
+typedef struct tdict_type tdict_type; /**< of objects; see tdict/object.h */
 
 /** The most dimensions of a batch size. */
 #define TDICT_MAX_BATCH_NDIM 16
@@ -58,9 +59,9 @@ TDICT_API void tdict_release(tdict_tree *td);
  *  the node above [T:tree_set_makes_nodes]. What stood at the path is replaced and keeps its place in the order
  *  [T:tree_set_replaces].
  *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or NULL [T:tree_paths]; #TDICT_ETYPE the path leads through a tensor
- *          [T:tree_set_refuses_path_through_leaf]; #TDICT_ESHAPE the leading dimensions are not the batch size
- *          [T:tree_set_refuses_batch_mismatch]; #TDICT_EWRONGDEVICE the tree has another device
- *          [T:tree_set_refuses_other_device]; #TDICT_ELOCKED [T:tree_lock_blocks]; #TDICT_ENOMEM
+ *          or an object [T:tree_set_refuses_path_through_leaf] [T:object_is_no_tree]; #TDICT_ESHAPE the leading
+ *          dimensions are not the batch size [T:tree_set_refuses_batch_mismatch]; #TDICT_EWRONGDEVICE the tree has
+ *          another device [T:tree_set_refuses_other_device]; #TDICT_ELOCKED [T:tree_lock_blocks]; #TDICT_ENOMEM
  *          [T:tree_set_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
@@ -74,8 +75,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char
                                                       tdict_error *err);
 
 /** @brief The tensor at a path, borrowed from the tree [T:tree_get_borrows].
- *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE a tree stands there, or the path leads through a tensor;
- *          #TDICT_EINVAL an empty key, or NULL [T:tree_get_refuses]. */
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE a tree or an object stands there, or the path leads through
+ *          a tensor or an object [T:object_is_no_tree]; #TDICT_EINVAL an empty key, or NULL [T:tree_get_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
 /** @brief The tree at a path, borrowed; errors as tdict_get() [T:tree_get_refuses]. */
@@ -85,18 +86,19 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *td, cons
 TDICT_API void *tdict_data(tdict_tree *td, const char *path);
 /** @brief tdict_tensor_const_data() of the tensor at a path; NULL when there is none [T:tree_data]. */
 TDICT_API const void *tdict_const_data(const tdict_tree *td, const char *path);
-/** @brief True when a tensor or a tree stands at the path; false for a path that is no path [T:tree_has]. */
+/** @brief True when a tensor, a tree or an object stands at the path; false for a path that is no path [T:tree_has]. */
 TDICT_API bool tdict_has(const tdict_tree *td, const char *path);
 
-/** @brief Takes a tensor or a tree out of the tree and releases it [T:tree_delete].
+/** @brief Takes what stands at a path out of the tree and releases it [T:tree_delete].
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE; #TDICT_EINVAL [T:tree_delete_refuses]; #TDICT_ELOCKED
  *          [T:tree_lock_blocks]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err);
 /** @brief Takes a tensor out of the tree and hands over the tree's reference [T:tree_pop]. Errors as tdict_delete();
- *  #TDICT_ETYPE a tree stands there [T:tree_pop_refuses]. */
+ *  #TDICT_ETYPE a tree or an object stands there [T:tree_pop_refuses] [T:object_is_not_popped]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief As tdict_pop(), for a tree [T:tree_pop]; #TDICT_ETYPE a tensor stands there [T:tree_pop_refuses]. */
+/** @brief As tdict_pop(), for a tree [T:tree_pop]; #TDICT_ETYPE a tensor or an object stands there
+ *  [T:tree_pop_refuses] [T:object_is_not_popped]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Moves what stands at @p from to @p to, making nodes on the way. Within one node the entry keeps its place
@@ -136,32 +138,42 @@ TDICT_API size_t tdict_num_keys(const tdict_tree *td);
 /** @brief The i-th key of this node in order, unescaped, borrowed until the tree is changed; NULL past the end. Cost:
  *  constant while nothing was deleted, else up to the number of keys [T:tree_keys_in_order]. */
 TDICT_API const char *tdict_key_at(const tdict_tree *td, size_t i);
-/** @brief The number of tensors in the tree [T:tree_counts_leaves]. */
+/** @brief The number of tensors in the tree, objects not counted; what is shared counts as often as it is met
+ *  [T:tree_counts_leaves]. */
 TDICT_API size_t tdict_num_leaves(const tdict_tree *td);
-/** @brief Bytes of all tensors' elements; what is shared counts as often as it is met [T:tree_counts_bytes]. */
+/** @brief The number of objects in the tree; what is shared counts as often as it is met [T:object_counts]. */
+TDICT_API size_t tdict_num_objects(const tdict_tree *td);
+/** @brief Bytes of all tensors' elements, and what objects with a `bytes` hook say; what is shared counts as often as
+ *  it is met [T:tree_counts_bytes] [T:object_counts]. */
 TDICT_API size_t tdict_bytes(const tdict_tree *td);
-/** @brief Bytes of all storages below the tree, each counted once and whole [T:tree_counts_bytes].
+/** @brief Bytes of all storages below the tree, each counted once and whole [T:tree_counts_bytes], and what objects
+ *  with a `bytes` hook say, each asked once [T:object_counts].
  *  @return #TDICT_OK; #TDICT_ENOMEM [T:tree_unique_bytes_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err);
 
 /** What a visitor is shown. All is borrowed for the call. */
 typedef struct tdict_entry {
-  const char *path;     /**< from the tree that is walked, escaped */
-  const char *key;      /**< the last key, unescaped */
-  int32_t depth;        /**< 0 for the keys of the tree that is walked */
-  tdict_tensor *tensor; /**< NULL when it is a tree */
-  tdict_tree *tree;     /**< NULL when it is a tensor */
+  const char *path; /**< from the tree that is walked, escaped */
+  const char *key;  /**< the last key, unescaped */
+  int32_t depth;    /**< 0 for the keys of the tree that is walked */
+  /** Of these three one is not NULL [T:object_in_walk]. */
+  tdict_tensor *tensor;
+  tdict_tree *tree;
+  void *object;
+  const tdict_type *type; /**< the object's, or NULL */
 } tdict_entry;
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
-/** @brief Shows every tensor and tree below @p td in insertion order, a tree before its children [T:tree_walk_order].
+/** @brief Shows every tensor, tree and object below @p td in insertion order, a tree before its children
+ *  [T:tree_walk_order].
  *  The visitor may read trees and write elements, and must not change any tree that is walked.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_ENOMEM; the first status but #TDICT_OK that the visitor answers,
  *          which ends the walk, with err->path filled if the visitor left it empty [T:tree_walk_stops]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
-/** @brief Writes a text of the tree - keys, dtypes, shapes, devices, pinned or not, never elements - to @p buffer,
- *  cut to @p bytes and ended by 0 [T:tree_format].
+/** @brief Writes a text of the tree - keys, dtypes, shapes, devices, pinned or not, never elements; of an object its
+ *  type and up to 255 bytes of what its `print` hook says [T:object_in_format] - to @p buffer, cut to @p bytes and
+ *  ended by 0 [T:tree_format].
  *  @return the length that the whole text has, without the 0, as snprintf does. @p buffer may be NULL when @p bytes
  *          is 0. */
 TDICT_API size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes);

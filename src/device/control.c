@@ -49,7 +49,8 @@ void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
   tdict_gpu_scope scope;
   if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
     return;
-  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_stream_destroy(gpu->driver, stream.handle);
+  (void)!tdict_gpu_enter(gpu, &scope, NULL); /* ending a stream needs no current context */
+  tdict_counted_stream_destroy(gpu->driver, stream.handle);
   tdict_gpu_leave(gpu, &scope);
 }
 

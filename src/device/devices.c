@@ -16,6 +16,7 @@ struct tdict_devices {
   tdict_driver *cuda, *sim;    /* NULL: absent */
   tdict_error no_cuda, no_sim; /* why */
   size_t cache_bytes;
+  tdict_forkmark *mark; /* counted */
   tdict_device device;
   tdict_memory *pinned;
   pthread_mutex_t lock; /* guards: gpus, absent and their counts */
@@ -97,15 +98,16 @@ static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-tdict_status tdict_devices_create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
-                                  tdict_devices **out, tdict_error *err) {
+tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err) {
+  const tdict_context_options *options = config->options;
   tdict_devices *d = calloc(1, sizeof *d);
   if (!d) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its devices");
   pthread_mutex_init(&d->lock, NULL);
   d->cache_bytes = options->device_cache_bytes;
-  tdict_status status = open_drivers(d, options, driver, err);
+  d->mark = tdict_forkmark_retain(config->mark);
+  tdict_status status = open_drivers(d, options, config->driver, err);
   if (status == TDICT_OK) status = choose(d, options->device, err);
-  if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, pool, err);
+  if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);
   if (status != TDICT_OK) {
     tdict_devices_destroy(d);
     return status;
@@ -126,6 +128,7 @@ void tdict_devices_destroy(tdict_devices *d) {
   tdict_driver_release(d->cuda);
   tdict_driver_release(d->sim);
   pthread_mutex_destroy(&d->lock);
+  tdict_forkmark_release(d->mark);
   free(d);
 }
 
@@ -159,7 +162,8 @@ static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdi
 tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu **out, tdict_error *err) {
   tdict_driver *driver;
   if (device.type == TDICT_DEVICE_AUTO) device = d->device;
-  tdict_status status = find_driver(d, device, &driver, err);
+  tdict_status status = tdict_forkmark_check(d->mark, "devices", err);
+  if (status == TDICT_OK) status = find_driver(d, device, &driver, err);
   if (status != TDICT_OK) return status;
   tdict_gpu *gpu = NULL;
   pthread_mutex_lock(&d->lock);
@@ -168,6 +172,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   if (!gpu) {
     status = d->num_gpus == MAX_GPUS ? tdict_fail(err, TDICT_ENODEVICE, "a context opens at most %d devices", MAX_GPUS)
                                      : tdict_gpu_open(driver, device.index, d->cache_bytes, &gpu, err);
+    if (status == TDICT_OK) tdict_gpu_set_mark(gpu, d->mark);
     if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;
   }
   pthread_mutex_unlock(&d->lock);

@@ -12,8 +12,13 @@ typedef struct tdict_devices tdict_devices;
 /* options are complete; only device, pinned_bytes, device_cache_bytes and sim are read. driver: taken instead of those
  * that options would open, for tests and wrappers; NULL for none; retained. The pool is borrowed.
  * TDICT_ENODEVICE: the device that options name is absent; TDICT_EINVAL; TDICT_ENOMEM; TDICT_EDEVICE. */
-tdict_status tdict_devices_create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
-                                  tdict_devices **out, tdict_error *err);
+typedef struct tdict_devices_config {
+  const tdict_context_options *options;
+  tdict_driver *driver;
+  tdict_pool *pool;
+  tdict_forkmark *mark; /* retained by the gpus */
+} tdict_devices_config;
+tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
 /* The device by default; *why is written when it is no cuda device. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);

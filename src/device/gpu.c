@@ -8,19 +8,50 @@
 #include "device/counted.h"
 #include "device/gpu_memory.h"
 
+/* Codes after which every call of the context fails: see CUresult in the driver's manual. */
+static bool means_lost(tdict_cu result) {
+  switch (result) {
+    case 4:   /* deinitialized */
+    case 46:  /* device unavailable */
+    case 214: /* an uncorrectable memory error */
+    case 220: /* an uncorrectable link error */
+    case TDICT_CU_ILLEGAL_ADDRESS:
+    case 702: /* a kernel ran too long */
+    case 709: /* the context was destroyed */
+    case 710: /* an assertion of a kernel */
+    case 714: /* hardware stack error */
+    case 715: /* illegal instruction */
+    case 716: /* misaligned address */
+    case 717: /* invalid address space */
+    case 718: /* invalid program counter */
+    case 719: /* a kernel failed */
+      return true;
+    default:
+      return false;
+  }
+}
+
+static tdict_status status_of(tdict_cu result) {
+  return result == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : means_lost(result) ? TDICT_ELOST : TDICT_EDEVICE;
+}
+
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err) {
   if (result == TDICT_CU_SUCCESS) return TDICT_OK;
+  if (means_lost(result)) atomic_store_explicit(&gpu->lost, result, memory_order_relaxed);
   const char *name = "?", *text = "?";
   gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
   char device[32];
   tdict_device_format(gpu->memory.device, device, sizeof device);
-  return tdict_fail_native(err, result == TDICT_CU_OUT_OF_MEMORY ? TDICT_ENOMEM : TDICT_EDEVICE, result,
+  return tdict_fail_native(err, status_of(result), result,
                            "%s: %s answered %d, %s: %s", device, call, result, name, text);
 }
 
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   scope->entered = false;
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return tdict_forkmark_check(gpu->mark, gpu->name, err);
+  int32_t lost = atomic_load_explicit(&gpu->lost, memory_order_relaxed);
+  if (lost) return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver answered %d", gpu->name, (int)lost);
   tdict_status status = tdict_gpu_check(gpu, d->ops->ctx_push(d, gpu->context), "cuCtxPushCurrent", err);
   if (status != TDICT_OK) return status;
   scope->capture_mode = TDICT_CU_CAPTURE_RELAXED;
@@ -36,6 +67,11 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   d->ops->capture_mode(d, &scope->capture_mode);
   d->ops->ctx_pop(d, &popped);
   scope->entered = false;
+}
+
+/* For giving back what would be lost for good otherwise: a push that fails is tried once more. */
+static void enter_to_end(tdict_gpu *gpu, tdict_gpu_scope *scope) {
+  if (tdict_gpu_enter(gpu, scope, NULL) != TDICT_OK) (void)!tdict_gpu_enter(gpu, scope, NULL);
 }
 
 /* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
@@ -67,7 +103,9 @@ static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
 tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err) {
   const char *kind = driver->device_type == TDICT_DEVICE_SIM ? "sim" : "cuda";
   int count = 0;
-  driver->ops->device_count(driver, &count);
+  tdict_cu counted = driver->ops->device_count(driver, &count);
+  if (counted != TDICT_CU_SUCCESS)
+    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount answered %d", kind, counted);
   if (ordinal < 0 || ordinal >= count)
     return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: there are %d of its kind", kind, ordinal, count);
   tdict_gpu *gpu = calloc(1, sizeof *gpu);
@@ -95,6 +133,8 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   return TDICT_OK;
 }
 
+void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
+
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
   atomic_fetch_add_explicit(&gpu->refs, 1, memory_order_relaxed);
   return gpu;
@@ -115,9 +155,11 @@ static void close_inside(tdict_gpu *gpu) {
 
 void tdict_gpu_release(tdict_gpu *gpu) {
   if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all of it is the parent's */
   if (gpu->context) {
     tdict_gpu_scope scope;
-    if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) close_inside(gpu);
+    enter_to_end(gpu, &scope);
+    if (scope.entered) close_inside(gpu);
     tdict_gpu_leave(gpu, &scope);
     gpu->driver->ops->ctx_release(gpu->driver, gpu->ordinal);
   }
@@ -126,6 +168,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   free(gpu->streams);
   free(gpu->events);
   tdict_driver_release(gpu->driver);
+  tdict_forkmark_release(gpu->mark);
   free(gpu);
 }
 
@@ -199,6 +242,15 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   return status;
 }
 
+tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err) {
+  int capturing = TDICT_CU_CAPTURE_STATUS_NONE;
+  tdict_status status = tdict_gpu_check(gpu, gpu->driver->ops->stream_capture_status(gpu->driver, stream, &capturing),
+                                        "cuStreamIsCapturing", err);
+  if (status == TDICT_OK && capturing != TDICT_CU_CAPTURE_STATUS_NONE)
+    status = tdict_fail(err, TDICT_ECAPTURE, "%s: the stream is being captured into a graph", what);
+  return status;
+}
+
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
   tdict_cu_pointer p = {0};
@@ -219,7 +271,8 @@ static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_er
 static void pin_unregister(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_host_unregister(gpu->driver, pages, bytes);
+  enter_to_end(gpu, &scope);
+  if (scope.entered) tdict_counted_host_unregister(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
 static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_error *err) {
@@ -234,13 +287,19 @@ static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_err
 static void pin_free(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) tdict_counted_host_free(gpu->driver, pages, bytes);
+  enter_to_end(gpu, &scope);
+  if (scope.entered) tdict_counted_host_free(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
+}
+static bool pin_is_gone(void *self) {
+  const tdict_gpu *gpu = self;
+  return gpu->mark && tdict_forkmark_forked(gpu->mark);
 }
 static void pin_retain(void *self) { tdict_gpu_retain(self); }
 static void pin_release(void *self) { tdict_gpu_release(self); }
 
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
-  static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free, pin_retain, pin_release};
+  static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free,
+                                    pin_is_gone,  pin_retain, pin_release};
   return (tdict_pinner){&ops, gpu, pool};
 }

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "base/forkmark.h"
 #include "device/driver.h"
 #include "memory/memory.h"
 #include "memory/pinned_pages.h"
@@ -20,6 +21,8 @@ struct tdict_gpu {
   tdict_cu_pool pool;
   tdict_cu_stream alloc_stream, free_stream; /* allocations never queue behind a free that waits */
   char name[64];
+  tdict_forkmark *mark; /* counted; NULL: forks are not looked for */
+  _Atomic(int32_t) lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
   pthread_mutex_t lock; /* guards what follows */
   tdict_cu_stream *streams; /* idle ones */
   int num_streams, cap_streams;
@@ -35,7 +38,11 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
 void tdict_gpu_release(tdict_gpu *gpu);
 
-/* Makes the gpu's context current and the thread's capture mode relaxed; leave puts both back. They nest. */
+/* From here on calls in a fork of this process answer TDICT_EFORKED. Before the gpu is shared. */
+void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
+
+/* Makes the gpu's context current and the thread's capture mode relaxed; leave puts both back. They nest.
+ * TDICT_EFORKED, TDICT_ELOST; TDICT_EDEVICE. */
 typedef struct tdict_gpu_scope {
   int capture_mode;
   bool entered;
@@ -43,7 +50,7 @@ typedef struct tdict_gpu_scope {
 tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err);
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 /* TDICT_OK for TDICT_CU_SUCCESS, else an error that names the call and the driver's code: TDICT_ENOMEM for out of memory,
- * TDICT_EDEVICE for the rest. */
+ * TDICT_ELOST for codes after which the context is of no use, TDICT_EDEVICE for the rest. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
 /* Idle streams (non-blocking) and events are kept. Inside a scope. */
@@ -54,6 +61,8 @@ void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Work queued on `stream` from here on waits for what is on `after` now. Inside a scope. */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
+/* TDICT_ECAPTURE when the stream is being captured into a graph; `what` begins the message. Inside a scope. */
+tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
 /* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. Inside a scope. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);

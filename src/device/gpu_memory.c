@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "device/counted.h"
 #include "device/gpu.h"
+#include "device/own_memory.h"
 
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
@@ -76,12 +77,15 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t asked, tdict_block *out
 static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
   tdict_gpu *gpu = (tdict_gpu *)m;
   tdict_gpu_scope scope;
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
+  bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK;
   for (int i = 0; i < num_fences; i++) {
-    fences[i]->ops->wait(fences[i], INT64_MAX);
-    fences[i]->ops->release(fences[i]);
+    const tdict_fence_ops *o = fences[i]->ops;
+    if (!entered || !o->wait_on_stream || !o->wait_on_stream(fences[i], gpu, gpu->free_stream))
+      o->wait(fences[i], INT64_MAX);
+    o->release(fences[i]);
   }
-  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK)
-    gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
+  gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream); /* needs no current context */
   tdict_gpu_leave(gpu, &scope);
   pthread_mutex_lock(&gpu->lock);
   gpu->counts.live_bytes -= block->bytes;
@@ -240,5 +244,5 @@ void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
 }
 
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory) {
-  return memory && memory->ops == &ops ? (tdict_gpu *)memory : NULL;
+  return memory && memory->ops == &ops ? (tdict_gpu *)memory : tdict_gpu_of_own_memory(memory);
 }

@@ -45,16 +45,24 @@ static tdict_status get_registered(const tdict_pinner *p, size_t bytes, tdict_pi
   return TDICT_OK;
 }
 
+static tdict_status get_from_driver(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
+  void *data;
+  tdict_status status = p->ops->allocate(p->self, bytes, &data, err);
+  if (status == TDICT_OK) *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_DRIVER};
+  return status;
+}
+
 tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
   size_t rounded;
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
   if (rounded >= HUGE_PAGE && get_registered(p, rounded, out, NULL) == TDICT_OK) return TDICT_OK;
-  void *data;
-  tdict_status status = p->ops->allocate(p->self, rounded, &data, err);
-  if (status != TDICT_OK) return status;
-  *out = (tdict_pinned_pages){data, rounded, TDICT_PINNED_DRIVER};
-  return TDICT_OK;
+  tdict_error why;
+  tdict_status status = get_from_driver(p, rounded, out, &why);
+  if (status == TDICT_OK) return status;
+  if (rounded < HUGE_PAGE && get_registered(p, rounded, out, NULL) == TDICT_OK) return TDICT_OK;
+  if (err) *err = why;
+  return status;
 }
 
 void tdict_pinned_pages_put(const tdict_pinner *p, const tdict_pinned_pages *pages) {

@@ -3,6 +3,7 @@
 #ifndef TDICT_MEMORY_PINNED_PAGES_H
 #define TDICT_MEMORY_PINNED_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sched/pool.h"
@@ -14,6 +15,7 @@ typedef struct tdict_pin_ops {
   void (*unreg)(void *self, void *pages, size_t bytes);
   tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* the driver's own pages */
   void (*free)(void *self, void *pages, size_t bytes);
+  bool (*is_gone)(void *self); /* in a fork of the process that made it: nothing may be called or given back */
   void (*retain)(void *self);
   void (*release)(void *self);
 } tdict_pin_ops;
@@ -31,7 +33,7 @@ typedef struct tdict_pinned_pages {
 } tdict_pinned_pages;
 
 /* `bytes` (rounded up to 4096) of page-locked memory: large blocks are mapped with huge pages, touched in parallel and
- * registered; small ones, and those that could not be registered, come from the driver. On failure the status is the
+ * registered, small ones come from the driver; where that fails the other way is tried. On failure the status is the
  * driver's: TDICT_ENOMEM for no memory; TDICT_EOVERFLOW. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out, tdict_error *err);
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);

@@ -28,6 +28,8 @@ typedef struct pool {
   tdict_memory_counts counts;
 } pool;
 
+static bool is_gone(const pool *p) { return p->pinner.ops->is_gone && p->pinner.ops->is_gone(p->pinner.self); }
+
 static void unlink_block(pool *p, block *b) {
   if (b->previous)
     b->previous->next = b->next;
@@ -149,6 +151,8 @@ static tdict_status make_block(pool *p, size_t bytes, block **out, tdict_error *
 static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
   pool *p = (pool *)m;
   size_t bytes;
+  if (is_gone(p))
+    return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
   if (!tdict_round_up(asked ? asked : 1, PAGE, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", asked);
   block *surplus = NULL;
@@ -173,6 +177,7 @@ static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *ou
 static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences, int num_fences) {
   pool *p = (pool *)m;
   block *b = given->cookie; /* without fences while it is live */
+  if (is_gone(p)) return;
   if (num_fences > 0) {
     b->fences = malloc((size_t)num_fences * sizeof *fences);
     for (int i = 0; i < num_fences; i++) {
@@ -211,7 +216,7 @@ static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m
 /* At the end nobody can ask for the bytes again, so whatever still waits for a fence is waited for. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
-  if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_gone(p)) return;
   while (p->oldest) {
     block *b = p->oldest;
     for (int i = 0; i < b->num_fences; i++) b->fences[i]->ops->wait(b->fences[i], INT64_MAX);
@@ -248,6 +253,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
+  if (is_gone(p)) return; /* where the pages were, something else may lie by now */
   pthread_mutex_lock(&p->lock);
   block *surplus = take_surplus(p, keep_bytes);
   pthread_mutex_unlock(&p->lock);
@@ -257,4 +263,8 @@ void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage) {
   if (!memory || memory->ops != &pool_ops || storage->memory != memory) return 0;
   return (int)((const block *)storage->block.cookie)->pages.way;
+}
+
+void *tdict_pinned_pool_self(const tdict_memory *memory) {
+  return memory && memory->ops == &pool_ops ? ((const pool *)memory)->pinner.self : NULL;
 }

@@ -13,6 +13,7 @@ static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdic
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
   atomic_init(&s->refs, 1);
   atomic_init(&s->num_nodes, 0);
+  atomic_init(&s->lost, false);
   pthread_mutex_init(&s->lock, NULL);
   s->bytes = bytes;
   s->device = device;
@@ -148,17 +149,52 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
   pthread_mutex_unlock(&s->lock);
 }
 
+void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user) {
+  pthread_mutex_lock(&s->lock);
+  for (int i = 0; i < s->num_uses; i++) fn(user, s->uses[i]);
+  pthread_mutex_unlock(&s->lock);
+}
+
+/* Drops uses that are done. Under the lock. */
+static void prune_uses(tdict_storage *s) {
+  int kept = 0;
+  for (int i = 0; i < s->num_uses; i++) {
+    tdict_fence *use = s->uses[i];
+    if (!use->ops->poll(use)) {
+      s->uses[kept++] = use;
+      continue;
+    }
+    use->ops->release(use);
+    atomic_fetch_sub_explicit(&s->num_nodes, 1, memory_order_release);
+  }
+  s->num_uses = kept;
+}
+
+/* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
+static tdict_fence *find_use(tdict_storage *s) {
+  pthread_mutex_lock(&s->lock);
+  prune_uses(s);
+  tdict_fence *use = s->num_uses > 0 ? s->uses[s->num_uses - 1] : NULL;
+  if (use) use->ops->retain(use);
+  pthread_mutex_unlock(&s->lock);
+  return use;
+}
+
 void tdict_storage_wait(tdict_storage *s, bool to_write) {
   tdict_fence *fence;
-  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL) {
-    fence->ops->wait(fence, INT64_MAX);
+  while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = find_use(s)) != NULL)) {
+    bool done = fence->ops->wait(fence, INT64_MAX);
     fence->ops->release(fence);
+    if (!done) break; /* in a fork of the process that works */
   }
 }
+
+void tdict_storage_set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
 
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&s->lock);
+  prune_uses(s);
   if (s->num_uses == s->cap_uses) {
     int cap = s->cap_uses ? 2 * s->cap_uses : 4;
     tdict_fence **grown = realloc(s->uses, (size_t)cap * sizeof *grown);
@@ -172,6 +208,7 @@ tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_e
   if (status == TDICT_OK) {
     fence->ops->retain(fence);
     s->uses[s->num_uses++] = fence;
+    atomic_fetch_add_explicit(&s->num_nodes, 1, memory_order_release);
   }
   pthread_mutex_unlock(&s->lock);
   return status;

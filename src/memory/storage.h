@@ -34,7 +34,8 @@ struct tdict_storage {
   tdict_block block;    /* what memory gave */
   void (*release)(void *user);
   void *user;
-  _Atomic(int32_t) num_nodes; /* acquire/release: 0 says that nothing uses the bytes */
+  _Atomic(int32_t) num_nodes; /* acquire/release: marks and uses; 0 says that nothing uses the bytes */
+  _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
   pthread_mutex_t lock;       /* guards: nodes, uses */
   tdict_fence_node *nodes;
   tdict_fence **uses; /* counted fences that only the giving back of the bytes waits for */
@@ -60,7 +61,15 @@ tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
 /* Waits until nothing stands in the way any more. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
-/* The bytes may be given back only when the fence is done. Takes a reference of its own. TDICT_ENOMEM. */
+/* The bytes may be given back or written only when the fence is done. Takes a reference of its own; uses that are done
+ * are dropped. TDICT_ENOMEM. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Shows every use, with the storage's lock held: fn only takes notes. */
+void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user);
+/* The bytes never came (true), or have been written after all (false). Accessors give NULL for lost ones. */
+void tdict_storage_set_lost(tdict_storage *s, bool lost);
+static inline bool tdict_storage_is_lost(const tdict_storage *s) {
+  return atomic_load_explicit(&s->lost, memory_order_acquire);
+}
 
 #endif

@@ -20,8 +20,15 @@ void tdict_latch_reset(tdict_latch *latch) {
 
 void tdict_latch_down(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
-  if (--latch->count == 0) pthread_cond_broadcast(&latch->zero);
+  if (latch->count > 0 && --latch->count == 0) pthread_cond_broadcast(&latch->zero);
   pthread_mutex_unlock(&latch->lock); /* the last touch: a waiter may reset the latch from here on */
+}
+
+void tdict_latch_open(tdict_latch *latch) {
+  pthread_mutex_lock(&latch->lock);
+  latch->count = 0;
+  pthread_cond_broadcast(&latch->zero);
+  pthread_mutex_unlock(&latch->lock);
 }
 
 bool tdict_latch_is_zero(tdict_latch *latch) {

@@ -16,6 +16,7 @@ typedef struct tdict_latch {
 void tdict_latch_init(tdict_latch *latch, int64_t count);
 void tdict_latch_reset(tdict_latch *latch);
 void tdict_latch_down(tdict_latch *latch);
+void tdict_latch_open(tdict_latch *latch); /* to zero at once */
 bool tdict_latch_is_zero(tdict_latch *latch);
 /* Until the count is zero or tdict_now_ns() passes the deadline (INT64_MAX: for ever); true when it is zero. */
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns);

@@ -18,8 +18,11 @@ struct tdict_pool {
   pthread_t threads[];
 };
 
-/* Which pool the thread works for: the one thread-local of the library. */
-static _Thread_local const tdict_pool *own_pool;
+/* Which pool the thread works for, and what callbacks it is in: the one thread-local of the library. */
+static _Thread_local struct {
+  const tdict_pool *pool;
+  void *note;
+} own;
 
 int tdict_pool_default_size(void) {
   cpu_set_t set;
@@ -41,7 +44,7 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
 
 static void *worker(void *argument) {
   tdict_pool *pool = argument;
-  own_pool = pool;
+  own.pool = pool;
   pthread_mutex_lock(&pool->lock);
   for (;;) {
     while (!pool->first && !pool->stop) pthread_cond_wait(&pool->work, &pool->lock);
@@ -111,4 +114,17 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task) {
   return found;
 }
 
-bool tdict_pool_is_worker(const tdict_pool *pool) { return own_pool == pool; }
+bool tdict_pool_is_worker(const tdict_pool *pool) { return own.pool == pool; }
+
+void *tdict_pool_note(void) { return own.note; }
+void tdict_pool_set_note(void *note) { own.note = note; }
+
+bool tdict_pool_help(tdict_pool *pool, const void *owner) {
+  pthread_mutex_lock(&pool->lock);
+  tdict_task *task = pool->first;
+  while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
+  if (task) unlink_task(pool, task);
+  pthread_mutex_unlock(&pool->lock);
+  if (task) task->run(task);
+  return task != NULL;
+}

@@ -13,6 +13,8 @@ struct tdict_task {
   void (*run)(tdict_task *task); /* may free the task */
   tdict_task *next, *previous;   /* the pool's */
   bool queued;                   /* guarded by the pool's lock */
+  bool may_wait;                 /* it may wait for other tasks, so a thread that waits must not run it meanwhile... */
+  const void *owner;             /* ...unless that is what it waits for: see tdict_pool_help() */
 };
 
 /* The number of CPUs that this process may use, at least 8: what the pool has by default. */
@@ -27,6 +29,12 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* True on a thread of this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);
+
+/* Runs a queued task that waits for no other, or that is one of `owner`, for which the caller waits; false: there is none. */
+bool tdict_pool_help(tdict_pool *pool, const void *owner);
+/* A pointer of the calling thread's own, for the layer that runs callbacks; NULL at first. */
+void *tdict_pool_note(void);
+void tdict_pool_set_note(void *note);
 
 /* Calls fn(user, i) for each i in [0, count) on the calling thread and up to num_helpers threads of the pool, and returns
  * when all have returned. On a thread of the pool, or with pool NULL, the caller does all. */

@@ -271,11 +271,11 @@ static void wait_for_host(tdict_storage *s, bool to_write) {
 void *tdict_tensor_data(tdict_tensor *t) {
   if (t->storage->flags & TDICT_STORAGE_READ_ONLY || !t->data) return NULL;
   wait_for_host(t->storage, true);
-  return t->data;
+  return tdict_storage_is_lost(t->storage) ? NULL : t->data;
 }
 
 const void *tdict_tensor_const_data(const tdict_tensor *t) {
   if (!t->data) return NULL;
   wait_for_host(t->storage, false);
-  return t->data;
+  return tdict_storage_is_lost(t->storage) ? NULL : t->data;
 }

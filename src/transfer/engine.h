@@ -4,6 +4,8 @@
 #ifndef TDICT_TRANSFER_ENGINE_H
 #define TDICT_TRANSFER_ENGINE_H
 
+#include "base/forkmark.h"
+#include "base/log.h"
 #include "sched/latch.h"
 #include "transfer/plan.h"
 #include "transfer/ring.h"
@@ -15,18 +17,22 @@ typedef struct tdict_engine_config {
   tdict_devices *devices; /* borrowed, like the pool */
   tdict_pool *pool;
   size_t staging_bytes;
+  tdict_forkmark *mark; /* retained, like the log */
+  tdict_log *log;
 } tdict_engine_config;
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
 void tdict_engine_wait(tdict_engine *engine);    /* until no transfer is under way */
 void tdict_engine_destroy(tdict_engine *engine); /* after the last wait; NULL is allowed */
 tdict_devices *tdict_engine_devices(const tdict_engine *engine);
 tdict_pool *tdict_engine_pool(const tdict_engine *engine);
+tdict_forkmark *tdict_engine_mark(const tdict_engine *engine);
 /* The ring of a gpu, made when it is first asked for; borrowed. Inside a scope of the gpu. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
 /* How the ring of a gpu came by its memory: a tdict_pinned_way, -1 when it is not pinned, 0 when there is no ring. */
 int tdict_engine_ring_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* The bytes of each slot of a ring. */
 size_t tdict_engine_slot_bytes(const tdict_engine *engine);
+size_t tdict_engine_num_slots(const tdict_engine *engine);
 /* This layer's piece of a context; the composition root defines it. */
 tdict_engine *tdict_context_engine(const tdict_context *context);
 
@@ -34,6 +40,8 @@ tdict_engine *tdict_context_engine(const tdict_context *context);
 typedef struct tdict_worker {
   tdict_task task; /* first: the pool gives it back */
   tdict_future *transfer;
+  tdict_gpu *tail_gpu; /* counted; the stream's last copy is behind `tail`, for streams that wait for the transfer */
+  tdict_cu_event tail;
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
 } tdict_worker;
@@ -56,6 +64,7 @@ struct tdict_future {
   _Atomic(int64_t) refs;    /* handles, fences and the work itself */
   _Atomic(int64_t) handles; /* acq_rel: of those, the program's; the result goes with the last one */
   tdict_engine *engine;     /* not touched once finished */
+  tdict_pool *pool;         /* the same; compared only */
   tdict_plan plan;
   tdict_storage *arena;     /* counted; NULL when nothing new is made */
   tdict_tree *result;       /* counted; handed out when it is done */
@@ -70,13 +79,25 @@ struct tdict_future {
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;
   bool finished;
+  bool pins;                /* pin_memory */
+  bool waits;               /* the starting call waits for the end, so nobody asks for less */
+  tdict_forkmark *mark;     /* counted, like the log */
+  tdict_log *log;
+  tdict_fence **uses;       /* counted: what programs have queued on the bytes that are written */
+  uint32_t num_uses;
+  uint64_t *hashes;         /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
+  struct tdict_hooks *hooks; /* owned; NULL: the tree has no objects */
+  tdict_latch queued;       /* down once for each worker that has nothing more to queue */
+  _Atomic(bool) tailless;   /* relaxed: a worker could not record its tail; ordered by `queued` */
+  _Atomic(bool) observed;   /* relaxed: somebody was told how it ended */
   tdict_latch may_start;    /* for on_caller */
   _Atomic(uint32_t) next_chunk; /* relaxed: a ticket counter */
   _Atomic(bool) failed;     /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  pthread_mutex_t error_lock; /* guards: error, until ended is zero */
+  pthread_mutex_t error_lock; /* guards: error, decided, and the workers' tails until then */
   tdict_error error;          /* status 0: none */
+  bool decided;               /* how it ended is settled: later errors and cancels are too late */
   tdict_latch ended;          /* from zero on everything here is only read */
   int64_t begin_ns;
   tdict_transfer_stats stats;
@@ -89,10 +110,20 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
 /* Begins: marks storages, orders the transfer behind others, hands it to its threads or works here. The plan, result,
  * mode and gates are filled in. On failure nothing has begun. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
+/* Begins a transfer with hooks: they run first, the rest follows when the last has ended. Cannot fail at once. */
+void tdict_transfer_begin_hooks(tdict_future *transfer);
+/* Ends a transfer that has failed before it began. */
+void tdict_transfer_abort(tdict_future *transfer);
 /* A transfer without work: it has ended. */
 void tdict_transfer_end_at_once(tdict_future *transfer);
 /* Notes the first error; `item` (or UINT32_MAX) names the leaf. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
+/* The same with a path that is known. */
+void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
+/* A hint to stop early: an error was noted, or the transfer was cancelled. */
+static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
+  return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
+}
 /* Drops a reference that is no handle. */
 void tdict_transfer_release(tdict_future *transfer);
 /* The last worker calls it: unmarks, publishes, starts those who waited. May free the transfer. */

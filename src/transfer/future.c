@@ -6,10 +6,32 @@
 #include "base/error.h"
 #include "memory/pinned_pool.h"
 #include "transfer/fence.h"
+#include "transfer/hooks.h"
+
+enum { HELP_EVERY_NS = 200000 };
+
+/* In a fork nobody works any more, and locks may be held for ever by threads that are not there. */
+static bool is_forked(const tdict_future *t) { return tdict_forkmark_forked(t->mark); }
+
+/* Waits for a latch of the transfer. A thread of the pool works meanwhile: what it waits for may be queued behind it. */
+static bool wait_for(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
+  if (is_forked(t)) return latch->count == 0;
+  if (tdict_latch_is_zero(latch)) return true;
+  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait(latch, deadline_ns);
+  for (;;) {
+    int64_t now = tdict_now_ns();
+    if (now >= deadline_ns) return tdict_latch_is_zero(latch);
+    if (tdict_pool_help(t->pool, t)) continue;
+    if (tdict_latch_wait(latch, deadline_ns - now < HELP_EVERY_NS ? deadline_ns : now + HELP_EVERY_NS)) return true;
+  }
+}
+
+void tdict_transfer_wait_to_start(tdict_future *t) { wait_for(t, &t->may_start, INT64_MAX); }
 
 static bool fence_poll(tdict_fence *fence) { return tdict_latch_is_zero(&((tdict_future *)fence)->ended); }
 static bool fence_wait(tdict_fence *fence, int64_t deadline_ns) {
-  return tdict_latch_wait(&((tdict_future *)fence)->ended, deadline_ns);
+  tdict_future *t = (tdict_future *)fence;
+  return wait_for(t, &t->ended, deadline_ns);
 }
 static void fence_retain(tdict_fence *fence) {
   atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
@@ -17,7 +39,7 @@ static void fence_retain(tdict_fence *fence) {
 static void fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
 
 const tdict_fence_ops *tdict_transfer_fence_ops(void) {
-  static const tdict_fence_ops ops = {fence_poll, fence_wait, fence_retain, fence_release};
+  static const tdict_fence_ops ops = {fence_poll, fence_wait, NULL, fence_retain, fence_release};
   return &ops;
 }
 
@@ -42,9 +64,17 @@ tdict_future *tdict_future_retain(const tdict_future *f) {
   return t;
 }
 
+/* An error that nobody was told goes to the log. */
+static void tell_log(const tdict_future *f) {
+  const tdict_error *e = &f->error;
+  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->observed, memory_order_relaxed)) return;
+  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer that nobody waited for failed: %s at '%s': %s",
+                  tdict_status_name((tdict_status)e->status), e->path, e->message);
+}
+
 /* The worker that has ended the transfer may still hold it; the result must not wait for that. */
 void tdict_future_release(tdict_future *f) {
-  if (!f) return;
+  if (!f || is_forked(f)) return;
   if (atomic_fetch_sub_explicit(&f->handles, 1, memory_order_acq_rel) == 1 && tdict_latch_is_zero(&f->ended)) {
     tdict_release(f->result);
     f->result = NULL;
@@ -54,21 +84,31 @@ void tdict_future_release(tdict_future *f) {
 
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
+  if (is_forked(f)) return;
+  tell_log(f);
   tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
+  for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
   tdict_storage_release(f->arena);
   tdict_release(f->mirror);
   tdict_release(f->result);
   free(f->nodes);
   free(f->waits_for);
+  free(f->uses);
+  free(f->hashes);
+  tdict_hooks_let_go(f);
   tdict_latch_reset(&f->ended);
+  tdict_latch_reset(&f->queued);
   tdict_latch_reset(&f->may_start);
   pthread_mutex_destroy(&f->error_lock);
+  tdict_log_release(f->log);
+  tdict_forkmark_release(f->mark);
   free(f);
 }
 
 static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) {
   if (f->error.status) {
+    atomic_store_explicit(&f->observed, true, memory_order_relaxed);
     if (err) *err = f->error;
     return (tdict_status)f->error.status;
   }
@@ -76,25 +116,100 @@ static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) 
   return TDICT_OK;
 }
 
-tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
+/* What is wrong with waiting here and now. */
+static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
-  tdict_latch_wait(&f->ended, INT64_MAX);
+  if (tdict_hooks_is_inside(f))
+    return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
+  if (is_forked(f) && f->ended.count != 0)
+    return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork of the one that moves the bytes");
+  return TDICT_OK;
+}
+
+tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
+  tdict_status status = may_wait(f, err);
+  if (status != TDICT_OK) return status;
+  wait_for(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
 }
 
 tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
-  if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
+  tdict_status status = may_wait(f, err);
+  if (status != TDICT_OK) return status;
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
-  if (!tdict_latch_wait(&f->ended, tdict_deadline_ns(timeout_ns)))
+  if (!wait_for(f, &f->ended, tdict_deadline_ns(timeout_ns)))
     return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
   return answer(f, out, err);
+}
+
+/* Sources are read when everything is queued, unless the driver still reads some by itself. */
+tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
+  tdict_status status = may_wait(f, err);
+  if (status != TDICT_OK) return status;
+  wait_for(f, &f->ended, INT64_MAX);
+  return answer(f, NULL, err);
+}
+
+/* Under the error's lock: tails are given back when the transfer ends, and then nothing is to be waited for. */
+static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int i = 0; i < f->num_workers && status == TDICT_OK; i++) {
+    tdict_gpu *gpu = f->workers[i].tail_gpu;
+    tdict_gpu_scope scope;
+    if (!gpu) continue;
+    status = tdict_gpu_enter(gpu, &scope, err);
+    if (status == TDICT_OK) status = tdict_gpu_refuse_capture(gpu, s.handle, "wait_on_stream", err);
+    if (status == TDICT_OK)
+      status = tdict_gpu_check(gpu, gpu->driver->ops->stream_wait_event(gpu->driver, s.handle, f->workers[i].tail),
+                               "cuStreamWaitEvent", err);
+    tdict_gpu_leave(gpu, &scope);
+  }
+  return status;
+}
+
+/* True when the stream is of the driver that copies. */
+static bool is_stream_of(const tdict_future *f, tdict_stream s) {
+  for (int i = 0; i < f->num_workers; i++)
+    if (f->workers[i].tail_gpu && f->workers[i].tail_gpu->memory.device.type != s.device.type) return false;
+  return s.device.type != TDICT_DEVICE_CPU;
+}
+
+tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out, tdict_error *err) {
+  tdict_status status = may_wait(f, err);
+  if (status != TDICT_OK) return status;
+  wait_for(f, &f->queued, INT64_MAX);
+  if (atomic_load_explicit(&f->tailless, memory_order_relaxed) || tdict_transfer_has_failed(f))
+    wait_for(f, &f->ended, INT64_MAX);
+  if (tdict_latch_is_zero(&f->ended)) return answer(f, out, err);
+  char name[32];
+  pthread_mutex_lock(&f->error_lock);
+  bool ended = f->decided;
+  if (!ended)
+    status = is_stream_of(f, s)
+                 ? wait_for_tails(f, s, err)
+                 : tdict_fail(err, TDICT_EWRONGDEVICE, "wait_on_stream: the stream is of %s, which did not take part",
+                              tdict_device_format(s.device, name, sizeof name));
+  if (!ended && status == TDICT_OK && out) *out = tdict_retain(f->result);
+  pthread_mutex_unlock(&f->error_lock);
+  if (!ended) return status;
+  wait_for(f, &f->ended, INT64_MAX);
+  return answer(f, out, err);
+}
+
+void tdict_future_cancel(tdict_future *f) {
+  if (!f || is_forked(f) || tdict_latch_is_zero(&f->ended)) return;
+  tdict_error err;
+  (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: it was cancelled");
+  tdict_transfer_fail_at(f, "", &err);
 }
 
 tdict_future_state_code tdict_future_state(const tdict_future *f) {
   tdict_future *t = (tdict_future *)(uintptr_t)f;
   if (!tdict_latch_is_zero(&t->ended)) return TDICT_FUTURE_PENDING;
-  return t->error.status ? TDICT_FUTURE_FAILED : TDICT_FUTURE_DONE;
+  return t->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
+         : t->error.status                   ? TDICT_FUTURE_FAILED
+                                             : TDICT_FUTURE_DONE;
 }
 
 bool tdict_future_is_ready(const tdict_future *f) { return tdict_future_state(f) != TDICT_FUTURE_PENDING; }

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "transfer/pieces.h"
 
+enum { FAIR_DEPTH = 4 }; /* slots of a worker while others want them, too */
+
 static void count_slots(tdict_lane *lane, int by) {
   tdict_future *t = lane->worker->transfer;
   lane->held += by;
@@ -23,6 +25,10 @@ static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
   for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
     status = tdict_gpu_check(lane->gpu, d->ops->stream_wait_event(d, lane->stream, t->gates[i].event),
                              "cuStreamWaitEvent", err);
+  for (uint32_t i = 0; i < t->num_uses && status == TDICT_OK; i++) {
+    const tdict_fence_ops *o = t->uses[i]->ops;
+    if (!o->wait_on_stream || !o->wait_on_stream(t->uses[i], lane->gpu, lane->stream)) o->wait(t->uses[i], INT64_MAX);
+  }
   return status;
 }
 
@@ -33,8 +39,9 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_engine_ring(t->engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
-  int share = lane->ring->num_slots / t->num_workers;
-  lane->depth = share < 1 ? 1 : share > TDICT_LANE_DEPTH ? TDICT_LANE_DEPTH : share;
+  int slots = lane->ring->num_slots, share = slots / t->num_workers;
+  lane->depth = share < 1 ? 1 : share > FAIR_DEPTH ? FAIR_DEPTH : share;
+  if (t->plan.num_chunks <= (uint32_t)slots) lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
   return TDICT_OK;
 }
 
@@ -95,12 +102,14 @@ tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
 }
 
 tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
-  return lane->count == TDICT_LANE_DEPTH ? wait_oldest(lane, err) : TDICT_OK;
+  tdict_status status = TDICT_OK;
+  while (lane->count >= TDICT_LANE_DIRECT && status == TDICT_OK) status = wait_oldest(lane, err);
+  return status;
 }
 
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
-  if (status == TDICT_OK) status = tdict_lane_room(lane, err);
+  if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status != TDICT_OK) return status;
   if (!lane->spare && lane->held < lane->depth) {
     tdict_slot *slot = NULL;
@@ -188,3 +197,17 @@ void tdict_lane_pause(tdict_lane *lane) {
 }
 
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
+
+bool tdict_lane_record_tail(tdict_lane *lane) {
+  tdict_driver *d = lane->gpu->driver;
+  tdict_worker *w = lane->worker;
+  tdict_cu_event event;
+  if (tdict_gpu_take_event(lane->gpu, &event, NULL) != TDICT_OK) return false;
+  if (d->ops->event_record(d, event, lane->stream) != TDICT_CU_SUCCESS) {
+    tdict_gpu_give_event(lane->gpu, event);
+    return false;
+  }
+  w->tail = event;
+  w->tail_gpu = tdict_gpu_retain(lane->gpu);
+  return true;
+}

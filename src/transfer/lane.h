@@ -5,7 +5,7 @@
 
 #include "transfer/engine.h"
 
-enum { TDICT_LANE_DEPTH = 4 };
+enum { TDICT_LANE_DEPTH = 16, TDICT_LANE_DIRECT = 4 }; /* in flight; of those, driver copies of up to 16 MiB each */
 typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: a copy that needs none */
   tdict_cu_event event; /* the slot's, or one taken for it */
@@ -35,6 +35,8 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
 /* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is the lane's spare again when this
  * fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out, tdict_error *err);
+/* Notes behind what copies a stream that waits for the transfer has to come; false when that could not be noted. */
+bool tdict_lane_record_tail(tdict_lane *lane);
 /* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */
 void tdict_lane_pause(tdict_lane *lane);
 void tdict_lane_resume(tdict_lane *lane);

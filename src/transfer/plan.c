@@ -15,6 +15,13 @@ void tdict_plan_reset(tdict_plan *plan) {
     tdict_tensor_release(plan->items[i].src);
     tdict_tensor_release(plan->items[i].dst);
   }
+  for (uint32_t i = 0; i < plan->num_objects; i++) {
+    tdict_box_release(plan->objects[i].box);
+    tdict_box_release(plan->objects[i].result);
+    tdict_release(plan->objects[i].flat);
+    tdict_release(plan->objects[i].moved);
+  }
+  free(plan->objects);
   free(plan->items);
   free(plan->item_of_leaf);
   free(plan->chunks);

@@ -8,6 +8,7 @@
 
 #include "device/devices.h"
 #include "tdict/transfer.h"
+#include "tree/box.h"
 #include "tree/node.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
@@ -38,6 +39,24 @@ typedef struct tdict_chunk {
   uint32_t first;    /* the item that holds `begin` */
 } tdict_chunk;
 
+/* An object that the tree holds, and what is done about it. Filled in while the tree is read; `result` while hooks run. */
+typedef enum tdict_object_action {
+  TDICT_OBJECT_KEEP, /* the same object in the result */
+  TDICT_OBJECT_HOOK, /* hooks of its type make another */
+  TDICT_OBJECT_FLAT  /* its tensors travel with all others; another is made around them */
+} tdict_object_action;
+typedef struct tdict_object_step {
+  tdict_box *box;       /* counted */
+  tdict_tree *flat;     /* counted: its tensors, or NULL */
+  tdict_box *result;    /* counted, or NULL */
+  tdict_leaf *place;    /* in the result tree */
+  tdict_tree *moved;    /* counted: flat's counterpart, while the tree is read (copy_into) or the result built */
+  uint32_t first_leaf, num_leaves; /* of flat */
+  uint8_t action;
+  bool pin, move;       /* which hooks */
+  char path[sizeof((tdict_error *)0)->path];
+} tdict_object_step;
+
 /* Where the i-th leaf of the tree's result is: the item, or TDICT_SHARED for a leaf that is already there. */
 #define TDICT_SHARED UINT32_MAX
 
@@ -51,6 +70,9 @@ typedef struct tdict_plan {
   size_t line_bytes;     /* the end of the line */
   size_t total_bytes;    /* of leaves that travel */
   size_t way_bytes[5];   /* of those, by way */
+  tdict_object_step *objects; /* in tree order */
+  uint32_t num_objects, cap_objects;
+  int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
   bool reads_device, writes_old; /* something other than host to new device memory */
 } tdict_plan;
@@ -61,7 +83,8 @@ typedef struct tdict_plan_request {
   tdict_device device;     /* to which it goes; not used with `dst` */
   const tdict_tree *dst;   /* copy_into; else NULL */
   bool want_pinned;        /* the result is pinned host memory: leaves that are not are copied */
-  bool host_only;          /* a leaf on a device is an error (pin_memory) */
+  bool host_only;          /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
+  bool strict_objects;     /* an object without a way is an error */
   int32_t mode;            /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
 } tdict_plan_request;
 
@@ -83,8 +106,9 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t);
  * `arena`. device: the result's; NULL: as src has it. TDICT_ENOMEM. */
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
-/* A tree with the nodes and leaves of `src`, to find paths in while others may change `src`. TDICT_ENOMEM. */
-tdict_status tdict_result_mirror(const tdict_tree *src, tdict_tree **out, tdict_error *err);
+/* A tree with the nodes and leaves of `src`, flattened objects as trees, to find paths in while others may change `src`.
+ * TDICT_ENOMEM. */
+tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err);
 /* The path of the n-th leaf of a tree, cut as errors' paths are. */
 void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes);
 

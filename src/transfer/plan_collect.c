@@ -20,6 +20,7 @@ typedef struct collector {
   const tdict_storage *last;      /* the storage asked about last, and the answer */
   tdict_gpu *last_gpu;
   bool last_pinned;
+  size_t flat_depth;              /* the cursor's depth in a flattened object, 0 when it is in none */
 } collector;
 
 static tdict_status no_memory(tdict_error *err) {
@@ -221,6 +222,104 @@ static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, con
   return TDICT_OK;
 }
 
+/* The tensors of an object, as its type gives them. */
+static tdict_status flatten(const tdict_box *box, tdict_tree **out, tdict_error *err) {
+  tdict_tree *flat = NULL;
+  tdict_error said = {0};
+  tdict_status status = TDICT_HOOK_OF(box->type, flatten)(box->self, &flat, &said);
+  if (status == TDICT_OK && !flat) status = (tdict_status)-1;
+  if (status != TDICT_OK) {
+    status = tdict_hook_failed(box->type, "flatten", status, &said);
+    if (err) *err = said;
+    return status;
+  }
+  *out = flat;
+  return TDICT_OK;
+}
+
+/* What the type offers for this transfer. Its own hook is asked before anything is guessed. */
+static void choose_action(const collector *c, tdict_object_step *step) {
+  const tdict_type *type = step->box->type;
+  const tdict_plan_request *r = c->request;
+  bool can_pin = TDICT_HOOK_OF(type, pin_memory) != NULL;
+  bool can_move = TDICT_HOOK_OF(type, to_device) != NULL;
+  bool can_flatten = TDICT_HOOK_OF(type, flatten) && TDICT_HOOK_OF(type, unflatten);
+  step->move = can_move && !r->host_only && !r->dst;
+  step->pin = can_pin && !r->dst &&
+              (r->host_only || (step->move && r->device.type != TDICT_DEVICE_CPU && r->mode == TDICT_MODE_NON_BLOCKING_PIN));
+  step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
+}
+
+static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box *box, tdict_error *err) {
+  tdict_plan *p = c->plan;
+  if (!grow((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects)) return no_memory(err);
+  tdict_object_step *step = &p->objects[p->num_objects++];
+  memset(step, 0, sizeof *step);
+  step->box = tdict_box_retain(box);
+  step->first_leaf = p->num_leaves;
+  tdict_cursor_path(cursor, NULL, step->path, sizeof step->path);
+  choose_action(c, step);
+  return TDICT_OK;
+}
+
+/* The object that stands for this one in the other tree must be of its type, and show its tensors too. */
+static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
+  tdict_box *matching = tdict_leaf_box(other);
+  if (!matching || matching->type != box->type)
+    return tdict_fail(err, TDICT_ETYPE, "copy_into: an object of type %.60s in the source, %s%.60s in the destination",
+                      box->type->name, matching ? "one of type " : "none", matching ? matching->type->name : "");
+  return flatten(matching, out, err);
+}
+
+/* An object: kept, hooked, or gone through as a tree of its tensors. */
+static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
+                                   tdict_error *err) {
+  tdict_tree *other_flat = NULL;
+  if (c->flat_depth && cursor->depth >= c->flat_depth)
+    return tdict_fail(err, TDICT_EHOOK, "transfer: what flatten gave holds an object of type %.60s, wanted tensors and trees",
+                      box->type->name);
+  tdict_status status = add_step(c, cursor, box, err);
+  if (status != TDICT_OK) return status;
+  tdict_object_step *step = &c->plan->objects[c->plan->num_objects - 1];
+  if (step->action == TDICT_OBJECT_KEEP) {
+    c->plan->num_untouched++;
+    if (!c->request->strict_objects && !c->request->dst) return TDICT_OK;
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: type %.60s has no hook for this: wanted pin_memory, to_device or flatten",
+                      box->type->name);
+  }
+  if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
+  status = flatten(box, &step->flat, err);
+  if (status == TDICT_OK && c->request->dst) status = flatten_other(box, other, &other_flat, err);
+  if (status == TDICT_OK && other_flat) status = check_node(cursor, step->flat, other_flat, err);
+  if (status == TDICT_OK && other_flat) { /* as long-lived as the source's, whose step holds it */
+    step->moved = other_flat;
+  } else if (other_flat) {
+    tdict_release(other_flat);
+  }
+  if (status != TDICT_OK) return status;
+  if (!tdict_cursor_enter(cursor, step->flat)) return no_memory(err);
+  c->flat_depth = cursor->depth;
+  cursor->frames[cursor->depth - 1].mark = (size_t)(uintptr_t)other_flat;
+  return TDICT_OK;
+}
+
+/* How many leaves each flattened object has; those none of whose leaves travel are kept as they are. */
+static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
+  for (uint32_t i = 0; i < p->num_objects; i++) {
+    tdict_object_step *step = &p->objects[i];
+    if (step->action != TDICT_OBJECT_FLAT) continue;
+    step->num_leaves = (uint32_t)tdict_num_leaves(step->flat);
+    bool travels = false;
+    for (uint32_t k = 0; k < step->num_leaves; k++) travels |= p->item_of_leaf[step->first_leaf + k] != TDICT_SHARED;
+    if (r->dst) {
+      tdict_release(step->moved);
+      step->moved = NULL;
+    } else if (!travels) {
+      step->action = TDICT_OBJECT_KEEP;
+    }
+  }
+}
+
 static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_tree *child = tdict_leaf_tree(leaf);
@@ -233,6 +332,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
     status = pairs ? collect_pair(c, t, other, err) : collect_one(c, cursor, t, &place, err);
     return status == TDICT_OK ? note_leaf(c->plan, place, err) : status;
   }
+  if (tdict_leaf_box(leaf)) return collect_object(c, cursor, tdict_leaf_box(leaf), other, err);
   tdict_tree *matching = tdict_leaf_tree(other);
   if (pairs && !matching)
     return tdict_fail(err, TDICT_ETYPE, "copy_into: a tree in the source, a tensor in the destination");
@@ -254,6 +354,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   tdict_leaf leaf;
   while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
     char path[TDICT_PATH_BYTES];
+    if (cursor.depth < c.flat_depth) c.flat_depth = 0;
     status = collect_leaf(&c, &cursor, leaf, err);
     if (status == TDICT_OK || !err || err->path[0]) continue;
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
@@ -261,6 +362,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   }
   tdict_cursor_reset(&cursor);
   tdict_same_reset(&c.same);
+  if (status == TDICT_OK) settle_objects(plan, request);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;
 }

@@ -5,10 +5,11 @@
 
 /* What a build works with; lives for one call. */
 typedef struct builder {
-  const tdict_plan *plan; /* NULL: every leaf is the source's */
+  const tdict_plan *plan;
   tdict_slab *slab;
   const tdict_device *device;
-  uint32_t leaf;
+  bool mirror; /* every leaf is the source's, flattened objects are trees */
+  uint32_t leaf, object;
 } builder;
 
 static tdict_status no_memory(tdict_error *err) {
@@ -16,7 +17,7 @@ static tdict_status no_memory(tdict_error *err) {
 }
 
 static tdict_tensor *make_leaf(builder *b, tdict_tensor *src) {
-  uint32_t place = b->plan ? b->plan->item_of_leaf[b->leaf++] : TDICT_SHARED;
+  uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
   return tdict_slab_add(b->slab, src->dtype, src->ndim, src->dims, b->plan->items[place].offset);
 }
@@ -30,6 +31,33 @@ static tdict_status make_node(const builder *b, const tdict_tree *like, tdict_tr
   return status;
 }
 
+/* The next object's tensors when they are gone through like a tree, else NULL; leaves of one that is kept are passed. */
+static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
+  *step = &b->plan->objects[b->object++];
+  if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
+  b->leaf += (*step)->num_leaves;
+  return NULL;
+}
+
+/* An object's place in the result. *child is the tree to go into, *made its counterpart, or NULL. */
+static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
+                                tdict_error *err) {
+  tdict_object_step *step;
+  *child = next_flat(b, &step);
+  if (!b->mirror) step->place = place;
+  if (!*child) {
+    if (b->mirror || step->action == TDICT_OBJECT_KEEP) *place = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
+  tdict_status status = make_node(b, *child, made, err);
+  if (status != TDICT_OK) return status;
+  if (b->mirror)
+    *place = tdict_leaf_of_tree(*made);
+  else
+    step->moved = *made; /* goes into the object when it is whole */
+  return TDICT_OK;
+}
+
 static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
@@ -39,19 +67,52 @@ static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, 
   while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_leaf *place = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
-    tdict_tensor *t = tdict_leaf_tensor(leaf);
-    if (t) {
-      *place = tdict_leaf_of_tensor(make_leaf(b, t));
-      continue;
+    tdict_tree *child = tdict_leaf_tree(leaf), *made = NULL;
+    if (tdict_leaf_tensor(leaf)) {
+      *place = tdict_leaf_of_tensor(make_leaf(b, tdict_leaf_tensor(leaf)));
+    } else if (child) {
+      status = make_node(b, child, &made, err);
+      if (status == TDICT_OK) *place = tdict_leaf_of_tree(made);
+    } else {
+      status = make_object(b, leaf, place, &child, &made, err);
     }
-    tdict_tree *child;
-    status = make_node(b, tdict_leaf_tree(leaf), &child, err);
-    if (status != TDICT_OK) break;
-    *place = tdict_leaf_of_tree(child);
-    if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) status = no_memory(err);
-    else cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)child;
+    if (status != TDICT_OK || !child) continue;
+    if (!tdict_cursor_enter(&cursor, child))
+      status = no_memory(err);
+    else
+      cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)made;
   }
   tdict_cursor_reset(&cursor);
+  return status;
+}
+
+/* Makes an object around the tensors that were moved for it. */
+static tdict_status unflatten(tdict_object_step *step, tdict_error *err) {
+  const tdict_type *type = step->box->type;
+  void *given = NULL;
+  tdict_error said = {0};
+  tdict_status status = type->unflatten(step->box->self, step->moved, &given, &said);
+  if (status == TDICT_OK && !given) status = (tdict_status)-1;
+  if (status != TDICT_OK) {
+    status = tdict_hook_failed(type, "unflatten", status, &said);
+    if (err) *err = said;
+    return tdict_at(err, status, step->path);
+  }
+  tdict_box *box;
+  status = tdict_box_of(step->box, given, &box, err);
+  if (status == TDICT_OK) *step->place = tdict_leaf_of_box(box);
+  return status;
+}
+
+static tdict_status unflatten_all(const tdict_plan *plan, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (uint32_t i = 0; i < plan->num_objects && status == TDICT_OK; i++) {
+    tdict_object_step *step = &plan->objects[i];
+    if (step->action != TDICT_OBJECT_FLAT) continue;
+    status = unflatten(step, err);
+    tdict_release(step->moved);
+    step->moved = NULL;
+  }
   return status;
 }
 
@@ -81,16 +142,19 @@ static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_e
 
 static tdict_status make_slab(builder *b, const tdict_tree *src, tdict_storage *arena, tdict_error *err) {
   size_t num_tensors = 0, num_dims = 0;
-  uint32_t n = 0;
+  builder count = *b;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   tdict_leaf leaf;
   bool ok = true;
   while (ok && (leaf = tdict_cursor_next(&cursor)) != 0) {
     const tdict_tensor *t = tdict_leaf_tensor(leaf);
-    if (!t) {
-      ok = tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf));
-    } else if (b->plan->item_of_leaf[n++] != TDICT_SHARED) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    tdict_object_step *step;
+    if (!t && !child) child = next_flat(&count, &step);
+    if (child) {
+      ok = tdict_cursor_enter(&cursor, child);
+    } else if (t && b->plan->item_of_leaf[count.leaf++] != TDICT_SHARED) {
       num_tensors++;
       num_dims += (size_t)t->ndim;
     }
@@ -105,7 +169,8 @@ static tdict_status build(builder *b, const tdict_tree *src, tdict_tree **out, t
   tdict_status status = make_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill(b, src, result, err);
-  if (status == TDICT_OK && b->plan) status = lock_like(src, result, err);
+  if (status == TDICT_OK && !b->mirror) status = unflatten_all(b->plan, err);
+  if (status == TDICT_OK && !b->mirror) status = lock_like(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
     return status;
@@ -124,8 +189,8 @@ tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, t
   return status;
 }
 
-tdict_status tdict_result_mirror(const tdict_tree *src, tdict_tree **out, tdict_error *err) {
-  builder b = {0};
+tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  builder b = {.plan = plan, .mirror = true};
   return build(&b, src, out, err);
 }
 
@@ -135,9 +200,9 @@ void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t by
   buffer[0] = 0;
   tdict_leaf leaf;
   while ((leaf = tdict_cursor_next(&cursor)) != 0) {
-    if (!tdict_leaf_tensor(leaf)) {
+    if (tdict_leaf_tree(leaf)) {
       if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) break;
-    } else if (n-- == 0) {
+    } else if (tdict_leaf_tensor(leaf) && n-- == 0) {
       tdict_cursor_path(&cursor, NULL, buffer, bytes);
       break;
     }

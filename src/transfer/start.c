@@ -5,6 +5,9 @@
 
 #include "base/error.h"
 #include "device/host.h"
+#include "transfer/check.h"
+#include "transfer/fence.h"
+#include "transfer/hooks.h"
 #include "transfer/work.h"
 
 enum { AUTO_WORKERS = 8, CHUNKS_A_WORKER = 4 };
@@ -35,8 +38,6 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads > threads)
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool", what,
                       (int)o->num_threads, threads);
-  if (o->check_sources)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: check_sources is set, and is not supported", what);
   if (o->stats && !s->start->waits)
     return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended", what);
   if (s->start->dst && (o->memory || o->pinned_result))
@@ -77,6 +78,7 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
                                 .dst = s->start->dst,
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
+                                .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode};
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
@@ -91,13 +93,20 @@ static int auto_workers(const tdict_plan *p) {
   return wanted < 1 ? 1 : wanted > AUTO_WORKERS ? AUTO_WORKERS : (int)wanted;
 }
 
+/* Objects whose hooks run: several run at once. */
+static uint32_t num_hooked(const tdict_plan *p) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
+  return count;
+}
+
 /* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
 static void choose_threads(starter *s) {
   const tdict_start *start = s->start;
   int asked = start->options.num_threads;
   int threads = tdict_pool_size(tdict_engine_pool(s->engine));
   bool one = s->mode != TDICT_MODE_NON_BLOCKING_PIN;
-  bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES;
+  bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES && num_hooked(&s->plan) < 2;
   s->num_workers = one ? 1 : asked > 0 ? asked : asked == 0 ? 1 : auto_workers(&s->plan);
   if (s->num_workers > threads) s->num_workers = threads;
   s->on_caller = asked == 0 || (start->waits && (one || small)) || tdict_pool_is_worker(tdict_engine_pool(s->engine));
@@ -107,7 +116,10 @@ static void choose_threads(starter *s) {
 static size_t chunk_bytes(const starter *s) {
   size_t slot = tdict_engine_slot_bytes(s->engine), step = TDICT_LEAF_ALIGNMENT;
   size_t share = thread_bytes(&s->plan) / (size_t)(s->num_workers * CHUNKS_A_WORKER);
+  size_t slots = tdict_engine_num_slots(s->engine);
   size_t wanted = share < MIN_CHUNK_BYTES ? MIN_CHUNK_BYTES : share;
+  size_t fitting = (s->plan.line_bytes / slots / step + 1) * step; /* with this a slot each, if that goes */
+  if (fitting <= slot && wanted < fitting) wanted = fitting;
   return (wanted < slot ? wanted : slot) / step * step;
 }
 
@@ -133,19 +145,13 @@ static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream st
 
 static tdict_status gate_after(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
   tdict_gpu *gpu;
-  int capturing = TDICT_CU_CAPTURE_STATUS_NONE;
   tdict_status status = tdict_devices_gpu(tdict_engine_devices(s->engine), after->device, &gpu, err);
   if (status != TDICT_OK) return status;
   tdict_gpu_scope scope;
   status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, gpu->driver->ops->stream_capture_status(gpu->driver, after->handle, &capturing),
-                             "cuStreamIsCapturing", err);
+  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(gpu, after->handle, "options.after", err);
   tdict_gpu_leave(gpu, &scope);
-  if (status != TDICT_OK) return status;
-  if (capturing != TDICT_CU_CAPTURE_STATUS_NONE)
-    return tdict_fail(err, TDICT_ECAPTURE, "%s: the stream in `after` is being captured", s->start->what);
-  return add_gate(t, gpu, after->handle, err);
+  return status == TDICT_OK ? add_gate(t, gpu, after->handle, err) : status;
 }
 
 /* Nothing can be queued on memory that is new, so copies from the host into it wait for nothing. */
@@ -168,9 +174,13 @@ static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *e
 static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_status status;
+  bool flat = false;
+  for (uint32_t i = 0; i < t->plan.num_objects; i++) flat |= t->plan.objects[i].flat != NULL;
+  status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->mirror, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
   if (start->dst) {
     t->result = tdict_retain(start->dst);
-    return tdict_result_mirror(start->src, &t->mirror, err);
+    return TDICT_OK;
   }
   if (t->plan.num_items > 0) {
     status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
@@ -185,11 +195,13 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
 static bool is_there(const starter *s) {
   tdict_device own;
   if (s->start->dst || s->plan.num_items > 0) return false;
+  for (uint32_t i = 0; i < s->plan.num_objects; i++)
+    if (s->plan.objects[i].action == TDICT_OBJECT_HOOK) return false;
   if (s->plan.num_leaves > 0) return true;
   return s->start->pin || (tdict_get_device(s->start->src, &own) && tdict_device_equal(own, s->device));
 }
 
-static tdict_status fill(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status fill(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
   if (is_there(s)) {
     t->result = tdict_retain(s->start->src);
     return TDICT_OK;
@@ -198,11 +210,29 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_error *err) {
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, chunk_bytes(s), err);
+  if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
+  if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;
 }
 
+/* True when the caller has copies to see to. What goes wrong from here on is the future's. */
+static bool run_hooks(tdict_future *t) {
+  tdict_error err = {0};
+  bool here = t->on_caller;
+  tdict_transfer_begin_hooks(t);
+  if (!here) return false;
+  tdict_status status = tdict_transfer_has_failed(t) ? TDICT_ECANCELLED : tdict_hooks_place(t, &err);
+  if (status == TDICT_OK && t->plan.num_items > 0) {
+    status = tdict_transfer_begin(t, &err);
+    if (status == TDICT_OK) return true;
+  }
+  if (status != TDICT_OK && err.status) tdict_transfer_fail(t, UINT32_MAX, &err);
+  tdict_transfer_finish(t);
+  return false;
+}
+
 static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
-  if (t->plan.num_items == 0) {
+  if (t->plan.num_items == 0 && !t->hooks) {
     tdict_transfer_end_at_once(t);
     return TDICT_OK;
   }
@@ -210,13 +240,18 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
   bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
   if (leaves && (rest = tdict_rest_create()) == NULL)
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
-  tdict_status status = tdict_transfer_begin(t, err);
-  if (status != TDICT_OK) {
+  bool hooks = t->hooks != NULL, goes_on = true;
+  tdict_status status = TDICT_OK;
+  if (hooks)
+    goes_on = run_hooks(t);
+  else
+    status = tdict_transfer_begin(t, err);
+  if (status != TDICT_OK || !goes_on) {
     free(rest);
     return status;
   }
   if (!t->on_caller) return TDICT_OK;
-  tdict_latch_wait(&t->may_start, INT64_MAX);
+  tdict_transfer_wait_to_start(t);
   if (rest)
     tdict_work_and_leave(&t->workers[0], rest);
   else
@@ -230,7 +265,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
   starter s = {.engine = tdict_context_engine(context), .start = start};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
-  tdict_status status = check_options(&s, err);
+  tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
+  if (status == TDICT_OK) status = check_options(&s, err);
   if (status == TDICT_OK) status = choose_memory(&s, err);
   if (status == TDICT_OK) status = make_plan(&s, err);
   if (status != TDICT_OK) return status;
@@ -244,7 +280,9 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->plan = s.plan;
   t->mode = s.mode;
   t->on_caller = s.on_caller;
-  status = fill(&s, t, err);
+  t->waits = start->waits;
+  t->pins = start->pin;
+  status = fill(&s, t, context, err);
   if (status == TDICT_OK) status = run(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "transfer/start.h"
+#include "tree/box.h"
 
 /* Waits for a transfer that was just started, and tells its statistics. */
 static tdict_status wait_for(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
@@ -75,8 +76,48 @@ tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdi
   return status == TDICT_OK ? wait_for(future, pin.stats, out, err) : status;
 }
 
+static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *box, const tdict_pin_options *o, void **out,
+                                tdict_error *err) {
+  tdict_tree *pinned;
+  tdict_status status = tdict_node_add(one, "object", 6, tdict_keys_hash("object", 6), tdict_leaf_of_box(box))
+                            ? TDICT_OK
+                            : tdict_fail(err, TDICT_ENOMEM, "pin_object: no host memory for a tree");
+  if (status != TDICT_OK) return status;
+  tdict_box_retain(box);
+  status = tdict_pin_memory(c, one, o, &pinned, err);
+  if (status != TDICT_OK) return status;
+  int64_t slot = tdict_keys_find(pinned->keys, "object", 6);
+  tdict_box *made = tdict_leaf_box(pinned->leaves[slot]);
+  *out = made->self;
+  made->kept = true; /* its struct is the program's from here on */
+  tdict_release(pinned);
+  return TDICT_OK;
+}
+
+tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self, const tdict_pin_options *o, void **out,
+                              tdict_error *err) {
+  if (!type || !self || !out)
+    return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", !type ? "type" : !self ? "self" : "out");
+  tdict_status status = tdict_type_check("pin_object", type, err);
+  if (status != TDICT_OK) return status;
+  tdict_tree *one;
+  tdict_box *box;
+  status = tdict_create(0, NULL, &one, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_box_create(type, self, &box, err);
+  if (status == TDICT_OK) {
+    box->kept = true;
+    status = pin_tree_of(c, one, box, o, out, err);
+    tdict_box_release(box);
+  }
+  tdict_release(one);
+  return status;
+}
+
 static tdict_status ask_pinned(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)user, (void)err;
+  bool (*is_pinned)(const void *self) = entry->type ? TDICT_HOOK_OF(entry->type, is_pinned) : NULL;
+  if (is_pinned) return is_pinned(entry->object) ? TDICT_OK : TDICT_ENOTFOUND;
   if (!entry->tensor || tdict_tensor_device(entry->tensor).type != TDICT_DEVICE_CPU) return TDICT_OK;
   return tdict_tensor_is_pinned(entry->tensor) ? TDICT_OK : TDICT_ENOTFOUND;
 }

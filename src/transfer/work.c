@@ -101,11 +101,18 @@ static tdict_status turn_to(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) 
   return status == TDICT_OK ? tdict_lane_open(lane, gpu, err) : status;
 }
 
+/* Host bytes that a stream still uses are not written before it is done with them. */
+static void wait_for_uses(const tdict_future *t) {
+  if (!t->plan.way_bytes[TDICT_WAY_STAGE_OUT] && !t->plan.way_bytes[TDICT_WAY_HOST]) return;
+  for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
+}
+
 static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
   tdict_status status = TDICT_OK;
-  while (status == TDICT_OK && !atomic_load_explicit(&t->failed, memory_order_relaxed)) {
+  wait_for_uses(t);
+  while (status == TDICT_OK && !tdict_transfer_has_failed(t)) {
     uint32_t n = atomic_fetch_add_explicit(&t->next_chunk, 1, memory_order_relaxed);
     if (n >= t->plan.num_chunks) break;
     const tdict_chunk *chunk = &t->plan.chunks[n];
@@ -116,6 +123,9 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }
+  if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
+    atomic_store_explicit(&t->tailless, true, memory_order_relaxed);
+  tdict_latch_down(&t->queued);
   return status;
 }
 
@@ -124,7 +134,7 @@ static void finish_lane(tdict_lane *lane, tdict_status status) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
   tdict_error err = {0};
-  bool abandon = status != TDICT_OK || atomic_load_explicit(&t->failed, memory_order_relaxed);
+  bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);

@@ -1,6 +1,7 @@
 /* Reading one node or one path. What is given out is borrowed from the tree. Thread rule: as in tdict/tree.h. */
 #include "base/error.h"
 #include "tree/place.h"
+#include "tree/text.h"
 
 /* The leaf at a path. */
 static tdict_status find_leaf(const tdict_tree *td, const char *path, const char *what, tdict_leaf *out,
@@ -14,13 +15,20 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
   return TDICT_OK;
 }
 
+static tdict_status wrong_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
+                               tdict_error *err) {
+  char found[TDICT_TEXT_LEAF_BYTES];
+  tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
+  return tdict_at(err, TDICT_ETYPE, path);
+}
+
 tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get: out is NULL");
   tdict_status status = find_leaf(td, path, "get", &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  if (!tensor) return tdict_at(err, tdict_fail(err, TDICT_ETYPE, "get: a tree stands there, wanted a tensor"), path);
+  if (!tensor) return wrong_kind("get", leaf, "a tensor", path, err);
   *out = tensor;
   return TDICT_OK;
 }
@@ -31,7 +39,7 @@ tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree *
   tdict_status status = find_leaf(td, path, "get_tree", &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tree *tree = tdict_leaf_tree(leaf);
-  if (!tree) return tdict_at(err, tdict_fail(err, TDICT_ETYPE, "get_tree: a tensor stands there, wanted a tree"), path);
+  if (!tree) return wrong_kind("get_tree", leaf, "a tree", path, err);
   *out = tree;
   return TDICT_OK;
 }

@@ -77,9 +77,9 @@ static tdict_status check_empty(const tdict_demand *demand, const tdict_tree *no
   tdict_cursor_init(&cursor, node, true);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *below = tdict_leaf_tree(leaf);
-    if (!below)
+    if (tdict_leaf_tensor(leaf))
       status = wrong_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
-    else if (!tdict_cursor_enter(&cursor, below))
+    else if (below && !tdict_cursor_enter(&cursor, below))
       status = no_memory(demand, err);
   }
   tdict_cursor_reset(&cursor);
@@ -102,10 +102,11 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_status status = TDICT_OK;
     tdict_tree *node = tdict_leaf_tree(leaf);
+    const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (node)
       status = check_node(demand, node, in_place, err);
-    else if (!tensor_agrees(demand, tdict_leaf_tensor(leaf)))
-      status = tensor_error(demand, tdict_leaf_tensor(leaf), err);
+    else if (tensor && !tensor_agrees(demand, tensor))
+      status = tensor_error(demand, tensor, err);
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);

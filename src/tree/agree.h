@@ -21,9 +21,10 @@ tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const cha
 /* TDICT_ESHAPE, TDICT_EWRONGDEVICE; err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
-/* Looks at all below the cursor's tree, which is at its beginning: tensors as above; trees agree as far as both batch
- * sizes go, or are empty, and have no other device. With `in_place` trees may have another device, which their caller
- * will change, and one that would have to be changed and is locked is TDICT_ELOCKED. TDICT_ENOMEM. */
+/* Looks at all below the cursor's tree, which is at its beginning: tensors as above; objects always agree; trees agree
+ * as far as both batch sizes go, or hold no tensor, and have no other device. With `in_place` trees may have another
+ * device, which their caller will change, and one that would have to be changed and is locked is TDICT_ELOCKED.
+ * TDICT_ENOMEM. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* True when the node's own batch size and device are not as demanded. */
 bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node);

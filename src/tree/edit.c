@@ -3,16 +3,10 @@
 #include "base/error.h"
 #include "tree/agree.h"
 #include "tree/place.h"
+#include "tree/text.h"
 
 static tdict_status is_null(const char *what, const char *name, tdict_error *err) {
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
-}
-
-static tdict_status put_and_release_old(tdict_place *place, tdict_leaf leaf, tdict_error *err) {
-  tdict_leaf old = 0;
-  tdict_status status = tdict_place_put(place, leaf, &old, err);
-  if (status == TDICT_OK) tdict_leaf_release(old);
-  return status;
 }
 
 static tdict_status set_tensor(tdict_place *place, tdict_tensor *tensor, tdict_error *err) {
@@ -20,7 +14,7 @@ static tdict_status set_tensor(tdict_place *place, tdict_tensor *tensor, tdict_e
   if (status != TDICT_OK) return status;
   tdict_demand demand = tdict_demand_of(place->node, place->path.what, place->path.whole);
   status = tdict_agree_tensor(&demand, tensor, place->path.whole, err);
-  return status == TDICT_OK ? put_and_release_old(place, tdict_leaf_of_tensor(tensor), err) : status;
+  return status == TDICT_OK ? tdict_place_set(place, tdict_leaf_of_tensor(tensor), err) : status;
 }
 
 tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
@@ -47,7 +41,7 @@ static tdict_status set_child(tdict_place *place, tdict_tree *child, tdict_error
   tdict_status status = tdict_place_check_lock(place, err);
   if (status == TDICT_OK) status = adopt(place, child, &adopted, err);
   if (status != TDICT_OK) return status;
-  status = put_and_release_old(place, tdict_leaf_of_tree(adopted), err);
+  status = tdict_place_set(place, tdict_leaf_of_tree(adopted), err);
   tdict_release(adopted);
   return status;
 }
@@ -66,9 +60,9 @@ enum { ANY_KIND = -1 };
 
 static tdict_status check_kind(const tdict_place *place, int kind, tdict_error *err) {
   if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
-  bool tree = kind == TDICT_LEAF_TREE;
-  tdict_fail(err, TDICT_ETYPE, "%s: a %s stands there, wanted a %s", place->path.what, tree ? "tensor" : "tree",
-             tree ? "tree" : "tensor");
+  char found[TDICT_TEXT_LEAF_BYTES];
+  tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted a %s", place->path.what,
+             tdict_text_leaf(tdict_place_leaf(place), found), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
   return tdict_at(err, TDICT_ETYPE, place->path.whole);
 }
 
@@ -141,13 +135,12 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
 /* Moves a leaf to another node. */
 static tdict_status move_leaf(const tdict_place *from, tdict_place *to, tdict_error *err) {
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
-  tdict_tensor *tensor = tdict_leaf_tensor(leaf);
   tdict_tree *adopted = NULL;
-  tdict_status status;
-  if (tensor) {
+  tdict_status status = TDICT_OK; /* nothing is demanded of an object */
+  if (tdict_leaf_tensor(leaf)) {
     tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
-    status = tdict_agree_tensor(&demand, tensor, to->path.whole, err);
-  } else {
+    status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), to->path.whole, err);
+  } else if (tdict_leaf_tree(leaf)) {
     status = adopt(to, tdict_leaf_tree(leaf), &adopted, err);
     if (status == TDICT_OK) moved = tdict_leaf_of_tree(adopted);
   }

@@ -105,6 +105,7 @@ static void release_leaves(tdict_tree *td, tdict_tree **dying) {
       drop(tdict_leaf_tree(leaf), dying);
     } else {
       tdict_tensor_release(tdict_leaf_tensor(leaf));
+      tdict_box_release(tdict_leaf_box(leaf));
     }
   }
 }
@@ -126,6 +127,8 @@ void tdict_release(tdict_tree *td) {
 tdict_leaf tdict_leaf_retain(tdict_leaf leaf) {
   if (tdict_leaf_tree(leaf))
     (void)tdict_retain(tdict_leaf_tree(leaf));
+  else if (tdict_leaf_box(leaf))
+    (void)tdict_box_retain(tdict_leaf_box(leaf));
   else if (leaf)
     (void)tdict_tensor_retain(tdict_leaf_tensor(leaf));
   return leaf;
@@ -134,6 +137,7 @@ tdict_leaf tdict_leaf_retain(tdict_leaf leaf) {
 void tdict_leaf_release(tdict_leaf leaf) {
   tdict_release(tdict_leaf_tree(leaf));
   tdict_tensor_release(tdict_leaf_tensor(leaf));
+  tdict_box_release(tdict_leaf_box(leaf));
 }
 
 bool tdict_node_own_keys(tdict_tree *td) {

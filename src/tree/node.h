@@ -7,20 +7,25 @@
 
 #include "tdict/tree.h"
 #include "tensor/tensor.h"
+#include "tree/box.h"
 #include "tree/keys.h"
 
 /* What hangs at a slot: a pointer with its kind in the low bits. 0 is an empty slot. */
 typedef uintptr_t tdict_leaf;
-enum { TDICT_LEAF_TENSOR = 0, TDICT_LEAF_TREE = 1, TDICT_LEAF_MASK = 3 };
+enum { TDICT_LEAF_TENSOR = 0, TDICT_LEAF_TREE = 1, TDICT_LEAF_OBJECT = 2, TDICT_LEAF_MASK = 3 };
 static inline int tdict_leaf_kind(tdict_leaf leaf) { return (int)(leaf & TDICT_LEAF_MASK); }
 static inline void *tdict_leaf_pointer(tdict_leaf leaf) { return (void *)(leaf & ~(tdict_leaf)TDICT_LEAF_MASK); }
 static inline tdict_leaf tdict_leaf_of_tensor(tdict_tensor *t) { return (tdict_leaf)t | TDICT_LEAF_TENSOR; }
 static inline tdict_leaf tdict_leaf_of_tree(tdict_tree *t) { return (tdict_leaf)t | TDICT_LEAF_TREE; }
+static inline tdict_leaf tdict_leaf_of_box(tdict_box *box) { return (tdict_leaf)box | TDICT_LEAF_OBJECT; }
 static inline tdict_tensor *tdict_leaf_tensor(tdict_leaf leaf) {
   return leaf && tdict_leaf_kind(leaf) == TDICT_LEAF_TENSOR ? (tdict_tensor *)tdict_leaf_pointer(leaf) : NULL;
 }
 static inline tdict_tree *tdict_leaf_tree(tdict_leaf leaf) {
   return leaf && tdict_leaf_kind(leaf) == TDICT_LEAF_TREE ? (tdict_tree *)tdict_leaf_pointer(leaf) : NULL;
+}
+static inline tdict_box *tdict_leaf_box(tdict_leaf leaf) {
+  return tdict_leaf_kind(leaf) == TDICT_LEAF_OBJECT ? (tdict_box *)tdict_leaf_pointer(leaf) : NULL;
 }
 
 struct tdict_tree {

@@ -2,12 +2,19 @@
 #include "tree/place.h"
 
 #include "base/error.h"
+#include "tree/text.h"
 
 static tdict_status refuse(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
   const tdict_path *path = &place->path;
   size_t length = path->length < 80 ? path->length : 80;
   tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)length, path->key, why);
   return tdict_at(err, status, path->whole);
+}
+
+static tdict_status leads_through(const tdict_place *place, tdict_leaf leaf, tdict_error *err) {
+  char found[TDICT_TEXT_LEAF_BYTES], why[TDICT_TEXT_LEAF_BYTES + 64];
+  snprintf(why, sizeof why, "is %s, and the path leads through it: wanted a tree", tdict_text_leaf(leaf, found));
+  return refuse(place, TDICT_ETYPE, why, err);
 }
 
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
@@ -25,8 +32,7 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     tdict_leaf leaf = tdict_place_leaf(place);
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
-      if (status == TDICT_OK && leaf)
-        status = refuse(place, TDICT_ETYPE, "is a tensor, and the path leads through it: wanted a tree", err);
+      if (status == TDICT_OK && leaf) status = leads_through(place, leaf, err);
       if (status == TDICT_OK) return TDICT_OK;
       break;
     }
@@ -119,4 +125,11 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
   }
   *old = 0;
   return TDICT_OK;
+}
+
+tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err) {
+  tdict_leaf old = 0;
+  tdict_status status = tdict_place_put(place, leaf, &old, err);
+  if (status == TDICT_OK) tdict_leaf_release(old);
+  return status;
 }

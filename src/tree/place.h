@@ -13,8 +13,8 @@ typedef struct tdict_place {
   tdict_path path;
 } tdict_place;
 
-/* Goes as far as the path leads. TDICT_EINVAL no path; TDICT_ETYPE it leads through a tensor; TDICT_ENOMEM. The place
- * is to be reset on success only. */
+/* Goes as far as the path leads. TDICT_EINVAL no path; TDICT_ETYPE it leads through a tensor or an object;
+ * TDICT_ENOMEM. The place is to be reset on success only. */
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                               tdict_error *err);
 /* The same; TDICT_ENOTFOUND when nothing stands there. */
@@ -29,5 +29,7 @@ tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
 /* Puts a leaf there, with a reference of the tree's own, and nodes on the way. *old is what stood there (0: nothing),
  * its reference handed over. TDICT_ENOMEM, and nothing has changed. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
+/* The same, and releases what stood there, when all is in place: a callback may run then. */
+tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
 
 #endif

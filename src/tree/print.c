@@ -7,7 +7,8 @@
 #include "tree/cursor.h"
 #include "tree/text.h"
 
-enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40, SHAPE_BYTES = 128, DEVICE_BYTES = 40 };
+enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };
+enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* of texts */
 
 /* Where the text goes: a buffer that may be too short, or a file. */
 typedef struct sink {
@@ -57,13 +58,14 @@ static size_t printable(const char *text) {
   return length;
 }
 
-/* Writes a key as it is but for a backslash and what cannot be printed; returns its width. `to` may be NULL. */
-static size_t emit_key(sink *to, const char *key) {
+/* Writes a key as it is but for what cannot be printed and, when it is to be `escaped`, a backslash; returns its width.
+ * `to` may be NULL. */
+static size_t emit_clean(sink *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {
     size_t length = printable(key);
     char text[8];
-    if (length && *key != '\\') {
+    if (length && !(escaped && *key == '\\')) {
       if (to) emit(to, key, length);
       width++;
       key += length;
@@ -77,6 +79,8 @@ static size_t emit_key(sink *to, const char *key) {
   }
   return width;
 }
+
+static size_t emit_key(sink *to, const char *key) { return emit_clean(to, key, true); }
 
 static void emit_node(sink *to, const tdict_tree *td) {
   char text[SHAPE_BYTES];
@@ -126,6 +130,27 @@ static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   emit_text(p->to, "\n");
 }
 
+static void show_object(printer *p, const tdict_box *box, size_t name_width) {
+  if (!p->to) {
+    widen(&p->name_width, name_width, WIDEST_NAME);
+    return;
+  }
+  emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
+  emit_text(p->to, "object ");
+  emit_clean(p->to, box->type->name, false);
+  size_t (*print)(const void *self, char *buffer, size_t bytes) = TDICT_HOOK_OF(box->type, print);
+  if (print) {
+    char text[OBJECT_BYTES];
+    text[0] = 0;
+    size_t length = print(box->self, text, sizeof text);
+    text[sizeof text - 1] = 0;
+    if (text[0]) emit_text(p->to, "  ");
+    emit_clean(p->to, text, false);
+    if (length >= sizeof text) emit_text(p->to, "...");
+  }
+  emit_text(p->to, "\n");
+}
+
 /* Shows or measures what is below a node at `depth`. Recursion is for the levels that no memory could be had for. */
 static void show_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor cursor;
@@ -143,7 +168,8 @@ static void show_below(printer *p, const tdict_tree *td, size_t depth) {
         emit_text(p->to, ": ");
         emit_node(p->to, tree);
       }
-      if (!tree) show_tensor(p, tdict_leaf_tensor(leaf), width);
+      if (tdict_leaf_tensor(leaf)) show_tensor(p, tdict_leaf_tensor(leaf), width);
+      if (tdict_leaf_box(leaf)) show_object(p, tdict_leaf_box(leaf), width);
     }
     if (!tree || (p->lines == MOST_LINES && !p->to)) continue;
     if (!tdict_cursor_enter(&cursor, tree)) show_below(p, tree, level + 1);
@@ -154,8 +180,14 @@ static void show_below(printer *p, const tdict_tree *td, size_t depth) {
 static void emit_sums(sink *to, const tdict_tree *td) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   char text[96];
-  size_t leaves = tdict_num_leaves(td), bytes = tdict_bytes(td);
-  snprintf(text, sizeof text, "%zu tensor%s, %zu bytes", leaves, leaves == 1 ? "" : "s", bytes);
+  size_t leaves = tdict_num_leaves(td), objects = tdict_num_objects(td), bytes = tdict_bytes(td);
+  snprintf(text, sizeof text, "%zu tensor%s", leaves, leaves == 1 ? "" : "s");
+  emit_text(to, text);
+  if (objects) {
+    snprintf(text, sizeof text, ", %zu object%s", objects, objects == 1 ? "" : "s");
+    emit_text(to, text);
+  }
+  snprintf(text, sizeof text, ", %zu bytes", bytes);
   emit_text(to, text);
   if (bytes >= 1024) {
     size_t unit = 0;

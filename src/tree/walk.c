@@ -53,8 +53,14 @@ static tdict_status walk(tdict_cursor *cursor, path_buffer *path, tdict_visitor 
     const tdict_key *key = tdict_cursor_key(cursor);
     if (!put_key(path, cursor->frames[cursor->depth - 1].mark, key))
       return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a path");
-    const tdict_entry entry = {path->text, key->name, (int32_t)(cursor->depth - 1), tdict_leaf_tensor(leaf),
-                               tdict_leaf_tree(leaf)};
+    const tdict_box *box = tdict_leaf_box(leaf);
+    const tdict_entry entry = {path->text,
+                               key->name,
+                               (int32_t)(cursor->depth - 1),
+                               tdict_leaf_tensor(leaf),
+                               tdict_leaf_tree(leaf),
+                               box ? box->self : NULL,
+                               box ? box->type : NULL};
     tdict_status status = show(&entry, visit, user, err);
     if (status != TDICT_OK) return status;
     if (!entry.tree) continue;
@@ -75,39 +81,57 @@ tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user, t
   return status;
 }
 
-/* Tensors, or with `bytes` their bytes. Recursion is for the levels that no memory could be had for. */
-static size_t sum(const tdict_tree *td, bool bytes) {
+/* Of its elements, as the object says by itself. */
+static size_t object_bytes(const tdict_box *box) {
+  size_t (*bytes)(const void *self) = TDICT_HOOK_OF(box->type, bytes);
+  return bytes ? bytes(box->self) : 0;
+}
+
+typedef enum sum_of { SUM_TENSORS, SUM_OBJECTS, SUM_BYTES } sum_of;
+
+static size_t amount(tdict_leaf leaf, sum_of what) {
+  const tdict_box *box = tdict_leaf_box(leaf);
+  if (what != SUM_BYTES) return (what == SUM_OBJECTS) == (box != NULL);
+  return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
+}
+
+/* Recursion is for the levels that no memory could be had for. */
+static size_t sum(const tdict_tree *td, sum_of what) {
   size_t total = 0;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree)
-      total += bytes ? tdict_tensor_nbytes(tdict_leaf_tensor(leaf)) : 1;
+      total += amount(leaf, what);
     else if (!tdict_cursor_enter(&cursor, tree))
-      total += sum(tree, bytes);
+      total += sum(tree, what);
   }
   tdict_cursor_reset(&cursor);
   return total;
 }
 
-size_t tdict_num_leaves(const tdict_tree *td) { return sum(td, false); }
-size_t tdict_bytes(const tdict_tree *td) { return sum(td, true); }
+size_t tdict_num_leaves(const tdict_tree *td) { return sum(td, SUM_TENSORS); }
+size_t tdict_num_objects(const tdict_tree *td) { return sum(td, SUM_OBJECTS); }
+size_t tdict_bytes(const tdict_tree *td) { return sum(td, SUM_BYTES); }
 
-static bool add_unique(tdict_cursor *cursor, tdict_pointers *storages, size_t *total) {
-  const tdict_storage *last = NULL; /* tensors of one storage often follow one another */
+/* `seen` holds storages and boxes. */
+static bool add_unique(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
+  const void *last = NULL; /* tensors of one storage often follow one another */
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (tree) {
       if (!tdict_cursor_enter(cursor, tree)) return false;
       continue;
     }
-    tdict_storage *storage = tdict_leaf_tensor(leaf)->storage;
-    if (storage == last) continue;
-    last = storage;
-    int added = tdict_pointers_add(storages, storage, NULL);
+    const tdict_box *box = tdict_leaf_box(leaf);
+    const tdict_storage *storage = box ? NULL : tdict_leaf_tensor(leaf)->storage;
+    const void *counted = box ? (const void *)box : storage;
+    if (counted == last) continue;
+    last = counted;
+    int added = tdict_pointers_add(seen, counted, NULL);
     if (added < 0) return false;
-    if (added > 0) *total += storage->bytes;
+    if (added > 0) *total += box ? object_bytes(box) : storage->bytes;
   }
   return true;
 }
@@ -115,14 +139,14 @@ static bool add_unique(tdict_cursor *cursor, tdict_pointers *storages, size_t *t
 tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "unique_bytes: %s is NULL", td ? "out" : "td");
   size_t total = 0;
-  tdict_pointers storages;
+  tdict_pointers seen;
   tdict_cursor cursor;
-  tdict_pointers_init(&storages);
+  tdict_pointers_init(&seen);
   tdict_cursor_init(&cursor, td, true);
-  bool ok = add_unique(&cursor, &storages, &total);
+  bool ok = add_unique(&cursor, &seen, &total);
   tdict_cursor_reset(&cursor);
-  tdict_pointers_reset(&storages);
-  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory to remember the storages");
+  tdict_pointers_reset(&seen);
+  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory to remember what was counted");
   *out = total;
   return TDICT_OK;
 }

@@ -6,6 +6,12 @@
 #include "memory/pinned_pool.h"
 #include "support/fail_alloc.h"
 
+static tdict_status create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
+                           tdict_devices **out, tdict_error *err) {
+  const tdict_devices_config config = {options, driver, pool, NULL};
+  return tdict_devices_create(&config, out, err);
+}
+
 static tdict_context_options options_for(tdict_device device) {
   tdict_context_options o = tdict_context_options_default();
   o.device = device;
@@ -22,7 +28,7 @@ static tdict_driver *open_as_cuda(void) {
 static tdict_devices *open_devices(tdict_device device, tdict_driver *driver) {
   tdict_context_options o = options_for(device);
   tdict_devices *devices = NULL;
-  td_ok(tdict_devices_create(&o, driver, NULL, &devices, err));
+  td_ok(create(&o, driver, NULL, &devices, err));
   return devices;
 }
 static void check_absent(tdict_devices *devices, tdict_device device, const char *text) {
@@ -105,7 +111,7 @@ CASE(devices_pinned_memory_forgets_the_threads) {
   tdict_pool *pool = NULL;
   tdict_storage *kept = NULL, *later = NULL;
   td_ok(tdict_pool_create(2, &pool, err));
-  td_ok(tdict_devices_create(&o, d, pool, &devices, err));
+  td_ok(create(&o, d, pool, &devices, err));
   tdict_memory *pinned = tdict_devices_pinned(devices);
   td_ok(tdict_storage_create(pinned, 4096, false, &kept, err));
   tdict_devices_destroy(devices);
@@ -131,7 +137,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   broken.ops.ctx_retain = no_context;
   tdict_context_options o = options_for(tdict_cuda(0));
   tdict_devices *devices = NULL;
-  td_fails(TDICT_EDEVICE, "cuDevicePrimaryCtxRetain", tdict_devices_create(&o, d, NULL, &devices, err));
+  td_fails(TDICT_EDEVICE, "cuDevicePrimaryCtxRetain", create(&o, d, NULL, &devices, err));
   assert_null(devices);
   assert_int_equal(atomic_load(&d->refs), 1);
   devices = open_devices(any, d);
@@ -180,22 +186,22 @@ CASE(devices_create_refuses) {
   tdict_driver *d = open_sim();
   tdict_devices *devices = NULL;
   tdict_context_options o = options_for(tdict_sim(1));
-  td_fails(TDICT_ENODEVICE, "sim:1 is absent", tdict_devices_create(&o, d, NULL, &devices, err));
+  td_fails(TDICT_ENODEVICE, "sim:1 is absent", create(&o, d, NULL, &devices, err));
   o = options_for(tdict_cuda(0));
-  td_fails(TDICT_ENODEVICE, "cuda:0 is absent", tdict_devices_create(&o, d, NULL, &devices, err));
+  td_fails(TDICT_ENODEVICE, "cuda:0 is absent", create(&o, d, NULL, &devices, err));
   o = options_for((tdict_device){TDICT_DEVICE_CPU, 1});
-  td_fails(TDICT_ENODEVICE, "cpu:1 is absent", tdict_devices_create(&o, d, NULL, &devices, err));
+  td_fails(TDICT_ENODEVICE, "cpu:1 is absent", create(&o, d, NULL, &devices, err));
   o = options_for((tdict_device){77, 0});
-  td_fails(TDICT_ENODEVICE, "77", tdict_devices_create(&o, d, NULL, &devices, err));
+  td_fails(TDICT_ENODEVICE, "77", create(&o, d, NULL, &devices, err));
   assert_int_equal(atomic_load(&d->refs), 1);
   tdict_sim_options sim = tdict_sim_options_default();
   o = options_for(tdict_cpu());
   o.sim = &sim;
   sim.num_devices = 0;
-  td_fails(TDICT_EINVAL, "num_devices", tdict_devices_create(&o, NULL, NULL, &devices, err));
+  td_fails(TDICT_EINVAL, "num_devices", create(&o, NULL, NULL, &devices, err));
   sim = tdict_sim_options_default();
   sim.struct_size = 3;
-  td_fails(TDICT_EINVAL, "sim options", tdict_devices_create(&o, NULL, NULL, &devices, err));
+  td_fails(TDICT_EINVAL, "sim options", create(&o, NULL, NULL, &devices, err));
   assert_null(devices);
   tdict_driver_release(d);
 }
@@ -207,7 +213,7 @@ CASE(devices_sim_options_are_used) {
   tdict_gpu *gpus[3];
   sim.num_devices = 3;
   o.sim = &sim;
-  td_ok(tdict_devices_create(&o, NULL, NULL, &devices, err));
+  td_ok(create(&o, NULL, NULL, &devices, err));
   assert_true(tdict_device_equal(tdict_devices_default(devices, NULL), tdict_sim(2)));
   for (int i = 0; i < 3; i++) {
     td_ok(tdict_devices_gpu(devices, tdict_sim(i), &gpus[i], err));
@@ -218,7 +224,7 @@ CASE(devices_sim_options_are_used) {
   check_absent(devices, tdict_sim(3), "sim:3 is absent");
   tdict_devices_destroy(devices);
   o = options_for(tdict_cpu());
-  td_ok(tdict_devices_create(&o, NULL, NULL, &devices, err));
+  td_ok(create(&o, NULL, NULL, &devices, err));
   assert_null(tdict_devices_sim(devices));
   check_absent(devices, tdict_sim(0), "options.sim");
   tdict_devices_destroy(devices);
@@ -235,7 +241,7 @@ CASE(devices_create_survives_enomem) {
     tdict_driver_sim_count n;
     tdict_error err = {0};
     td_fail_alloc(rounds, false);
-    tdict_status status = tdict_devices_create(&o, d, NULL, &devices, &err);
+    tdict_status status = create(&o, d, NULL, &devices, &err);
     refused = td_fail_alloc_stop();
     assert_int_equal(status, refused ? TDICT_ENOMEM : TDICT_OK);
     assert_true((devices == NULL) == refused);

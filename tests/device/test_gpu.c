@@ -49,7 +49,7 @@ GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
 
 static tdict_cu refuse_push(tdict_driver *d, tdict_cu_context context) {
   (void)d, (void)context;
-  return TDICT_CU_ILLEGAL_ADDRESS;
+  return TDICT_CU_INVALID_HANDLE;
 }
 
 SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
@@ -61,7 +61,7 @@ SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
   shim_begin(&s, b.d);
   s.ops.ctx_push = refuse_push;
   td_fails(TDICT_EDEVICE, "cuCtxPushCurrent", tdict_gpu_enter(b.gpu, &scope, err));
-  assert_int_equal(td_last_error.native, TDICT_CU_ILLEGAL_ADDRESS);
+  assert_int_equal(td_last_error.native, TDICT_CU_INVALID_HANDLE);
   assert_non_null(strstr(td_last_error.message, "sim:0"));
   tdict_gpu_leave(b.gpu, &scope);
   td_fails(TDICT_EDEVICE, "cuCtxPushCurrent", b.memory->ops->allocate(b.memory, 10, &block, err));

@@ -143,7 +143,7 @@ static tdict_cu note_free(tdict_driver *d, void *data, tdict_cu_stream stream) {
 }
 
 SIM_CASE(gpu_memory_is_freed_after_its_fences) {
-  static const tdict_fence_ops ops = {slow_poll, slow_wait, slow_count, slow_count};
+  static const tdict_fence_ops ops = {slow_poll, slow_wait, NULL, slow_count, slow_count};
   struct {
     tdict_fence fence;
     atomic_bool *seen;

@@ -21,7 +21,7 @@ static void noted_retain(tdict_fence *f) { ((noted_fence *)f)->releases--; }
 static void noted_release(tdict_fence *f) { ((noted_fence *)f)->releases += ((noted_fence *)f)->waits == 1; }
 
 CASE(host_memory_is_plain) {
-  static const tdict_fence_ops ops = {noted_poll, noted_wait, noted_retain, noted_release};
+  static const tdict_fence_ops ops = {noted_poll, noted_wait, NULL, noted_retain, noted_release};
   tdict_memory *m = tdict_host_memory();
   noted_fence f = {{&ops}, 0, 0};
   tdict_fence *fences[1] = {&f.fence};

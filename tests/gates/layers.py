@@ -13,9 +13,11 @@ HEADERS = {
     "values.h": "base",
     "memory.h": "memory",
     "tensor.h": "tensor",
+    "object.h": "tree",
     "tree.h": "tree",
     "sim.h": "device",
     "context.h": "device",
+    "hook.h": "transfer",
     "transfer.h": "transfer",
     "tdict.h": "context",
 }

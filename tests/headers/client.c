@@ -3,11 +3,14 @@
  * simulated device. The gate `headers` fails when a name of include/ is missing here.
  * It asks only for success: what the calls do is the cases' business. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tdict/context.h"
 #include "tdict/export.h"
+#include "tdict/hook.h"
 #include "tdict/memory.h"
+#include "tdict/object.h"
 #include "tdict/sim.h"
 #include "tdict/status.h"
 #include "tdict/tdict.h"
@@ -180,6 +183,29 @@ static void use_tree_text(tdict_tree *td) {
   TRUE(tdict_path_join(keys, 2, text, sizeof text) == 6);
 }
 
+static tdict_status move_nothing(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  (void)self, (void)hook, (void)err;
+  *out = NULL;
+  return TDICT_ENOTSUP;
+}
+
+static void use_objects(tdict_tree *td) {
+  int object = 0;
+  void *got = NULL;
+  tdict_type type;
+  memset(&type, 0, sizeof type);
+  type.struct_size = sizeof type;
+  type.name = "counter";
+  type.release = release_nothing;
+  type.to_device = move_nothing;
+  OK(tdict_set_object(td, "object", &type, &object, &last_error));
+  OK(tdict_get_object(td, "object", &type, &got, &last_error));
+  TRUE(got == &object && tdict_object_type(td, "object") == &type && tdict_num_objects(td) == 1);
+  released = 0;
+  OK(tdict_delete(td, "object", &last_error));
+  TRUE(released == 1);
+}
+
 static tdict_tree *make_tree(tdict_memory *memory) {
   static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {5, 0, 0, 0, 0, 0}},
                                        {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
@@ -200,6 +226,7 @@ static void use_tree(void) {
   use_tree_keys(td);
   use_tree_rules(td);
   use_tree_text(td);
+  use_objects(td);
   tdict_release(td);
 }
 
@@ -254,6 +281,112 @@ static void use_futures(tdict_context *context, const tdict_tree *host, tdict_tr
   tdict_future_release(copied);
 }
 
+/* An object with one tensor, and hooks that move it. */
+typedef struct holder {
+  tdict_tensor *tensor;
+} holder;
+
+static void end_holder(void *self) {
+  tdict_tensor_release(((holder *)self)->tensor);
+  free(self);
+}
+
+static tdict_status make_holder(tdict_tensor *tensor, void **out) {
+  holder *made = (holder *)malloc(sizeof *made);
+  if (!made) return TDICT_ENOMEM;
+  made->tensor = tensor;
+  *out = made;
+  return TDICT_OK;
+}
+
+static tdict_status pin_holder(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  tdict_tensor *pinned = NULL;
+  tdict_status status = tdict_hook_pin(hook, ((const holder *)self)->tensor, &pinned, err);
+  TRUE(tdict_hook_context(hook) != NULL && tdict_hook_device(hook).type == TDICT_DEVICE_CPU);
+  TRUE(tdict_hook_memory(hook) != NULL && !tdict_hook_cancelled(hook));
+  return status == TDICT_OK ? make_holder(pinned, out) : status;
+}
+
+static tdict_status move_holder(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  tdict_tensor *moved = NULL;
+  tdict_status status = tdict_hook_move(hook, ((const holder *)self)->tensor, &moved, err);
+  TRUE(tdict_device_equal(tdict_hook_device(hook), tdict_sim(0)));
+  TRUE(tdict_device_equal(tdict_hook_stream(hook).device, tdict_sim(0)));
+  return status == TDICT_OK ? make_holder(moved, out) : status;
+}
+
+static void use_hooks(tdict_context *context) {
+  const int64_t shape[1] = {8};
+  tdict_type type;
+  tdict_tree *td = NULL, *moved = NULL;
+  tdict_tensor *tensor = NULL;
+  void *object = NULL, *got = NULL;
+  memset(&type, 0, sizeof type);
+  type.struct_size = sizeof type;
+  type.name = "holder";
+  type.release = end_holder;
+  type.pin_memory = pin_holder;
+  type.to_device = move_holder;
+  OK(tdict_tensor_zeros(TDICT_F32, 1, shape, NULL, &tensor, &last_error));
+  OK(make_holder(tensor, &object));
+  OK(tdict_pin_object(context, &type, object, NULL, &got, &last_error));
+  TRUE(got != object && tdict_tensor_is_pinned(((holder *)got)->tensor));
+  end_holder(got);
+  OK(tdict_create(1, shape, &td, &last_error));
+  OK(tdict_set_object(td, "object", &type, object, &last_error));
+  OK(tdict_to_device(context, td, tdict_sim(0), NULL, &moved, &last_error));
+  OK(tdict_get_object(moved, "object", &type, &got, &last_error));
+  TRUE(tdict_device_equal(tdict_tensor_device(((holder *)got)->tensor), tdict_sim(0)));
+  tdict_release(moved);
+  tdict_release(td);
+}
+
+static void use_order(tdict_context *context, const tdict_tree *host) {
+  tdict_future *future = NULL;
+  tdict_tree *device = NULL;
+  tdict_stream stream;
+  OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
+  OK(tdict_to_device_async(context, host, tdict_sim(0), NULL, &future, &last_error));
+  OK(tdict_future_wait_on_stream(future, stream, &device, &last_error));
+  OK(tdict_record_stream(device, stream, &last_error));
+  OK(tdict_future_wait_source(future, &last_error));
+  OK(tdict_future_wait(future, NULL, &last_error));
+  tdict_future_cancel(future); /* too late */
+  TRUE(tdict_future_state(future) != TDICT_FUTURE_CANCELLED);
+  tdict_future_release(future);
+  tdict_release(device);
+  tdict_stream_destroy(context, stream);
+}
+
+static void *give_place(void *user, size_t bytes) {
+  char *place = (char *)user;
+  return bytes <= 256 ? place + (256 - (size_t)place % 256) % 256 : NULL;
+}
+static void take_place(void *user, void *data, size_t bytes) {
+  (void)user, (void)data, (void)bytes;
+  released++;
+}
+
+static void use_own_memory(tdict_context *context) {
+  static char place[512];
+  const int64_t shape[1] = {8};
+  tdict_allocator allocator;
+  tdict_memory *memory = NULL;
+  tdict_tensor *tensor = NULL;
+  memset(&allocator, 0, sizeof allocator);
+  allocator.struct_size = sizeof allocator;
+  allocator.device = tdict_cpu();
+  allocator.allocate = give_place;
+  allocator.release = take_place;
+  allocator.user = place;
+  released = 0;
+  OK(tdict_memory_create(context, &allocator, &memory, &last_error));
+  OK(tdict_tensor_zeros(TDICT_F32, 1, shape, memory, &tensor, &last_error));
+  tdict_memory_release(memory);
+  tdict_tensor_release(tensor);
+  TRUE(released == 1);
+}
+
 static void use_transfers(tdict_context *context) {
   static const tdict_mode modes[] = {TDICT_MODE_AUTO, TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING,
                                      TDICT_MODE_NON_BLOCKING_PIN};
@@ -275,6 +408,9 @@ static void use_transfers(tdict_context *context) {
   TRUE(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   use_futures(context, host, device);
   use_context(context, device);
+  use_hooks(context);
+  use_order(context, host);
+  use_own_memory(context);
   tdict_release(pinned);
   tdict_release(device);
   tdict_release(host);

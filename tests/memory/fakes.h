@@ -30,7 +30,7 @@ static inline bool fake_wait(tdict_fence *f, int64_t deadline_ns) {
 static inline void fake_retain(tdict_fence *f) { atomic_fetch_add(&((fake_fence *)f)->refs, 1); }
 static inline void fake_release(tdict_fence *f) { atomic_fetch_sub(&((fake_fence *)f)->refs, 1); }
 static inline void fake_fence_init(fake_fence *f) {
-  static const tdict_fence_ops ops = {fake_poll, fake_wait, fake_retain, fake_release};
+  static const tdict_fence_ops ops = {fake_poll, fake_wait, NULL, fake_retain, fake_release};
   f->fence.ops = &ops;
   atomic_init(&f->refs, 1);
   atomic_init(&f->waits, 0);
@@ -86,7 +86,7 @@ static inline void fake_pinner_retain(void *self) { atomic_fetch_add(&((fake_pin
 static inline void fake_pinner_release(void *self) { atomic_fetch_sub(&((fake_pinner *)self)->refs, 1); }
 static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
   static const tdict_pin_ops ops = {fake_register, fake_unregister,    fake_allocate,
-                                    fake_free,     fake_pinner_retain, fake_pinner_release};
+                                    fake_free,     NULL, fake_pinner_retain, fake_pinner_release};
   memset((void *)p, 0, sizeof *p);
   p->registers_left = p->allocates_left = -1;
   return (tdict_pinner){&ops, p, pool};

@@ -178,7 +178,7 @@ static void holder_release(tdict_fence *f) {
 }
 
 CASE(pinned_pool_fences_may_free_storages_of_the_pool) {
-  static const tdict_fence_ops ops = {holder_poll, holder_wait, holder_retain, holder_release};
+  static const tdict_fence_ops ops = {holder_poll, holder_wait, NULL, holder_retain, holder_release};
   tdict_memory *memory = open_pool(0);
   holder h[2] = {{{&ops}, NULL}, {{&ops}, NULL}};
   tdict_block a[2];
@@ -309,7 +309,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   tdict_memory *memory = open_pool(0);
   tdict_block a = take(memory, 2 * PAGE);
   give(memory, &a);
-  fake.allocates_left = 0;
+  fake.registers_left = fake.allocates_left = 0;
   tdict_block block;
   td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, PAGE, &block, err));
   assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache had gone */

@@ -34,7 +34,7 @@ static inline bool slow_wait(tdict_fence *fence, int64_t deadline_ns) {
 }
 static inline void slow_retain(tdict_fence *fence) { ((slow_fence *)fence)->refs++; }
 static inline void slow_release(tdict_fence *fence) { ((slow_fence *)fence)->refs--; }
-static const tdict_fence_ops slow_ops = {slow_poll, slow_wait, slow_retain, slow_release};
+static const tdict_fence_ops slow_ops = {slow_poll, slow_wait, NULL, slow_retain, slow_release};
 
 static inline void *end_later(void *user) {
   slow_fence *f = user;

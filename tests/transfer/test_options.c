@@ -99,8 +99,6 @@ DEVICE_CASE(transfer_refuses_bad_options) {
     refuse(&w, &o, TDICT_EINVAL, "mode is ");
   }
   o = tdict_transfer_options_default();
-  o.check_sources = true;
-  refuse(&w, &o, TDICT_ENOTSUP, "check_sources");
   o = tdict_transfer_options_default();
   const tdict_stream host = {tdict_cpu(), NULL};
   o.after = &host; /* the cpu has no streams */

@@ -50,7 +50,7 @@ CASE(result_places_leaves_in_its_storage) {
 
 CASE(result_mirror_keeps_what_was) {
   tdict_tree *src = shared_tree(), *mirror = NULL;
-  td_ok(tdict_result_mirror(src, &mirror, err));
+  td_ok(tdict_result_mirror(&(tdict_plan){0}, src, &mirror, err));
   leaf_list before = list_entries(src);
   tdict_tensor *kept = tdict_tensor_retain(leaf_of(src, "left.x"));
   td_ok(tdict_delete(src, "left", err));
@@ -101,7 +101,7 @@ CASE(result_survives_enomem) {
       tdict_tree *out = NULL;
       td_fail_alloc(n, false);
       tdict_status status =
-          mirrors ? tdict_result_mirror(src, &out, NULL) : tdict_result_build(&p, src, arena, NULL, &out, NULL);
+          mirrors ? tdict_result_mirror(&(tdict_plan){0}, src, &out, NULL) : tdict_result_build(&p, src, arena, NULL, &out, NULL);
       hit = td_fail_alloc_stop();
       assert_int_equal(status, hit ? TDICT_ENOMEM : TDICT_OK);
       assert_int_equal(out != NULL, !hit);

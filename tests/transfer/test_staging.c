@@ -122,7 +122,7 @@ GPU_CASE(staging_without_pinned_memory) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
   v.o.stats = &stats;
-  fail_call(CALL_PIN, 1);
+  fail_call(CALL_PIN, -1); /* both ways */
   tdict_tree *there = move_tree(&w, src, w.device, &v);
   assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);

@@ -26,7 +26,7 @@ static struct wrap {
   const tdict_driver_ops *real;
   tdict_driver_ops ops;
   _Atomic(int64_t) calls[NUM_CALL_KINDS];
-  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* the call that finds 1 fails; 0: none */
+  _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* the call that finds 1 fails; 0: none; -1: all fail */
   _Atomic(int64_t) pinned, peak_pinned;        /* allocated and registered minus freed */
   _Atomic(int64_t) copied_bytes;
 } wrap;
@@ -35,6 +35,7 @@ static struct wrap {
 static inline bool wrap_call(call_kind kind) {
   atomic_fetch_add(&wrap.calls[kind], 1);
   int64_t left = atomic_load(&wrap.fail_after[kind]);
+  if (left < 0) return true;
   while (left > 0)
     if (atomic_compare_exchange_weak(&wrap.fail_after[kind], &left, left - 1)) return left == 1;
   return false;

@@ -63,6 +63,29 @@ static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const 
   return t;
 }
 
+/* An object that counts its end, and says its bytes and text. A test that needs a type makes it of the hooks below. */
+typedef struct help_thing {
+  int *ends;
+  size_t bytes;
+  const char *text;
+} help_thing;
+static inline help_thing *help_make_thing(int *ends, size_t bytes, const char *text) {
+  help_thing *thing = malloc(sizeof *thing);
+  assert_non_null(thing);
+  *thing = (help_thing){ends, bytes, text};
+  return thing;
+}
+static inline void help_end_thing(void *self) {
+  help_thing *thing = self;
+  ++*thing->ends;
+  free(thing);
+}
+static inline size_t help_thing_bytes(const void *self) { return ((const help_thing *)self)->bytes; }
+static inline size_t help_thing_print(const void *self, char *buffer, size_t bytes) {
+  const char *text = ((const help_thing *)self)->text;
+  return (size_t)snprintf(buffer, bytes, "%s", text ? text : "");
+}
+
 typedef struct help_text {
   char *text;
   size_t length, cap;
@@ -101,7 +124,10 @@ static inline tdict_status help_visit(void *user, const tdict_entry *entry, tdic
     help_add(to, "%s%.500s", to->length ? " " : "", entry->path);
     return TDICT_OK;
   }
-  help_add(to, "%.500s %p", entry->path, entry->tree ? (void *)entry->tree : (void *)entry->tensor);
+  help_add(to, "%.500s %p", entry->path,
+           entry->tree     ? (void *)entry->tree
+           : entry->object ? entry->object
+                           : (void *)entry->tensor);
   if (entry->tree) help_add_node(to, entry->tree);
   help_add(to, "\n");
   return TDICT_OK;

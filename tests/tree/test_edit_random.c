@@ -9,6 +9,7 @@ typedef struct entry {
   int key;
   tdict_tensor *tensor; /* borrowed: the test holds all tensors to its end */
   model *child;
+  help_thing *object; /* the tree's */
 } entry;
 struct model {
   entry entries[MOST_ENTRIES];
@@ -17,6 +18,8 @@ struct model {
 
 static const char *const keys[KEYS] = {"a", "b", "h\\.0", "long key number one", "\\\\", "e", "f", "g", "i"};
 static tdict_tensor *tensors[16];
+static int made, ended; /* objects */
+static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
 static uint64_t state = 20240607;
 
 static unsigned pick(unsigned below) {
@@ -58,7 +61,8 @@ static way pick_way(void) {
   return w;
 }
 
-/* How far a way leads: OK, NOTFOUND, or TYPE (through a tensor); *at is the last node there, *used the keys used. */
+/* How far a way leads: OK, NOTFOUND, or TYPE (through a tensor or object); *at is the last node there, *used the keys
+ * used. */
 static tdict_status follow(model *root, const way *w, model **at, entry **found, int *used) {
   *at = root;
   for (int i = 0; i < w->count; i++) {
@@ -73,7 +77,8 @@ static tdict_status follow(model *root, const way *w, model **at, entry **found,
   return TDICT_OK;
 }
 
-static tdict_status put(model *root, const way *w, tdict_tensor *tensor, model *child) {
+/* Puts what `what` holds; its key does not count. */
+static tdict_status put(model *root, const way *w, entry what) {
   model *at;
   entry *found;
   int used;
@@ -81,16 +86,15 @@ static tdict_status put(model *root, const way *w, tdict_tensor *tensor, model *
   if (status == TDICT_ETYPE) return status;
   if (status == TDICT_OK) {
     free_model(found->child);
-    found->tensor = tensor;
-    found->child = child;
+    what.key = found->key;
+    *found = what;
     return TDICT_OK;
   }
   for (int i = used; i < w->count; i++) {
     bool last = i == w->count - 1;
     entry *e = &at->entries[at->count++];
+    *e = last ? what : (entry){.child = calloc(1, sizeof *e->child)};
     e->key = w->keys[i];
-    e->tensor = last ? tensor : NULL;
-    e->child = last ? child : calloc(1, sizeof *e->child);
     at = e->child;
   }
   return TDICT_OK;
@@ -118,7 +122,7 @@ static tdict_status rename_entry(model *root, const way *from, const way *to, bo
   }
   entry taken = *moved;
   drop(source, moved);
-  return put(root, to, taken.tensor, taken.child);
+  return put(root, to, taken);
 }
 
 /* A small tree with one tensor and one tree, and its model. */
@@ -128,9 +132,9 @@ static tdict_tree *make_child(model **out) {
   tdict_tensor *t = tensors[pick(16)];
   td_ok(tdict_set(child, keys[1], t, err));
   td_ok(tdict_set(child, "e.f", t, err));
-  m->entries[m->count++] = (entry){1, t, NULL};
-  m->entries[m->count++] = (entry){5, NULL, below};
-  below->entries[below->count++] = (entry){6, t, NULL};
+  m->entries[m->count++] = (entry){.key = 1, .tensor = t};
+  m->entries[m->count++] = (entry){.key = 5, .child = below};
+  below->entries[below->count++] = (entry){.key = 6, .tensor = t};
   *out = m;
   return child;
 }
@@ -146,6 +150,16 @@ static void append(help_text *all, const model *m, const char *above) {
   }
 }
 
+static void compare_leaf(const tdict_tree *td, const char *key, const entry *e) {
+  void *object = NULL;
+  if (!e->object) {
+    assert_ptr_equal(help_get(td, key), e->tensor);
+    return;
+  }
+  td_ok(tdict_get_object(td, key, &type, &object, err));
+  assert_ptr_equal(object, e->object);
+}
+
 static void compare(const tdict_tree *td, const model *m) {
   assert_int_equal(tdict_num_keys(td), m->count);
   for (int i = 0; i < m->count; i++) {
@@ -155,7 +169,7 @@ static void compare(const tdict_tree *td, const model *m) {
     if (m->entries[i].child)
       compare(help_get_tree(td, escaped), m->entries[i].child);
     else
-      assert_ptr_equal(help_get(td, escaped), m->entries[i].tensor);
+      compare_leaf(td, escaped, &m->entries[i]);
   }
   assert_null(tdict_key_at(td, (size_t)m->count));
 }
@@ -166,6 +180,22 @@ typedef struct pair {
   bool locked;
 } pair;
 
+static int count_objects(const model *m) {
+  int count = 0;
+  for (int i = 0; i < m->count; i++)
+    count += m->entries[i].child ? count_objects(m->entries[i].child) : m->entries[i].object != NULL;
+  return count;
+}
+
+static tdict_status set_object(pair *p, const way *w, tdict_status there, tdict_status *wanted) {
+  help_thing *object = help_make_thing(&ended, 0, NULL);
+  made++;
+  *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, w, (entry){.object = object});
+  tdict_status status = tdict_set_object(p->td, w->path, &type, object, NULL);
+  if (status != TDICT_OK) help_end_thing(object); /* it was not taken */
+  return status;
+}
+
 static tdict_status change(pair *p, unsigned what, tdict_status *wanted) {
   way w = pick_way(), to = pick_way();
   model *at, *m = NULL;
@@ -173,14 +203,15 @@ static tdict_status change(pair *p, unsigned what, tdict_status *wanted) {
   int used;
   tdict_tensor *t = tensors[pick(16)], *popped = NULL;
   tdict_status there = follow(p->root, &w, &at, &found, &used), status;
-  bool tree = there == TDICT_OK && found->child;
+  bool tensor = there == TDICT_OK && found->tensor;
+  if (what < 3) return set_object(p, &w, there, wanted);
   if (what < 8) {
-    *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, &w, t, NULL);
+    *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, &w, (entry){.tensor = t});
     return tdict_set(p->td, w.path, t, NULL);
   }
   if (what < 9 && w.count < 3) {
     tdict_tree *child = make_child(&m);
-    *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, &w, NULL, m);
+    *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, &w, (entry){.child = m});
     status = tdict_set_tree(p->td, w.path, child, NULL);
     if (*wanted != TDICT_OK) free_model(m);
     tdict_release(child);
@@ -198,7 +229,7 @@ static tdict_status change(pair *p, unsigned what, tdict_status *wanted) {
     return tdict_rename(p->td, w.path, to.path, safe, NULL);
   }
   bool pop = what < 17;
-  *wanted = there != TDICT_OK ? there : pop && tree ? TDICT_ETYPE : p->locked ? TDICT_ELOCKED : TDICT_OK;
+  *wanted = there != TDICT_OK ? there : pop && !tensor ? TDICT_ETYPE : p->locked ? TDICT_ELOCKED : TDICT_OK;
   status = pop ? tdict_pop(p->td, w.path, &popped, NULL) : tdict_delete(p->td, w.path, NULL);
   if (*wanted == TDICT_OK) {
     if (pop) assert_ptr_equal(popped, found->tensor);
@@ -218,8 +249,10 @@ static void look(const pair *p) {
   tdict_status there = follow(p->root, &w, &at, &found, &used);
   assert_true(tdict_has(p->td, w.path) == (there == TDICT_OK));
   tdict_status status = tdict_get(p->td, w.path, &t, NULL);
-  assert_int_equal(status, there == TDICT_OK && found->child ? TDICT_ETYPE : there);
+  assert_int_equal(status, there == TDICT_OK && !found->tensor ? TDICT_ETYPE : there);
   if (status == TDICT_OK) assert_ptr_equal(t, found->tensor);
+  bool object = there == TDICT_OK && found->object;
+  assert_ptr_equal(tdict_object_type(p->td, w.path), object ? &type : NULL);
 }
 
 CASE(tree_random_changes_match_a_model) {
@@ -246,6 +279,8 @@ CASE(tree_random_changes_match_a_model) {
     counts[status]++;
     if (i % 16) continue;
     compare(p.td, p.root);
+    assert_int_equal(count_objects(p.root), made - ended); /* what is not there any more was released, once */
+    assert_int_equal(count_objects(p.root), tdict_num_objects(p.td));
     help_text all = {NULL, 0, 0, false};
     append(&all, p.root, "");
     help_paths(p.td, all.text ? all.text : "");
@@ -256,5 +291,7 @@ CASE(tree_random_changes_match_a_model) {
   for (size_t i = 0; i < sizeof met / sizeof *met; i++) assert_true(counts[met[i]] > 20);
   tdict_release(p.td);
   free_model(p.root);
+  assert_true(made > 1000);
+  assert_int_equal(made, ended);
   for (int i = 0; i < 16; i++) tdict_tensor_release(tensors[i]);
 }

@@ -42,6 +42,8 @@ static tdict_status compare(void *user, const tdict_entry *entry, tdict_error *e
     assert_ptr_equal(entry->tree, help_get_tree(v->td, entry->path)); /* a visitor may read */
   } else {
     assert_null(entry->tree);
+    assert_null(entry->object);
+    assert_null(entry->type);
     assert_ptr_equal(entry->tensor, help_get(v->td, entry->path));
   }
   return TDICT_OK;

@@ -1,0 +1,207 @@
+/* consumer_sim: a kernel consumes each batch while the next one travels, told on the simulated device.
+ *
+ *   consumer_sim [[--device] sim]
+ *
+ * The same story as consumer.cu, where no CUDA compiler and no GPU is needed: the kernel is a function that runs in the
+ * order of a stream. The simulated link and the kernel both take their time, so that what overlaps can be seen; the
+ * times say nothing about a GPU. Sums are checked, times are not. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <tdict/tdict.h>
+
+enum { BATCHES = 20, COUNT = 1 << 16, HOSTS = 2, KERNEL_MS = 5 };
+static const double link_bytes_per_second = 50e6; /* 256 KiB in 5 ms */
+
+#define TRY(call)                                                                                         \
+  do {                                                                                                    \
+    if ((call) != TDICT_OK) {                                                                             \
+      fprintf(stderr, "consumer_sim: %s %s: %s\n", tdict_status_name((tdict_status)err.status), err.path, \
+              err.message);                                                                               \
+      goto done;                                                                                          \
+    }                                                                                                     \
+  } while (0)
+
+/* What a kernel is given; written by the device's thread, read after the stream was waited for. */
+typedef struct job {
+  tdict_stream stream;
+  const uint32_t *batch; /* an address of the device */
+  uint64_t sum;
+} job;
+
+typedef struct program {
+  tdict_context *c;
+  tdict_device device;
+  tdict_stream stream;      /* of the program's own: kernels run on it */
+  tdict_tree *hosts[HOSTS]; /* pinned; filled in turn */
+  job jobs[BATCHES];
+  pthread_mutex_t lock; /* guards: marks */
+  pthread_cond_t changed;
+  int marks; /* that the stream has reached */
+} program;
+
+static uint32_t element(int n, int i) { return (uint32_t)(n + 1) * 2654435761u ^ (uint32_t)i; }
+
+/* The kernel: sums a batch, and takes as long as a training step would. */
+static void sum_batch(void *user) {
+  const struct timespec step = {.tv_nsec = KERNEL_MS * 1000000L};
+  job *j = user;
+  const uint32_t *x = tdict_sim_bytes(j->stream, j->batch);
+  for (int i = 0; x && i < COUNT; i++) j->sum += x[i];
+  nanosleep(&step, NULL);
+}
+
+static void mark(void *user) {
+  program *p = user;
+  pthread_mutex_lock(&p->lock);
+  p->marks++;
+  pthread_cond_signal(&p->changed);
+  pthread_mutex_unlock(&p->lock);
+}
+
+/* What cudaStreamSynchronize() does. */
+static tdict_status wait_for_stream(program *p, tdict_error *err) {
+  pthread_mutex_lock(&p->lock);
+  int want = p->marks + 1;
+  pthread_mutex_unlock(&p->lock);
+  tdict_status status = tdict_sim_launch(p->stream, mark, p, err);
+  pthread_mutex_lock(&p->lock);
+  while (status == TDICT_OK && p->marks < want) pthread_cond_wait(&p->changed, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+  return status;
+}
+
+/* The loader: fills a host batch. tdict_data() waits until the transfer that still reads it is through. */
+static void load(program *p, int n) {
+  uint32_t *x = tdict_data(p->hosts[n % HOSTS], "x");
+  for (int i = 0; x && i < COUNT; i++) x[i] = element(n, i);
+}
+
+static tdict_status launch(program *p, int n, const tdict_tree *dev, tdict_error *err) {
+  tdict_tensor *x;
+  tdict_status status = tdict_get(dev, "x", &x, err);
+  if (status != TDICT_OK) return status;
+  p->jobs[n] = (job){p->stream, tdict_tensor_const_data(x), 0};
+  return tdict_sim_launch(p->stream, sum_batch, &p->jobs[n], err);
+}
+
+static tdict_status send(program *p, int n, tdict_future **out, tdict_error *err) {
+  load(p, n);
+  return tdict_to_device_async(p->c, p->hosts[n % HOSTS], p->device, NULL, out, err);
+}
+
+/* The host waits for nothing but its own buffers: the stream waits for the batch, the batch for the stream. */
+static bool overlapped(program *p) {
+  tdict_future *now = NULL, *next = NULL;
+  tdict_tree *dev = NULL;
+  tdict_error err;
+  bool ok = false;
+  TRY(send(p, 0, &now, &err));
+  for (int n = 0; n < BATCHES; n++) {
+    TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err)); /* the stream waits, the host goes on */
+    TRY(launch(p, n, dev, &err));
+    TRY(tdict_record_stream(dev, p->stream, &err)); /* the batch's memory is in use until the kernel is done */
+    tdict_release(dev);
+    tdict_future_release(now);
+    dev = NULL;
+    now = NULL;
+    if (n + 1 < BATCHES) TRY(send(p, n + 1, &next, &err)); /* travels while the kernel runs */
+    now = next;
+    next = NULL;
+  }
+  TRY(wait_for_stream(p, &err));
+  ok = true;
+
+done:
+  tdict_release(dev);
+  tdict_future_release(now);
+  return ok;
+}
+
+/* Without overlap: each batch has come before its kernel is launched, and is done with before the next leaves. */
+static bool one_by_one(program *p) {
+  tdict_tree *dev = NULL;
+  tdict_error err;
+  bool ok = false;
+  for (int n = 0; n < BATCHES; n++) {
+    load(p, n);
+    TRY(tdict_to_device(p->c, p->hosts[n % HOSTS], p->device, NULL, &dev, &err));
+    TRY(launch(p, n, dev, &err));
+    TRY(wait_for_stream(p, &err));
+    tdict_release(dev);
+    dev = NULL;
+  }
+  ok = true;
+
+done:
+  tdict_release(dev);
+  return ok;
+}
+
+static bool sums_are_right(program *p) {
+  for (int n = 0; n < BATCHES; n++) {
+    uint64_t want = 0;
+    for (int i = 0; i < COUNT; i++) want += element(n, i);
+    if (p->jobs[n].sum == want) continue;
+    fprintf(stderr, "consumer_sim: the kernel's sum of batch %d is wrong\n", n);
+    return false;
+  }
+  return true;
+}
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int consume(tdict_context *c) {
+  static const tdict_field field = {"x", TDICT_U32, 1, {COUNT}};
+  const tdict_schema schema = {&field, 1};
+  program p = {.c = c, .device = tdict_context_device(c, NULL)};
+  tdict_error err;
+  int code = 1;
+  pthread_mutex_init(&p.lock, NULL);
+  pthread_cond_init(&p.changed, NULL);
+  TRY(tdict_stream_create(c, p.device, &p.stream, &err));
+  for (int i = 0; i < HOSTS; i++) TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
+  double begin = now_ms();
+  if (!one_by_one(&p) || !sums_are_right(&p)) goto done;
+  double middle = now_ms();
+  if (!overlapped(&p) || !sums_are_right(&p)) goto done;
+  double end = now_ms();
+  printf("%d batches, sums right; simulated: %.0f ms one by one, %.0f ms overlapped\n", BATCHES, middle - begin,
+         end - middle);
+  code = 0;
+
+done:
+  if (p.stream.handle && wait_for_stream(&p, &err) != TDICT_OK) code = 1; /* kernels may still use p */
+  for (int i = 0; i < HOSTS; i++) tdict_release(p.hosts[i]);
+  if (p.stream.handle) tdict_stream_destroy(c, p.stream);
+  pthread_cond_destroy(&p.changed);
+  pthread_mutex_destroy(&p.lock);
+  return code;
+}
+
+int main(int argc, char **argv) {
+  tdict_context *c = NULL;
+  tdict_error err;
+  int code = 1;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc > 1 && strcmp(argv[argc - 1], "sim") != 0)) {
+    fprintf(stderr, "usage: consumer_sim [[--device] sim]\n");
+    return 2;
+  }
+  sim.h2d_bytes_per_second = link_bytes_per_second;
+  o.sim = &sim;
+  o.device = tdict_sim(0);
+  TRY(tdict_context_create(&o, &c, &err));
+  code = consume(c);
+
+done:
+  tdict_context_destroy(c);
+  return code;
+}

@@ -1,0 +1,165 @@
+/* custom_batch: a batch type of the program's own is pinned by its own hook.
+ *
+ *   custom_batch [[--device] DEVICE]     auto (default), sim, cuda:N
+ *
+ * Ten inputs and ten targets of five floats, both 0, 1, 2, ..., are handed out in batches of two. A batch is a struct
+ * with two tensors, of which the library knows nothing but its tdict_type. With a `pin_memory` hook in the type both
+ * tensors of every batch come back pinned; without one nothing is guessed, and the batch comes back as it was. The exit
+ * status is 0 when that is so. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tdict/tdict.h>
+
+enum { ITEMS = 10, FLOATS = 5, BATCH = 2 };
+
+/* Every call that fails says why in a tdict_error; this prints it and leaves. */
+#define TRY(call)                                                                                          \
+  do {                                                                                                     \
+    if ((call) != TDICT_OK) {                                                                              \
+      fprintf(stderr, "custom_batch: %s: %s\n", tdict_status_name((tdict_status)err.status), err.message); \
+      goto done;                                                                                           \
+    }                                                                                                      \
+  } while (0)
+
+typedef struct batch {
+  tdict_tensor *inp, *tgt;
+} batch;
+
+static void batch_release(void *self) {
+  batch *b = self;
+  if (!b) return;
+  tdict_tensor_release(b->inp);
+  tdict_tensor_release(b->tgt);
+  free(b);
+}
+
+/* The hook: a new batch whose tensors are pinned. It runs on a thread of the context, and reads `self` only. */
+static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  const batch *b = self;
+  batch *pinned = calloc(1, sizeof *pinned);
+  if (!pinned) return TDICT_ENOMEM;
+  tdict_status status = tdict_hook_pin(hook, b->inp, &pinned->inp, err);
+  if (status == TDICT_OK) status = tdict_hook_pin(hook, b->tgt, &pinned->tgt, err);
+  if (status == TDICT_OK)
+    *out = pinned; /* written on success only */
+  else
+    batch_release(pinned);
+  return status;
+}
+
+static bool batch_is_pinned(const void *self) {
+  const batch *b = self;
+  return tdict_tensor_is_pinned(b->inp) && tdict_tensor_is_pinned(b->tgt);
+}
+
+/* A type outlives its objects, so it is static. The second one has no way to be pinned. */
+static const tdict_type with_hook = {.struct_size = sizeof with_hook,
+                                     .name = "batch",
+                                     .release = batch_release,
+                                     .pin_memory = batch_pin,
+                                     .is_pinned = batch_is_pinned};
+static const tdict_type without_hook = {.struct_size = sizeof without_hook, .name = "batch", .release = batch_release};
+
+/* 0, 1, 2, ... as ten rows of five. */
+static tdict_status make_rows(tdict_tensor **out, tdict_error *err) {
+  const int64_t shape[2] = {ITEMS, FLOATS}, strides[2] = {FLOATS, 1};
+  tdict_tensor_view rows = tdict_tensor_view_default();
+  rows.ndim = 2;
+  rows.shape = shape;
+  rows.strides = strides;
+  tdict_tensor *line;
+  tdict_status status = tdict_tensor_arange(TDICT_F32, 0, 1, ITEMS * FLOATS, &line, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_tensor_as_strided(line, &rows, 0, out, err);
+  tdict_tensor_release(line);
+  return status;
+}
+
+/* A copy of the rows of batch `n`: what a collate function does. */
+static tdict_status take_rows(const tdict_tensor *from, int64_t n, tdict_tensor **out, tdict_error *err) {
+  const tdict_tensor_range range = {.dim = 0, .start = n * BATCH, .count = BATCH, .step = 1};
+  tdict_tensor *rows;
+  tdict_status status = tdict_tensor_slice(from, &range, &rows, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_tensor_clone(rows, NULL, out, err);
+  tdict_tensor_release(rows);
+  return status;
+}
+
+/* Whether a tensor of batch `n` holds what it should. */
+static bool is_right(const tdict_tensor *t, int64_t n) {
+  const float *x = tdict_tensor_const_data(t);
+  bool right = x != NULL && tdict_tensor_numel(t) == BATCH * FLOATS;
+  for (int64_t i = 0; right && i < BATCH * FLOATS; i++) right = x[i] == (float)(n * BATCH * FLOATS + i);
+  return right;
+}
+
+static const char *word(bool value) { return value ? "true" : "false"; }
+
+/* One batch is made, pinned as its type can, and looked at. True when that is as it should be. */
+static bool one_batch(tdict_context *c, const tdict_type *type, tdict_tensor *const rows[2], int64_t n) {
+  bool want = type->pin_memory != NULL, right = false;
+  void *pinned = NULL;
+  tdict_error err = {.status = TDICT_ENOMEM, .message = "no memory for a batch"};
+  batch *made = calloc(1, sizeof *made);
+  TRY(made ? TDICT_OK : TDICT_ENOMEM);
+  TRY(take_rows(rows[0], n, &made->inp, &err));
+  TRY(take_rows(rows[1], n, &made->tgt, &err));
+  TRY(tdict_pin_object(c, type, made, NULL, &pinned,
+                       &err)); /* `made` stays ours; without a hook it is what comes back */
+  const batch *sample = pinned;
+  bool inp = tdict_tensor_is_pinned(sample->inp), tgt = tdict_tensor_is_pinned(sample->tgt);
+  printf("batch %d: inp pinned: %s, tgt pinned: %s\n", (int)n, word(inp), word(tgt));
+  right =
+      inp == want && tgt == want && (pinned != made) == want && is_right(sample->inp, n) && is_right(sample->tgt, n);
+  if (!right)
+    fprintf(stderr, "custom_batch: batch %d should be %s, with its own elements\n", (int)n,
+            want ? "pinned" : "as it was");
+
+done:
+  if (pinned != made) batch_release(pinned);
+  batch_release(made);
+  return right;
+}
+
+static int all_batches(tdict_context *c) {
+  const tdict_type *const types[2] = {&with_hook, &without_hook};
+  tdict_tensor *rows[2] = {NULL, NULL}; /* inputs and targets */
+  tdict_error err;
+  int code = 1, wrong = 0;
+  TRY(make_rows(&rows[0], &err));
+  TRY(make_rows(&rows[1], &err));
+  for (int t = 0; t < 2; t++) {
+    printf("a type %s a pin_memory hook\n", types[t]->pin_memory ? "with" : "without");
+    for (int64_t n = 0; n < ITEMS / BATCH; n++) wrong += !one_batch(c, types[t], rows, n);
+  }
+  code = wrong ? 1 : 0;
+
+done:
+  tdict_tensor_release(rows[0]);
+  tdict_tensor_release(rows[1]);
+  return code;
+}
+
+int main(int argc, char **argv) {
+  tdict_context *c = NULL;
+  tdict_error err, why;
+  int code = 1;
+  tdict_sim_options sim = tdict_sim_options_default(); /* pinned memory needs a device that reads it */
+  tdict_context_options o = tdict_context_options_default();
+  o.sim = &sim;
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
+    fprintf(stderr, "usage: custom_batch [[--device] auto|sim|cuda:N]\n");
+    return 2;
+  }
+  if (argc > 1) TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
+  TRY(tdict_context_create(&o, &c, &err));
+  if (tdict_context_device(c, &why).type == TDICT_DEVICE_SIM) printf("on the simulated device: %s\n", why.message);
+  code = all_batches(c);
+
+done:
+  tdict_context_destroy(c);
+  return code;
+}

@@ -1,0 +1,54 @@
+/* The mark is a page that the kernel wipes in a child; where it cannot, the process's number is compared. */
+#include "base/forkmark.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+struct tdict_forkmark {
+  _Atomic(int64_t) refs;
+  unsigned char *page; /* 1 in the process that made it; NULL: by number */
+  pid_t maker;
+};
+enum { PAGE = 4096 };
+
+tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err) {
+  tdict_forkmark *mark = calloc(1, sizeof *mark);
+  if (!mark) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory to notice a fork");
+  atomic_init(&mark->refs, 1);
+  mark->maker = getpid();
+  void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED && madvise(page, PAGE, MADV_WIPEONFORK) == 0) {
+    mark->page = page;
+    *mark->page = 1;
+  } else if (page != MAP_FAILED) {
+    munmap(page, PAGE);
+  }
+  *out = mark;
+  return TDICT_OK;
+}
+
+tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark) {
+  if (mark) atomic_fetch_add_explicit(&mark->refs, 1, memory_order_relaxed);
+  return mark;
+}
+
+void tdict_forkmark_release(tdict_forkmark *mark) {
+  if (!mark || atomic_fetch_sub_explicit(&mark->refs, 1, memory_order_acq_rel) != 1) return;
+  if (mark->page) munmap(mark->page, PAGE);
+  free(mark);
+}
+
+bool tdict_forkmark_forked(const tdict_forkmark *mark) {
+  if (!mark) return false;
+  return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->maker;
+}
+
+tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err) {
+  if (!tdict_forkmark_forked(mark)) return TDICT_OK;
+  return tdict_fail(err, TDICT_EFORKED, "%s: this process is a fork of the one that made the context", what);
+}

@@ -1,0 +1,89 @@
+/* A use of some bytes by a program's stream: an event that is polled, waited for, or put before other streams. */
+#include "device/use.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+typedef struct use {
+  tdict_fence fence; /* first: a use is a fence */
+  _Atomic(int64_t) refs;
+  tdict_gpu *gpu; /* counted */
+  tdict_cu_event event;
+} use;
+
+/* An event that answers an error will never be done: nobody may wait for it for ever. */
+static bool use_poll(tdict_fence *fence) {
+  use *u = (use *)fence;
+  tdict_gpu_scope scope;
+  if (tdict_gpu_enter(u->gpu, &scope, NULL) != TDICT_OK) return true;
+  bool done = u->gpu->driver->ops->event_query(u->gpu->driver, u->event) != TDICT_CU_NOT_READY;
+  tdict_gpu_leave(u->gpu, &scope);
+  return done;
+}
+
+static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
+  use *u = (use *)fence;
+  tdict_gpu_scope scope;
+  const struct timespec pause = {0, 20000};
+  if (deadline_ns != INT64_MAX) {
+    while (!use_poll(fence)) {
+      if (tdict_now_ns() >= deadline_ns) return false;
+      nanosleep(&pause, NULL);
+    }
+    return true;
+  }
+  if (tdict_gpu_enter(u->gpu, &scope, NULL) != TDICT_OK) return true;
+  u->gpu->driver->ops->event_synchronize(u->gpu->driver, u->event);
+  tdict_gpu_leave(u->gpu, &scope);
+  return true;
+}
+
+static bool use_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+  use *u = (use *)fence;
+  tdict_gpu *gpu = device;
+  if (gpu->driver != u->gpu->driver) return false;
+  return gpu->driver->ops->stream_wait_event(gpu->driver, stream, u->event) == TDICT_CU_SUCCESS;
+}
+
+static void use_retain(tdict_fence *fence) { atomic_fetch_add_explicit(&((use *)fence)->refs, 1, memory_order_relaxed); }
+
+static void use_release(tdict_fence *fence) {
+  use *u = (use *)fence;
+  if (atomic_fetch_sub_explicit(&u->refs, 1, memory_order_acq_rel) != 1) return;
+  if (u->gpu->mark && tdict_forkmark_forked(u->gpu->mark)) return;
+  tdict_gpu_give_event(u->gpu, u->event); /* who waits for it on a stream has it in the stream already */
+  tdict_gpu_release(u->gpu);
+  free(u);
+}
+
+static tdict_status record(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  tdict_status status = tdict_gpu_refuse_capture(gpu, stream, "record_stream", err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_take_event(gpu, out, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_check(gpu, d->ops->event_record(d, *out, stream), "cuEventRecord", err);
+  if (status != TDICT_OK) tdict_gpu_give_event(gpu, *out);
+  return status;
+}
+
+tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fence **out, tdict_error *err) {
+  static const tdict_fence_ops ops = {use_poll, use_wait, use_wait_on_stream, use_retain, use_release};
+  use *u = calloc(1, sizeof *u);
+  if (!u) return tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory for its record");
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = record(gpu, stream, &u->event, err);
+  tdict_gpu_leave(gpu, &scope);
+  if (status != TDICT_OK) {
+    free(u);
+    return status;
+  }
+  u->fence.ops = &ops;
+  atomic_init(&u->refs, 1);
+  u->gpu = tdict_gpu_retain(gpu);
+  *out = &u->fence;
+  return TDICT_OK;
+}

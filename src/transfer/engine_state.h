@@ -1,0 +1,19 @@
+/* The engine's state, for the files that share it. */
+#ifndef TDICT_TRANSFER_ENGINE_STATE_H
+#define TDICT_TRANSFER_ENGINE_STATE_H
+
+#include "transfer/engine.h"
+
+enum { TDICT_MAX_RINGS = 64 };
+
+struct tdict_engine {
+  tdict_engine_config config;
+  pthread_mutex_t lock; /* guards what follows, and pending, dependents and finished of every transfer */
+  pthread_cond_t idle;
+  int64_t num_live;
+  pthread_mutex_t ring_lock; /* guards: rings; held while one is made */
+  tdict_ring *rings[TDICT_MAX_RINGS];
+  int num_rings;
+};
+
+#endif

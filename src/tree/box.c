@@ -1,0 +1,66 @@
+/* Boxes: see box.h. */
+#include "tree/box.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err) {
+  const size_t least = offsetof(tdict_type, release) + sizeof type->release;
+  if (type->struct_size < least)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the type's struct_size is %zu, wanted sizeof(tdict_type), at least %zu",
+                      what, type->struct_size, least);
+  if (!type->name || !type->name[0]) return tdict_fail(err, TDICT_EINVAL, "%s: the type has no name", what);
+  if (!type->release)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the type %.60s has no release, wanted a function", what, type->name);
+  bool flattens = TDICT_HOOK_OF(type, flatten) != NULL, unflattens = TDICT_HOOK_OF(type, unflatten) != NULL;
+  if (flattens != unflattens)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the type %.60s has %s and no %s, wanted both or neither", what,
+                      type->name, flattens ? "flatten" : "unflatten", flattens ? "unflatten" : "flatten");
+  return TDICT_OK;
+}
+
+tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **out, tdict_error *err) {
+  tdict_box *box = malloc(sizeof *box);
+  if (!box) return tdict_fail(err, TDICT_ENOMEM, "object: no host memory for its box");
+  atomic_init(&box->refs, 1);
+  box->type = type;
+  box->self = self;
+  box->kept = false;
+  *out = box;
+  return TDICT_OK;
+}
+
+void tdict_box_discard(tdict_box *box) { free(box); }
+
+tdict_box *tdict_box_retain(tdict_box *box) {
+  atomic_fetch_add_explicit(&box->refs, 1, memory_order_relaxed);
+  return box;
+}
+
+void tdict_box_release(tdict_box *box) {
+  if (!box || atomic_fetch_sub_explicit(&box->refs, 1, memory_order_acq_rel) != 1) return;
+  if (!box->kept) box->type->release(box->self);
+  free(box);
+}
+
+tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err) {
+  if (given == box->self) {
+    *out = tdict_box_retain(box);
+    return TDICT_OK;
+  }
+  tdict_status status = tdict_box_create(box->type, given, out, err);
+  if (status != TDICT_OK) box->type->release(given);
+  return status;
+}
+
+tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
+  if (status <= TDICT_OK || status > TDICT_ENOTSUP)
+    return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s answered %d, which is no tdict_status, or gave no object",
+                      hook, type->name, (int)status);
+  if (!err) return status;
+  if (err->status != (int32_t)status || !err->message[0])
+    return tdict_fail(err, status, "%s of type %.60s answered %s and said no more", hook, type->name,
+                      tdict_status_name(status));
+  return status;
+}

@@ -1,0 +1,78 @@
+/* Objects at paths of a tree. The tree owns a reference to the box that an object lies in. Thread rule: as in
+ * tdict/tree.h. */
+#include "tdict/object.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/place.h"
+#include "tree/text.h"
+
+static const char what[] = "set_object";
+
+static tdict_status set_object(tdict_place *place, const tdict_type *type, void *self, tdict_error *err) {
+  tdict_status status = tdict_place_check_lock(place, err);
+  if (status != TDICT_OK) return status;
+  tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
+  if (box && box->self == self && box->type == type) return TDICT_OK; /* a second box would release it twice */
+  status = tdict_box_create(type, self, &box, err);
+  if (status != TDICT_OK) return tdict_at(err, status, place->path.whole);
+  status = tdict_place_set(place, tdict_leaf_of_box(box), err);
+  if (status == TDICT_OK)
+    tdict_box_release(box);
+  else
+    tdict_box_discard(box);
+  return status;
+}
+
+tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type *type, void *self, tdict_error *err) {
+  if (!td || !path || !type || !self)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !td ? "td" : !path ? "path" : !type ? "type" : "self");
+  tdict_place place;
+  tdict_status status = tdict_type_check(what, type, err);
+  if (status != TDICT_OK) return tdict_at(err, status, path);
+  status = tdict_place_find(&place, td, path, what, err);
+  if (status != TDICT_OK) return status;
+  status = set_object(&place, type, self, err);
+  tdict_place_reset(&place);
+  return status;
+}
+
+static tdict_status wrong_type(tdict_leaf leaf, const tdict_type *wanted, const char *path, tdict_error *err) {
+  const tdict_box *box = tdict_leaf_box(leaf);
+  char found[TDICT_TEXT_LEAF_BYTES];
+  bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
+  tdict_fail(err, TDICT_ETYPE, "get_object: %s stands there, wanted an object of %s %.60s",
+             tdict_text_leaf(leaf, found), same_name ? "another type named" : "type",
+             wanted->name ? wanted->name : "without a name");
+  return tdict_at(err, TDICT_ETYPE, path);
+}
+
+tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdict_type *type, void **out,
+                              tdict_error *err) {
+  if (!td || !path || !type || !out)
+    return tdict_fail(err, TDICT_EINVAL, "get_object: %s is NULL",
+                      !td     ? "td"
+                      : !path ? "path"
+                      : !type ? "type"
+                              : "out");
+  tdict_place place;
+  tdict_status status = tdict_place_get(&place, td, path, "get_object", err);
+  if (status != TDICT_OK) return status;
+  tdict_leaf leaf = tdict_place_leaf(&place);
+  tdict_box *box = tdict_leaf_box(leaf);
+  if (box && box->type == type)
+    *out = box->self;
+  else
+    status = wrong_type(leaf, type, path, err);
+  tdict_place_reset(&place);
+  return status;
+}
+
+const tdict_type *tdict_object_type(const tdict_tree *td, const char *path) {
+  tdict_place place;
+  if (!td || !path || tdict_place_get(&place, td, path, "object_type", NULL) != TDICT_OK) return NULL;
+  const tdict_box *box = tdict_leaf_box(tdict_place_leaf(&place));
+  tdict_place_reset(&place);
+  return box ? box->type : NULL;
+}

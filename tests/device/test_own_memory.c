@@ -1,0 +1,283 @@
+/* A program's own allocator as memory: for tensors, trees and results of transfers. */
+#include "device/own_memory.h"
+
+#include "gpu_help.h"
+#include "memory/storage.h"
+#include "tensor/tensor.h"
+
+/* An allocator over the context's device memory, or over malloc, that counts. */
+typedef struct own {
+  tdict_memory *from; /* NULL: aligned_alloc */
+  atomic_int live, allocated, released, wrong;
+  _Atomic(size_t) last_bytes;
+  tdict_tensor *tensors[64];
+  atomic_bool empty;
+} own;
+static void *own_allocate(void *user, size_t bytes) {
+  own *o = user;
+  if (atomic_load(&o->empty)) return NULL;
+  int n = atomic_fetch_add(&o->allocated, 1);
+  atomic_fetch_add(&o->live, 1);
+  atomic_store(&o->last_bytes, bytes);
+  if (!o->from) return aligned_alloc(256, (bytes + 255) / 256 * 256);
+  const int64_t count = (int64_t)bytes;
+  if (n >= 64 || tdict_tensor_empty(TDICT_U8, 1, &count, o->from, &o->tensors[n], NULL) != TDICT_OK) return NULL;
+  return o->tensors[n]->data;
+}
+static void own_release(void *user, void *data, size_t bytes) {
+  own *o = user;
+  bool found = !o->from;
+  atomic_fetch_sub(&o->live, 1);
+  atomic_fetch_add(&o->released, 1);
+  (void)bytes;
+  for (int i = 0; o->from && i < 64; i++)
+    if (o->tensors[i] && o->tensors[i]->data == data) {
+      tdict_tensor_release(o->tensors[i]);
+      o->tensors[i] = NULL;
+      found = true;
+    }
+  if (!o->from) free(data);
+  if (!found) atomic_fetch_add(&o->wrong, 1);
+}
+static tdict_allocator allocator_of(own *o, tdict_device device, bool pinned) {
+  return (tdict_allocator){.struct_size = sizeof(tdict_allocator),
+                           .device = device,
+                           .pinned = pinned,
+                           .allocate = own_allocate,
+                           .release = own_release,
+                           .user = o};
+}
+static tdict_memory *memory_of(tdict_context *c, own *o, tdict_device device, bool pinned) {
+  tdict_allocator a = allocator_of(o, device, pinned);
+  tdict_memory *m = NULL;
+  td_ok(tdict_memory_create(c, &a, &m, err));
+  return m;
+}
+static tdict_tree *tree_of(int64_t count, uint64_t seed) {
+  tdict_tree *td = NULL;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_create(0, NULL, &td, err));
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, NULL, &t, err));
+  td_fill_random(t->data, (size_t)count, seed);
+  td_ok(tdict_set(td, "n.x", t, err));
+  tdict_tensor_release(t);
+  return td;
+}
+static const tdict_tensor *leaf(const tdict_tree *td) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_get(td, "n.x", &t, err));
+  return t;
+}
+static void check_bytes(tdict_context *c, const tdict_tree *td, uint64_t seed) {
+  const tdict_tensor *t = leaf(td);
+  size_t count = tdict_tensor_bytes(t);
+  unsigned char *want = malloc(count), *got = malloc(count);
+  raw_memory *raw = raw_open(c, tdict_tensor_device(t));
+  assert_true(want && got);
+  td_fill_random(want, count, seed);
+  raw_read(raw, got, t->data, count);
+  assert_memory_equal(got, want, count);
+  raw_close(raw);
+  free(want);
+  free(got);
+}
+
+GPU_CASE(own_memory_is_used) {
+  enum { COUNT = 300001 };
+  bench b = bench_open(NULL);
+  own o = {.from = b.memory};
+  tdict_memory *m = memory_of(b.context, &o, td_device(), false);
+  assert_true(tdict_device_equal(tdict_memory_device(m), td_device()));
+  tdict_tree *src = tree_of(COUNT, 1), *out = NULL, *back = NULL;
+  for (int k = 0; k < 4 * 3; k++) { /* the result of a transfer */
+    tdict_transfer_options t = tdict_transfer_options_default();
+    t.memory = m;
+    t.mode = k / 3;
+    t.num_threads = k % 3 - 1;
+    td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
+    assert_int_equal(atomic_load(&o.allocated), k + 1);
+    assert_int_equal(atomic_load(&o.live), 1);
+    assert_ptr_equal(leaf(out)->storage->data, o.tensors[k]->data);
+    assert_true(atomic_load(&o.last_bytes) >= COUNT);
+    check_bytes(b.context, out, 1);
+    td_ok(tdict_to_device(b.context, out, tdict_cpu(), NULL, &back, err));
+    check_bytes(b.context, back, 1);
+    tdict_release(back);
+    tdict_release(out);
+    for (int i = 0; i < 50000 && atomic_load(&o.live); i++) usleep(100);
+    assert_int_equal(atomic_load(&o.live), 0);
+  }
+  tdict_memory_counts counts;
+  tdict_memory_get_counts(m, &counts);
+  assert_int_equal(counts.live_bytes, 0);
+  assert_int_equal(counts.num_allocations, 12);
+  assert_true(counts.peak_bytes >= COUNT && counts.peak_bytes < 2 * COUNT);
+  /* a tensor: filled, copied into, cloned; and it keeps the memory when the program has let go of it */
+  tdict_tensor *t = NULL, *host = NULL;
+  const int64_t count = 1000;
+  td_ok(tdict_tensor_zeros(TDICT_U8, 1, &count, m, &t, err));
+  tdict_memory_release(m);
+  td_ok(tdict_tensor_clone(t, NULL, &host, err));
+  assert_true(all_bytes(host->data, 1000, 0));
+  memset(host->data, 9, 1000);
+  td_ok(tdict_tensor_copy(t, host, err));
+  tdict_tensor_release(host);
+  td_ok(tdict_tensor_clone(t, NULL, &host, err));
+  assert_true(all_bytes(host->data, 1000, 9));
+  tdict_tensor_release(host);
+  tdict_tensor_release(t);
+  assert_int_equal(atomic_load(&o.live), 0);
+  assert_int_equal(atomic_load(&o.allocated), atomic_load(&o.released));
+  assert_int_equal(atomic_load(&o.wrong), 0);
+  tdict_release(src);
+  tdict_memory_release(NULL);
+  tdict_memory_release(tdict_pinned_memory(b.context)); /* not its to end */
+  tdict_memory_release(b.memory);
+  src = tree_of(10, 2);
+  td_ok(tdict_to_device(b.context, src, td_device(), NULL, &out, err));
+  check_bytes(b.context, out, 2);
+  tdict_release(out);
+  tdict_release(src);
+  bench_close(&b);
+}
+
+GPU_CASE(own_memory_of_the_host) {
+  bench b = bench_open(NULL);
+  own plain = {.from = NULL}, pinned = {.from = tdict_pinned_memory(b.context)};
+  tdict_memory *m[2] = {memory_of(b.context, &plain, tdict_cpu(), false),
+                        memory_of(b.context, &pinned, tdict_cpu(), true)};
+  tdict_tree *src = tree_of(200000, 3), *there = NULL, *back = NULL, *again = NULL;
+  td_ok(tdict_to_device(b.context, src, td_device(), NULL, &there, err));
+  for (int i = 0; i < 2; i++) {
+    own *o = i ? &pinned : &plain;
+    tdict_transfer_options t = tdict_transfer_options_default();
+    t.memory = m[i];
+    td_ok(tdict_to_device(b.context, there, tdict_cpu(), &t, &back, err));
+    assert_int_equal(atomic_load(&o->live), 1);
+    assert_int_equal(tdict_is_pinned(back), i);
+    check_bytes(b.context, back, 3);
+    td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* and as a source */
+    check_bytes(b.context, again, 3);
+    tdict_release(again);
+    tdict_release(back);
+    for (int k = 0; k < 50000 && atomic_load(&o->live); k++) usleep(100);
+    assert_int_equal(atomic_load(&o->live), 0);
+    tdict_memory_release(m[i]);
+  }
+  tdict_release(there);
+  tdict_release(src);
+  bench_close(&b);
+}
+
+/* Released when copies and recorded uses are done, and not before. */
+typedef struct gate {
+  atomic_bool open;
+} gate;
+static void at_gate(void *user) {
+  gate *g = user;
+  for (int i = 0; i < 200000 && !atomic_load(&g->open); i++) usleep(100);
+}
+typedef struct opener {
+  gate *g;
+  own *o;
+  atomic_bool early;
+} opener;
+static void *open_later(void *user) {
+  opener *x = user;
+  usleep(40000);
+  atomic_store(&x->early, atomic_load(&x->o->released) != 0);
+  atomic_store(&x->g->open, true);
+  return NULL;
+}
+SIM_CASE(own_memory_is_released_behind_its_uses) {
+  bench b = bench_open(NULL);
+  own o = {.from = b.memory};
+  tdict_memory *m = memory_of(b.context, &o, td_device(), false);
+  tdict_tree *src = tree_of(5000, 4), *out = NULL;
+  tdict_transfer_options t = tdict_transfer_options_default();
+  tdict_stream s = {0};
+  gate g = {0};
+  opener x = {.g = &g, .o = &o};
+  pthread_t thread;
+  t.memory = m;
+  td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  td_ok(tdict_sim_launch(s, at_gate, &g, err));
+  td_ok(tdict_record_stream(out, s, err)); /* its device is known by the memory */
+  assert_int_equal(pthread_create(&thread, NULL, open_later, &x), 0);
+  tdict_release(out);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_false(atomic_load(&x.early));
+  for (int i = 0; i < 50000 && !atomic_load(&o.released); i++) usleep(100);
+  assert_int_equal(atomic_load(&o.released), 1);
+  /* nor while a copy is under way */
+  td_ok(tdict_sim_hold(b.context, err));
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(b.context, src, td_device(), &t, &f, err));
+  tdict_future_release(f);
+  usleep(20000);
+  assert_int_equal(atomic_load(&o.released), 1);
+  td_ok(tdict_sim_resume(b.context, err));
+  for (int i = 0; i < 50000 && atomic_load(&o.released) < 2; i++) usleep(100);
+  assert_int_equal(atomic_load(&o.released), 2);
+  tdict_release(src);
+  tdict_memory_release(m);
+  tdict_stream_destroy(b.context, s);
+  bench_close(&b);
+}
+
+GPU_CASE(own_memory_refuses) {
+  bench b = bench_open(NULL);
+  own o = {.from = b.memory};
+  tdict_allocator good = allocator_of(&o, td_device(), false), a = good;
+  tdict_memory *m = NULL;
+  td_fails(TDICT_EINVAL, "NULL", tdict_memory_create(NULL, &a, &m, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_memory_create(b.context, NULL, &m, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_memory_create(b.context, &a, NULL, err));
+  a.allocate = NULL;
+  td_fails(TDICT_EINVAL, "allocate", tdict_memory_create(b.context, &a, &m, err));
+  a = good;
+  a.release = NULL;
+  td_fails(TDICT_EINVAL, "release", tdict_memory_create(b.context, &a, &m, err));
+  a = good;
+  a.pinned = true;
+  td_fails(TDICT_EINVAL, "pinned", tdict_memory_create(b.context, &a, &m, err));
+  a = good;
+  a.struct_size = 3;
+  td_fails(TDICT_EINVAL, "struct_size", tdict_memory_create(b.context, &a, &m, err));
+  a = good;
+  a.device.index = 61;
+  td_fails(TDICT_ENODEVICE, "", tdict_memory_create(b.context, &a, &m, err));
+  assert_null(m);
+  /* an allocator that has none, and a result that belongs somewhere else */
+  m = memory_of(b.context, &o, td_device(), false);
+  tdict_tree *src = tree_of(5000, 5), *out = NULL;
+  tdict_transfer_options t = tdict_transfer_options_default();
+  t.memory = m;
+  atomic_store(&o.empty, true);
+  td_fails(TDICT_ENOMEM, "allocator", tdict_to_device(b.context, src, td_device(), &t, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_to_device(b.context, src, tdict_cpu(), &t, &out, err));
+  atomic_store(&o.empty, false);
+  assert_null(out);
+  assert_int_equal(atomic_load(&o.live), 0);
+  tdict_memory_counts counts;
+  tdict_memory_get_counts(m, &counts);
+  assert_int_equal(counts.live_bytes, 0);
+  tdict_memory_release(m);
+  tdict_release(src);
+  bench_close(&b);
+}
+
+SIM_CASE(own_memory_knows_its_gpu) {
+  bench b = bench_open(NULL);
+  own o = {.from = b.memory}, plain = {.from = NULL};
+  tdict_memory *m = memory_of(b.context, &o, td_device(), false), *h = memory_of(b.context, &plain, tdict_cpu(), false);
+  assert_ptr_equal(tdict_gpu_of_own_memory(m), b.gpu);
+  assert_ptr_equal(tdict_gpu_of_memory(m), b.gpu);
+  assert_null(tdict_gpu_of_own_memory(h));
+  assert_null(tdict_gpu_of_own_memory(b.memory));
+  assert_null(tdict_gpu_of_own_memory(NULL));
+  tdict_memory_release(m);
+  tdict_memory_release(h);
+  bench_close(&b);
+}

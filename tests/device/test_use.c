@@ -1,0 +1,147 @@
+/* A use: what a program has queued on a stream, as a fence. The stream's work is a function at a gate. */
+#include "device/use.h"
+
+#include "base/clock.h"
+#include "gpu_help.h"
+
+typedef struct gate {
+  atomic_bool entered, open, done;
+} gate;
+static void at_gate(void *user) {
+  gate *g = user;
+  atomic_store(&g->entered, true);
+  for (int i = 0; i < 200000 && !atomic_load(&g->open); i++) usleep(100);
+  atomic_store(&g->done, true);
+}
+static tdict_stream busy_stream(const bench *b, gate *g) {
+  tdict_stream s = {0};
+  memset(g, 0, sizeof *g);
+  td_ok(tdict_stream_create(b->context, td_device(), &s, err));
+  td_ok(tdict_sim_launch(s, at_gate, g, err));
+  return s;
+}
+static tdict_fence *use_of(const bench *b, tdict_stream s) {
+  tdict_fence *use = NULL;
+  td_ok(tdict_use_create(b->gpu, s.handle, &use, err));
+  return use;
+}
+
+SIM_CASE(use_is_done_when_its_stream_is) {
+  bench b = bench_open(NULL);
+  gate g;
+  tdict_stream s = busy_stream(&b, &g);
+  tdict_fence *use = use_of(&b, s);
+  assert_false(use->ops->poll(use));
+  int64_t begin = tdict_now_ns();
+  assert_false(use->ops->wait(use, begin + 20 * 1000000)); /* too late */
+  assert_true(tdict_now_ns() - begin >= 20 * 1000000);
+  assert_false(use->ops->wait(use, 0));
+  /* a stream waits instead of the host */
+  tdict_stream behind = {0};
+  gate after = {.open = true};
+  td_ok(tdict_stream_create(b.context, td_device(), &behind, err));
+  assert_true(use->ops->wait_on_stream(use, b.gpu, behind.handle));
+  td_ok(tdict_sim_launch(behind, at_gate, &after, err));
+  usleep(20000);
+  assert_false(atomic_load(&after.entered));
+  /* what comes on the stream later is no part of it */
+  gate later;
+  memset(&later, 0, sizeof later);
+  td_ok(tdict_sim_launch(s, at_gate, &later, err));
+  atomic_store(&g.open, true);
+  assert_true(use->ops->wait(use, INT64_MAX));
+  assert_true(atomic_load(&g.done));
+  assert_true(use->ops->poll(use));
+  assert_true(use->ops->wait(use, 0));
+  assert_false(atomic_load(&later.done));
+  atomic_store(&later.open, true);
+  use->ops->retain(use);
+  use->ops->release(use);
+  use->ops->release(use);
+  tdict_driver *d = b.d;
+  CU(SUCCESS, stream_synchronize, s.handle);
+  CU(SUCCESS, stream_synchronize, behind.handle);
+  assert_true(atomic_load(&after.done));
+  tdict_stream_destroy(b.context, s);
+  tdict_stream_destroy(b.context, behind);
+  bench_close(&b);
+}
+
+/* The event goes back to the gpu and is used again; the gpu lives as long as the use. */
+SIM_CASE(use_gives_its_event_back) {
+  bench b = bench_open(NULL);
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  tdict_fence *use = use_of(&b, s);
+  int64_t events = bench_counts(&b).num_events;
+  for (int i = 0; i < 10; i++) {
+    use->ops->release(use);
+    use = use_of(&b, s);
+  }
+  assert_int_equal(bench_counts(&b).num_events, events);
+  tdict_driver *d = tdict_driver_retain(b.d);
+  tdict_stream_destroy(b.context, s);
+  bench_close(&b);
+  assert_true(use->ops->poll(use)); /* the context is gone, the gpu is not */
+  use->ops->release(use);
+  tdict_driver_release(d);
+}
+
+/* Of another driver: a stream cannot wait, and the caller is told so. */
+SIM_CASE(use_of_another_driver_is_no_streams) {
+  bench b = bench_open(NULL), other = bench_open(NULL);
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  tdict_fence *use = use_of(&b, s);
+  tdict_cu_stream foreign;
+  td_ok(tdict_gpu_take_stream(other.gpu, &foreign, err));
+  assert_false(use->ops->wait_on_stream(use, other.gpu, foreign));
+  tdict_gpu_give_stream(other.gpu, foreign);
+  use->ops->release(use);
+  tdict_stream_destroy(b.context, s);
+  bench_close(&other);
+  bench_close(&b);
+}
+
+static tdict_cu refuse_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  (void)d, (void)e, (void)s;
+  return TDICT_CU_UNKNOWN;
+}
+static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
+  (void)d, (void)s;
+  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
+  return TDICT_CU_SUCCESS;
+}
+static tdict_cu event_fault(tdict_driver *d, tdict_cu_event e) {
+  (void)d, (void)e;
+  return TDICT_CU_ILLEGAL_ADDRESS;
+}
+SIM_CASE(use_fails_clean) {
+  bench b = bench_open(NULL);
+  shim x;
+  tdict_fence *use = NULL;
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  use = use_of(&b, s); /* an event is made and kept */
+  use->ops->release(use);
+  use = NULL;
+  int64_t events = bench_counts(&b).num_events;
+  shim_begin(&x, b.d);
+  x.ops.event_record = refuse_record;
+  td_fails(TDICT_EDEVICE, "cuEventRecord", tdict_use_create(b.gpu, s.handle, &use, err));
+  x.ops.event_record = x.real->event_record;
+  x.ops.stream_capture_status = say_capturing;
+  td_fails(TDICT_ECAPTURE, "captured", tdict_use_create(b.gpu, s.handle, &use, err));
+  x.ops.stream_capture_status = x.real->stream_capture_status;
+  assert_null(use);
+  assert_int_equal(bench_counts(&b).num_events, events);
+  use = use_of(&b, s);
+  x.ops.event_query = event_fault; /* an event that answers an error will never be done: nobody waits for ever */
+  x.ops.event_synchronize = event_fault;
+  assert_true(use->ops->poll(use));
+  assert_true(use->ops->wait(use, INT64_MAX));
+  shim_end(&x, b.d);
+  use->ops->release(use);
+  tdict_stream_destroy(b.context, s);
+  bench_close(&b);
+}

@@ -1,0 +1,221 @@
+/* A fork of the process that made a context: what needs threads or a driver is refused, what frees does not hang or crash,
+ * and the parent goes on as if nothing had been. */
+#include "pair.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+/* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
+#define CHILD(true_one)                                                            \
+  do {                                                                             \
+    if (!(true_one)) {                                                             \
+      fprintf(stderr, "in the child, line %d: not so: %s\n", __LINE__, #true_one); \
+      _exit(1);                                                                    \
+    }                                                                              \
+  } while (0)
+
+typedef struct family {
+  place w;
+  tdict_tree *host, *dev, *pinned, *dst; /* dst: written by a pending transfer where there is a simulator to hold it */
+  tdict_future *pending, *done;
+  tdict_stream s;
+  void *cached; /* pages of the pinned pool that the parent keeps and the child does not have */
+} family;
+enum { CACHED_BYTES = 4 << 20 };
+
+static void refuse_transfers(family *f) {
+  tdict_error err = {0};
+  tdict_tree *out = NULL;
+  tdict_future *future = NULL;
+  tdict_context *c = f->w.c;
+  CHILD(tdict_to_device(c, f->host, f->w.device, NULL, &out, &err) == TDICT_EFORKED);
+  CHILD(err.status == TDICT_EFORKED && strstr(err.message, "fork"));
+  CHILD(tdict_to_device_async(c, f->host, f->w.device, NULL, &future, NULL) == TDICT_EFORKED);
+  CHILD(tdict_to_device(c, f->dev, tdict_cpu(), NULL, &out, NULL) == TDICT_EFORKED);
+  CHILD(tdict_copy_into(c, f->host, f->dst, NULL, NULL) == TDICT_EFORKED);
+  CHILD(tdict_copy_into_async(c, f->host, f->dst, NULL, &future, NULL) == TDICT_EFORKED);
+  CHILD(tdict_pin_memory(c, f->host, NULL, &out, NULL) == TDICT_EFORKED);
+  CHILD(tdict_record_stream(f->dev, f->s, NULL) == TDICT_EFORKED);
+  probe p = {0};
+  pair x = {.p = &p};
+  void *object = NULL;
+  CHILD(tdict_pin_object(c, &pair_hooked, &x, NULL, &object, NULL) == TDICT_EFORKED);
+  CHILD(!out && !future && !object);
+}
+static void refuse_waits(family *f) {
+  tdict_error err = {0};
+  tdict_tree *out = NULL;
+  if (f->pending) {
+    CHILD(tdict_future_wait(f->pending, &out, &err) == TDICT_EFORKED);
+    CHILD(strstr(err.message, "fork") != NULL);
+    CHILD(tdict_future_wait_for(f->pending, (int64_t)3600 * 1000000000, &out, NULL) == TDICT_EFORKED);
+    CHILD(tdict_future_wait_on_stream(f->pending, f->s, &out, NULL) == TDICT_EFORKED);
+    CHILD(tdict_future_wait_source(f->pending, NULL) == TDICT_EFORKED);
+    CHILD(!tdict_future_is_ready(f->pending));
+    tdict_future_cancel(f->pending);
+    (void)tdict_const_data(f->dst, "a"); /* no thread will ever write it: neither waits */
+    (void)tdict_data(f->dst, "a");
+  }
+  CHILD(!out);
+  CHILD(tdict_future_wait(f->done, &out, NULL) == TDICT_OK); /* what has ended has ended */
+  tdict_release(out);
+}
+static void refuse_memory(family *f) {
+  tdict_tensor *t = NULL;
+  tdict_stream s = {0};
+  tdict_device_counts counts;
+  tdict_context *c = f->w.c;
+  const int64_t count = 100, cached = CACHED_BYTES;
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &cached, f->w.pinned, &t, NULL) == TDICT_EFORKED); /* what the parent keeps */
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.pinned, &t, NULL) == TDICT_EFORKED);
+  CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.memory, &t, NULL) == TDICT_EFORKED);
+  CHILD(tdict_tensor_zeros(TDICT_U8, 1, &count, tdict_device_memory(c, f->w.device), &t, NULL) == TDICT_EFORKED);
+  CHILD(tdict_tensor_clone(leaf_of(f->dev, "a"), NULL, &t, NULL) == TDICT_EFORKED); /* off the device */
+  CHILD(tdict_stream_create(c, f->w.device, &s, NULL) == TDICT_EFORKED);
+  CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
+  CHILD(!t && !s.handle);
+}
+/* Plain memory is the child's own, and as it was. */
+static void use_host(family *f) {
+  unsigned char want[16];
+  tdict_tree *td = NULL;
+  tdict_tensor *t = NULL;
+  td_fill_random(want, sizeof want, number_of_leaf(1, 0));
+  const unsigned char *a = tdict_const_data(f->host, "a");
+  CHILD(a && memcmp(a, want, sizeof want) == 0);
+  CHILD(tdict_create(0, NULL, &td, NULL) == TDICT_OK);
+  CHILD(tdict_tensor_clone(leaf_of(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
+  CHILD(tdict_set(td, "a", t, NULL) == TDICT_OK);
+  tdict_tensor_release(t);
+  tdict_release(td);
+}
+/* Where the parent's pinned pages are, the child's next mapping may come to lie: nothing may take that away. */
+static void keep_own_pages(family *f) {
+  unsigned char *own =
+      mmap(f->cached, CACHED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  bool hole = own == f->cached; /* else the driver gave the pages */
+  if (hole) memset(own, 7, CACHED_BYTES);
+  tdict_context_trim(f->w.c, tdict_cpu(), 0);
+  for (size_t i = 0; hole && i < CACHED_BYTES; i += 4096) CHILD(own[i] == 7);
+}
+static void let_all_go(family *f) {
+  keep_own_pages(f);
+  tdict_context_trim(f->w.c, f->w.device, 0);
+  tdict_stream_destroy(f->w.c, f->s);
+  tdict_future_release(f->pending);
+  tdict_future_release(f->done);
+  tdict_release(f->host);
+  tdict_release(f->dev);
+  tdict_release(f->pinned);
+  tdict_release(f->dst);
+  tdict_context_destroy(f->w.c);
+}
+static void live_as_child(family *f) {
+  alarm(30); /* a child that hangs is ended, and seen */
+  refuse_transfers(f);
+  refuse_waits(f);
+  refuse_memory(f);
+  use_host(f);
+  let_all_go(f);
+  _exit(0);
+}
+
+static family begin_family(void) {
+  family f = {.w = place_open(4)};
+  bool sim = f.w.device.type == TDICT_DEVICE_SIM;
+  f.host = numbered_tree(&f.w, NULL, 1);
+  f.dev = moved(&f.w, f.host, f.w.device);
+  f.dst = numbered_tree(&f.w, NULL, 0);
+  td_ok(tdict_pin_memory(f.w.c, f.host, NULL, &f.pinned, err));
+  tdict_release(f.pinned); /* something cached */
+  td_ok(tdict_pin_memory(f.w.c, f.host, NULL, &f.pinned, err));
+  tdict_tensor *big = new_bytes(CACHED_BYTES, f.w.pinned);
+  f.cached = big->data;
+  tdict_tensor_release(big);
+  f.s = new_stream(&f.w);
+  f.done = move_async(&f.w, f.host, f.w.device, NULL);
+  td_ok(tdict_future_wait(f.done, NULL, err));
+  usleep(PROMISE_SHORT_MS * 1000); /* its threads have gone back to their sleep */
+  if (sim) {
+    hold(&f.w);
+    f.pending = copy_async(&f.w, f.dev, f.dst, NULL);
+    check_pending(f.pending);
+  }
+  return f;
+}
+static void end_family(family *f) {
+  if (f->pending) {
+    resume(&f->w);
+    finish_copy(f->pending);
+    check_tree_number(&f->w, f->dst, 1);
+  }
+  tdict_future_release(f->done);
+  tdict_tree *again = moved(&f->w, f->host, f->w.device);
+  check_tree_number(&f->w, again, 1);
+  check_tree_number(&f->w, f->dev, 1);
+  check_tree_number(&f->w, f->pinned, 1);
+  tdict_release(again);
+  tdict_release(f->host);
+  tdict_release(f->dev);
+  tdict_release(f->pinned);
+  tdict_release(f->dst);
+  tdict_stream_destroy(f->w.c, f->s);
+  place_close(&f->w);
+}
+
+GPU_CASE(fork_is_refused) {
+  for (int i = 0; i < 3; i++) {
+    family f = begin_family();
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) live_as_child(&f);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    end_family(&f);
+  }
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NO_THREADS_AFTER_FORK 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(NO_THREADS_AFTER_FORK)
+enum { CHILD_HAS_THREADS = false };
+#else
+enum { CHILD_HAS_THREADS = true };
+#endif
+
+/* The child may make a context of its own, and use it. */
+SIM_CASE(fork_makes_a_context_of_its_own) {
+  if (!CHILD_HAS_THREADS) td_skip("ThreadSanitizer allows no new threads after a fork");
+  family f = begin_family();
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    tdict_context_options o = place_options(2);
+    tdict_context *c = NULL;
+    tdict_tree *out = NULL, *back = NULL;
+    unsigned char want[16];
+    alarm(30);
+    o.device = tdict_sim(0);
+    CHILD(tdict_context_create(&o, &c, NULL) == TDICT_OK);
+    CHILD(tdict_to_device(c, f.host, tdict_sim(0), NULL, &out, NULL) == TDICT_OK);
+    CHILD(tdict_to_device(c, out, tdict_cpu(), NULL, &back, NULL) == TDICT_OK);
+    td_fill_random(want, sizeof want, number_of_leaf(1, 0));
+    CHILD(memcmp(tdict_const_data(back, "a"), want, sizeof want) == 0);
+    tdict_release(out);
+    tdict_release(back);
+    tdict_context_destroy(c);
+    _exit(0);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  end_family(&f);
+}

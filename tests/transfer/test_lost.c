@@ -1,0 +1,481 @@
+/* Transfers that do not end well: cancelled ones, bytes that never came, errors that nobody asked for, lost devices. */
+#include "pair.h"
+
+enum { SLOW = 20 << 20 };
+
+/* ---- cancel ---- */
+
+static tdict_status at_gate(const pair *self, const tdict_hook *hook, tdict_error *err) {
+  (void)hook, (void)err;
+  gate_pass(self->user);
+  return TDICT_OK;
+}
+static void check_cancelled(tdict_future *f) {
+  tdict_tree *out = NULL;
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, &out, err));
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait_for(f, 0, &out, err)); /* as often as it is asked */
+  assert_null(out);
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
+  assert_true(tdict_future_is_ready(f));
+}
+
+static void cancel_while_hooks_run(void) {
+  place w = place_open(1);
+  probe p = {0};
+  gate g = {0};
+  tdict_tree *src = numbered_tree(&w, NULL, 1);
+  for (int i = 0; i < 3; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "p%d", i);
+    pair *x = put_pair(src, path, &pair_hooked, &p, i);
+    x->also = at_gate;
+    x->user = &g;
+  }
+  tdict_future *f = move_async(&w, src, w.device, NULL);
+  gate_await(&g, 1);
+  tdict_future_cancel(f);
+  gate_open(&g);
+  check_cancelled(f);
+  assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 1);
+  tdict_future_release(f);
+  tdict_tree *out = moved(&w, src, w.device);
+  check_tree_number(&w, out, 1);
+  tdict_release(out);
+  tdict_release(src);
+  place_close(&w);
+  check_gone(&p);
+}
+
+/* Behind another transfer, and before one that waits for it. */
+static void cancel_while_waiting(void) {
+  place w = place_sim(4, SLOW, 1);
+  tdict_tree *one = numbered_tree(&w, NULL, 2), *two = numbered_tree(&w, NULL, 3), *d = numbered_tree(&w, w.memory, 4);
+  hold(&w);
+  tdict_future *a = copy_async(&w, one, d, NULL), *b = copy_async(&w, two, d, NULL),
+               *c = move_async(&w, d, tdict_cpu(), NULL);
+  tdict_future_cancel(b);
+  assert_int_equal(tdict_future_state(c), TDICT_FUTURE_PENDING);
+  resume(&w);
+  finish_copy(a);
+  check_cancelled(b);
+  tdict_release(finish(c)); /* it had its turn all the same */
+  check_tree_number(&w, d, 2);
+  tdict_future_release(b);
+  tdict_release(one);
+  tdict_release(two);
+  tdict_release(d);
+  place_close(&w);
+}
+
+/* Copies are queued, some done, more to come than the ring holds. */
+static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
+  enum { BYTES = 3 << 20 };
+  tdict_context_options o = place_options(2);
+  o.staging_bytes = 256 << 10;
+  place w = place_over(&o);
+  tdict_tree *src = new_tree(), *dst = new_tree(), *none = NULL;
+  give(src, "x", new_bytes(BYTES, NULL));
+  give(dst, "x", new_bytes(BYTES, w.memory));
+  put_number(&w, leaf_of(src, "x"), 5);
+  tdict_transfer_options t = threads(num_threads);
+  t.mode = mode;
+  hold(&w);
+  tdict_future *f = copy_async(&w, src, dst, &t);
+  td_ok(tdict_sim_step(w.c, steps, err));
+  check_pending(f);
+  tdict_future_cancel(f);
+  tdict_future_cancel(f);
+  resume(&w);
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, &none, err));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
+  tdict_driver_sim_count counts;
+  tdict_driver_sim_counts(w.d, 0, &counts);
+  assert_int_equal(counts.num_pending, 0);               /* what was in flight is drained */
+  assert_true(counts.num_finished < BYTES / (16 << 10)); /* and nothing new was begun */
+  assert_null(tdict_data(dst, "x"));
+  tdict_future_release(f);
+  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  assert_true(has_number(&w, leaf_of(dst, "x"), 5));
+  assert_non_null(tdict_data(dst, "x"));
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
+
+static void cancel_what_has_ended(void) {
+  place w = place_open(2);
+  tdict_tree *src = numbered_tree(&w, NULL, 6), *out = NULL;
+  tdict_future_cancel(NULL);
+  tdict_future *f = move_async(&w, src, w.device, NULL);
+  td_ok(tdict_future_wait(f, NULL, err));
+  tdict_future_cancel(f);
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  td_ok(tdict_future_wait(f, &out, err));
+  check_tree_number(&w, out, 6);
+  tdict_future_release(f);
+  tdict_release(out);
+  f = move_async(&w, src, tdict_cpu(), NULL); /* nothing travels: it has ended before it is handed out */
+  tdict_future_cancel(f);
+  out = finish(f);
+  assert_ptr_equal(out, src);
+  tdict_release(out);
+  tdict_release(src);
+  place_close(&w);
+}
+
+/* At any time: it ends CANCELLED or DONE, and what it says is so. */
+static void cancel_at_random(void) {
+  place w = place_sim(3, 400e6, 1);
+  tdict_tree *src = numbered_tree(&w, NULL, 7), *dst = numbered_tree(&w, w.memory, 0);
+  int ended[2] = {0, 0};
+  uint64_t x = 99;
+  for (int i = 0; i < 150; i++) {
+    td_fill_random(&x, sizeof x, x);
+    tdict_transfer_options o = threads((int32_t)(x % 4) - 1);
+    o.mode = TDICT_MODE_AUTO + (int32_t)(x / 4 % 4);
+    tdict_future *f = copy_async(&w, src, dst, &o);
+    usleep((unsigned)(x / 64 % 1200));
+    tdict_future_cancel(f);
+    tdict_status status = tdict_future_wait(f, NULL, NULL);
+    assert_true(status == TDICT_OK || status == TDICT_ECANCELLED);
+    assert_int_equal(tdict_data(dst, "a") != NULL, status == TDICT_OK);
+    if (status == TDICT_OK) check_tree_number(&w, dst, 7);
+    ended[status == TDICT_OK]++;
+    tdict_future_release(f);
+    number_tree(&w, dst, 0);
+  }
+  printf("%d cancelled, %d done\n", ended[0], ended[1]);
+  assert_true(ended[0] > 0 && ended[1] > 0);
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
+
+SIM_CASE(cancel_in_every_state) {
+  cancel_while_hooks_run();
+  cancel_while_waiting();
+  for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
+    for (int64_t steps = 0; steps < 8; steps += 3) /* one driver copy, or many */
+      if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
+        cancel_in_flight(mode, steps ? 2 : 1, steps);
+  cancel_what_has_ended();
+  cancel_at_random();
+}
+
+/* A future that is cancelled and let go at once: the transfer ends without it, and the context waits for that. */
+SIM_CASE(cancel_and_release) {
+  place w = place_sim(2, SLOW, 1);
+  tdict_tree *src = numbered_tree(&w, NULL, 8);
+  for (int i = 0; i < 5; i++) {
+    tdict_future *f = move_async(&w, src, w.device, NULL);
+    tdict_future_cancel(f);
+    tdict_future_release(f);
+  }
+  tdict_release(src);
+  place_close(&w);
+}
+
+/* ---- bytes that never came ---- */
+
+/* The n-th wait for an event, or synchronization of a stream, fails. */
+static shim failing;
+static atomic_int fail_after;
+static tdict_cu fail_event_synchronize(tdict_driver *d, tdict_cu_event e) {
+  tdict_cu result = failing.real->event_synchronize(d, e);
+  return atomic_fetch_sub(&fail_after, 1) == 1 ? TDICT_CU_UNKNOWN : result;
+}
+static tdict_cu fail_stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
+  tdict_cu result = failing.real->stream_synchronize(d, s);
+  return atomic_fetch_sub(&fail_after, 1) == 1 ? TDICT_CU_UNKNOWN : result;
+}
+static void begin_failing(const place *w, int after) {
+  atomic_store(&fail_after, after);
+  shim_begin(&failing, w->d);
+  failing.ops.event_synchronize = fail_event_synchronize;
+  failing.ops.stream_synchronize = fail_stream_synchronize;
+}
+static void end_failing(const place *w) {
+  atomic_store(&fail_after, 0);
+  shim_end(&failing, w->d);
+}
+
+/* A tree that was handed out before its transfer failed. */
+static void lose_a_result(tdict_device to, bool pinned) {
+  place w = place_sim(2, SLOW, 1);
+  tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
+  tdict_transfer_options o = threads(1);
+  o.pinned_result = pinned;
+  tdict_stream s = new_stream(&w);
+  begin_failing(&w, 1 << 20);
+  if (!pinned) hold(&w); /* else more copies than may be under way at once */
+  tdict_future *f = move_async(&w, src, to, &o);
+  td_ok(tdict_future_wait_on_stream(f, s, &out, err));
+  atomic_store(&fail_after, 1);
+  if (!pinned) resume(&w);
+  for (int i = 0; i < NUM_NUMBERED; i++) assert_non_null(leaf_of(out, numbered[i].path)->data);
+  td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
+  assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
+  for (int i = 0; i < NUM_NUMBERED; i++) {
+    assert_null(tdict_const_data(out, numbered[i].path));
+    assert_null(tdict_data(out, numbered[i].path));
+  }
+  end_failing(&w);
+  tdict_future_release(f);
+  tdict_release(out);
+  check_tree_number(&w, src, 10);
+  tdict_release(src);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+/* A destination that a later copy_into writes after all; its source is as good as ever. */
+static void lose_a_destination(bool on_device) {
+  place w = place_sim(2, SLOW, 1);
+  tdict_tree *src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
+             *dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
+  void *address = leaf_of(dst, "n.b")->data;
+  begin_failing(&w, 1);
+  td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  end_failing(&w);
+  for (int i = 0; i < NUM_NUMBERED; i++) {
+    assert_null(tdict_const_data(dst, numbered[i].path));
+    assert_null(tdict_data(dst, numbered[i].path));
+    assert_non_null(tdict_const_data(src, numbered[i].path));
+  }
+  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  assert_ptr_equal(tdict_data(dst, "n.b"), address);
+  check_tree_number(&w, dst, 11);
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
+/* An accessor that waits for the bytes is told when they do not come. */
+typedef struct waiter {
+  const tdict_tree *td;
+  const void *data;
+  atomic_bool started, ended;
+} waiter;
+static void *wait_for_bytes(void *user) {
+  waiter *x = user;
+  atomic_store(&x->started, true);
+  x->data = tdict_const_data(x->td, "a");
+  atomic_store(&x->ended, true);
+  return NULL;
+}
+static void lose_under_an_accessor(bool cancels) {
+  place w = place_sim(2, SLOW, 1);
+  tdict_tree *src = numbered_tree(&w, w.memory, 12), *dst = numbered_tree(&w, NULL, 0);
+  waiter x = {.td = dst};
+  pthread_t thread;
+  hold(&w);
+  tdict_future *f = copy_async(&w, src, dst, NULL);
+  assert_int_equal(pthread_create(&thread, NULL, wait_for_bytes, &x), 0);
+  assert_true(wait_flag(&x.started));
+  usleep(PROMISE_SHORT_MS * 1000);
+  assert_false(atomic_load(&x.ended));
+  if (cancels) tdict_future_cancel(f);
+  resume(&w);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(x.data != NULL, !cancels);
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), cancels ? TDICT_ECANCELLED : TDICT_OK);
+  tdict_future_release(f);
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
+
+SIM_CASE(lost_bytes_give_null) {
+  lose_a_result(tdict_sim(0), false);
+  lose_a_result(tdict_cpu(), false);
+  lose_a_result(tdict_cpu(), true);
+  lose_a_destination(true);
+  lose_a_destination(false);
+  lose_under_an_accessor(true);
+  lose_under_an_accessor(false);
+}
+
+/* ---- errors that nobody was told ---- */
+
+typedef struct heard {
+  pthread_mutex_t lock; /* guards the rest */
+  int errors;
+  char text[1024];
+} heard;
+static void hear(void *user, int32_t level, const char *text) {
+  heard *h = user;
+  pthread_mutex_lock(&h->lock);
+  if (level == TDICT_LOG_ERROR) {
+    h->errors++;
+    snprintf(h->text, sizeof h->text, "%s", text);
+  }
+  pthread_mutex_unlock(&h->lock);
+}
+static int errors_of(heard *h) {
+  pthread_mutex_lock(&h->lock);
+  int errors = h->errors;
+  pthread_mutex_unlock(&h->lock);
+  return errors;
+}
+static tdict_status answer_eio(const pair *self, const tdict_hook *hook, tdict_error *err) {
+  (void)hook, (void)err;
+  if (self->user) gate_pass(self->user);
+  return TDICT_EIO;
+}
+
+GPU_CASE(unseen_errors_are_logged) {
+  heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  tdict_context_options o = place_options(2);
+  o.log = hear;
+  o.user = &h;
+  place w = place_over(&o);
+  probe p = {0};
+  tdict_tree *good = numbered_tree(&w, NULL, 13), *bad = new_tree(), *out = NULL;
+  pair *x = put_pair(bad, "n.pair", &pair_hooked, &p, 1);
+  x->also = answer_eio;
+  /* told: by wait, by wait_for, by the call itself */
+  tdict_future *f = move_async(&w, bad, w.device, NULL);
+  td_fails(TDICT_EIO, "", tdict_future_wait(f, NULL, err));
+  tdict_future_release(f);
+  f = move_async(&w, bad, w.device, NULL);
+  td_fails(TDICT_EIO, "", tdict_future_wait_for(f, (int64_t)10 * 1000000000, NULL, err));
+  tdict_future_release(f);
+  td_fails(TDICT_EIO, "", tdict_to_device(w.c, bad, w.device, NULL, &out, err));
+  /* nothing went wrong, or it was cancelled */
+  f = move_async(&w, good, w.device, NULL);
+  tdict_future_release(f);
+  gate g = {0};
+  x->user = &g;
+  f = move_async(&w, bad, w.device, NULL);
+  gate_await(&g, 1);
+  tdict_future_cancel(f);
+  gate_open(&g);
+  while (!tdict_future_is_ready(f)) usleep(100);
+  tdict_future_release(f);
+  assert_int_equal(errors_of(&h), 0);
+  /* not told: let go when it has ended, and before */
+  f = move_async(&w, bad, w.device, NULL);
+  while (!tdict_future_is_ready(f)) usleep(100);
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED); /* a state is no telling of what went wrong */
+  tdict_future_release(f);
+  for (int i = 0; i < 50000 && errors_of(&h) < 1; i++) usleep(100);
+  assert_int_equal(errors_of(&h), 1);
+  assert_non_null(strstr(h.text, "TDICT_EIO"));
+  assert_non_null(strstr(h.text, "n.pair"));
+  gate later = {0};
+  x->user = &later;
+  f = move_async(&w, bad, w.device, NULL);
+  gate_await(&later, 1);
+  tdict_future_release(f);
+  assert_int_equal(errors_of(&h), 1);
+  gate_open(&later);
+  for (int i = 0; i < 50000 && errors_of(&h) < 2; i++) usleep(100);
+  assert_int_equal(errors_of(&h), 2);
+  tdict_release(good);
+  tdict_release(bad);
+  place_close(&w);
+  check_gone(&p);
+  pthread_mutex_destroy(&h.lock);
+}
+
+/* ---- a lost device ---- */
+
+enum { LAUNCH_FAILED = 719 };
+static shim losing;
+static atomic_int copies_left,
+    copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; copies of that device after it */
+static tdict_cu_context lost_context;
+static bool loses(tdict_driver *d) {
+  tdict_cu_context now = NULL;
+  losing.real->ctx_current(d, &now);
+  if (now != lost_context) return false;
+  int left = atomic_fetch_sub(&copies_left, 1);
+  if (left <= 0) atomic_fetch_add(&copies_after, 1);
+  return left == 1;
+}
+static tdict_cu lose_h2d(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  return loses(d) ? LAUNCH_FAILED : losing.real->copy_h2d_async(d, device, host, bytes, s);
+}
+static tdict_cu lose_d2h(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
+  return loses(d) ? LAUNCH_FAILED : losing.real->copy_d2h_async(d, host, device, bytes, s);
+}
+static tdict_cu lose_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
+  return loses(d) ? LAUNCH_FAILED : losing.real->copy_rect_async(d, rect, s);
+}
+
+/* From the loss on every call that needs the device says so; what does not need it goes on. */
+static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *dst, const tdict_tree *on_host) {
+  tdict_tree *out = NULL;
+  tdict_tensor *t = NULL;
+  tdict_stream s = {0};
+  const int64_t count = 8;
+  for (int i = 0; i < 2; i++) {
+    td_fails(TDICT_ELOST, "lost", tdict_to_device(w->c, src, w->device, NULL, &out, err));
+    assert_int_equal(td_last_error.native, LAUNCH_FAILED);
+    td_fails(TDICT_ELOST, "lost", tdict_to_device(w->c, dst, tdict_cpu(), NULL, &out, err));
+    td_fails(TDICT_ELOST, "lost", tdict_copy_into(w->c, src, dst, NULL, err));
+  }
+  td_fails(TDICT_ELOST, "lost", tdict_tensor_empty(TDICT_U8, 1, &count, w->memory, &t, err));
+  td_fails(TDICT_ELOST, "lost", tdict_stream_create(w->c, w->device, &s, err));
+  td_fails(TDICT_ELOST, "lost", tdict_record_stream(dst, (tdict_stream){w->device, NULL}, err));
+  assert_null(out);
+  assert_null(t);
+  assert_int_equal(atomic_load(&copies_after), 0); /* nothing was tried again */
+  tdict_tree *copy = numbered_tree(w, NULL, 0);
+  td_ok(tdict_copy_into(w->c, on_host, copy, NULL, err)); /* from host to host */
+  check_tree_number(w, copy, 21);
+  tdict_release(copy);
+}
+
+/* The n-th copy of a transfer meets the loss; true when there was one. */
+static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
+  tdict_context_options o = place_options(2);
+  o.staging_bytes = 256 << 10;
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.num_devices = 2;
+  if (td_device().type == TDICT_DEVICE_SIM) o.sim = &sim;
+  place w = place_over(&o);
+  tdict_tree *host = numbered_tree(&w, NULL, 21), *dev = numbered_tree(&w, w.memory, 22), *out = NULL;
+  tdict_transfer_options t = threads(num_threads);
+  t.mode = mode;
+  lost_context = w.gpu->context;
+  atomic_store(&copies_left, n);
+  atomic_store(&copies_after, 0);
+  shim_begin(&losing, w.d);
+  losing.ops.copy_h2d_async = lose_h2d;
+  losing.ops.copy_d2h_async = lose_d2h;
+  losing.ops.copy_rect_async = lose_rect;
+  tdict_status status =
+      tdict_to_device(w.c, to_host ? dev : host, to_host ? tdict_cpu() : w.device, &t, &out, &td_last_error);
+  bool met = atomic_load(&copies_left) <= 0;
+  if (!met) {
+    assert_int_equal(status, TDICT_OK);
+    check_tree_number(&w, out, to_host ? 22 : 21);
+  } else {
+    assert_int_equal(status, TDICT_ELOST);
+    assert_int_equal(td_last_error.native, LAUNCH_FAILED);
+    assert_true(tdict_has(host, td_last_error.path));
+    assert_null(out);
+    atomic_store(&copies_after, 0); /* other workers' copies may have been on their way */
+    check_stays_lost(&w, host, dev, host);
+    if (w.device.type == TDICT_DEVICE_SIM) { /* the other device is as good as ever */
+      td_ok(tdict_to_device(w.c, host, tdict_sim(1), &t, &out, err));
+      tdict_tree *back = moved(&w, out, tdict_cpu());
+      check_tree_number(&w, back, 21);
+      tdict_release(back);
+    }
+  }
+  tdict_release(out);
+  tdict_release(host);
+  tdict_release(dev);
+  shim_end(&losing, w.d);
+  place_close(&w);
+  return met;
+}
+
+GPU_CASE(lost_device_stays_lost) {
+  for (int32_t mode = TDICT_MODE_BLOCKING; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
+    for (int to_host = 0; to_host < 2; to_host++) {
+      int n = 1;
+      while (lose_at(n, mode, n % 3, to_host)) n++;
+      assert_true(n > 4);
+    }
+}

@@ -1,0 +1,179 @@
+/* Reports of PyTorch about custom batches on their way through a loader's pin thread, told as tests of this library:
+ * the type is lost, or the batch's own hook is not asked. There a mapping or sequence is taken apart and built anew as a
+ * dict or list before anybody looks for a `pin_memory` of its own; here an object's hook is asked first. */
+#include "pair.h"
+
+/* A batch that knows more than its tensors: what the program hung to it, and a method. */
+typedef struct batch {
+  pair base; /* first: the hooks of a pair end it */
+  char names[2][16];
+  int64_t sizes[2];
+} batch;
+
+static batch *batch_around(const batch *like, tdict_tensor *inp, tdict_tensor *tgt) {
+  batch *made = malloc(sizeof *made);
+  if (!made) return NULL;
+  *made = *like;
+  made->base.inp = inp;
+  made->base.tgt = tgt;
+  atomic_fetch_add(&made->base.p->live, 1);
+  return made;
+}
+static batch *batch_make(probe *p, int number) {
+  pair *x = pair_make(p, number, NULL);
+  batch like = {.base = *x, .names = {"left camera", "lidar"}, .sizes = {640, 480}};
+  batch *made = batch_around(&like, tdict_tensor_retain(x->inp), tdict_tensor_retain(x->tgt));
+  assert_non_null(made);
+  pair_release(x);
+  return made;
+}
+/* The "method": it needs the whole type. */
+static int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
+
+static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  const batch *own = self;
+  tdict_tensor *inp = NULL, *tgt = NULL;
+  atomic_fetch_add(&own->base.p->pins, 1);
+  tdict_status status = tdict_hook_pin(hook, own->base.inp, &inp, err);
+  if (status == TDICT_OK) status = tdict_hook_pin(hook, own->base.tgt, &tgt, err);
+  if (status == TDICT_OK) *out = batch_around(own, inp, tgt);
+  return status;
+}
+static tdict_status batch_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  tdict_tensor *inp = NULL, *tgt = NULL;
+  tdict_status status = tdict_get(tree, "inp", &inp, err);
+  if (status == TDICT_OK) status = tdict_get(tree, "deep.tgt", &tgt, err);
+  if (status == TDICT_OK) *out = batch_around(self, tdict_tensor_retain(inp), tdict_tensor_retain(tgt));
+  return status;
+}
+/* With a pin hook of its own; and one that is a plain container to the library. */
+static const tdict_type training_batch = {.struct_size = sizeof training_batch,
+                                          .name = "TrainingBatch",
+                                          .release = pair_release,
+                                          .pin_memory = batch_pin,
+                                          .is_pinned = pair_is_pinned,
+                                          .flatten = pair_flatten,
+                                          .unflatten = batch_unflatten};
+static const tdict_type container = {.struct_size = sizeof container,
+                                     .name = "container",
+                                     .release = pair_release,
+                                     .flatten = pair_flatten,
+                                     .unflatten = batch_unflatten};
+
+static batch *put_batch(tdict_tree *td, const char *path, const tdict_type *type, probe *p, int number) {
+  batch *made = batch_make(p, number);
+  td_ok(tdict_set_object(td, path, type, made, err));
+  return made;
+}
+static batch *batch_at(const tdict_tree *td, const char *path, const tdict_type *type) {
+  void *self = NULL;
+  assert_ptr_equal(tdict_object_type(td, path), type);
+  td_ok(tdict_get_object(td, path, type, &self, err));
+  return self;
+}
+static void check_pinned(const place *w, const batch *b, int number) {
+  check_pair(w, &b->base, number, tdict_cpu());
+  assert_true(tdict_tensor_is_pinned(b->base.inp));
+  assert_true(tdict_tensor_is_pinned(b->base.tgt));
+}
+
+/* "pin_memory may change the type of instance returned by collate_fn": the batch itself is a class derived from dict with
+ * a `pin_memory` and a `to`; with pin_memory=True a plain dict comes back. */
+GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
+  place w = place_open(2);
+  probe p = {0};
+  batch *b = batch_make(&p, 1);
+  void *out = NULL;
+  td_ok(tdict_pin_object(w.c, &training_batch, b, NULL, &out, err)); /* the batch alone */
+  assert_ptr_not_equal(out, b);
+  check_pinned(&w, out, 1);
+  assert_int_equal(batch_area(out), 640 * 480 + 1);
+  assert_int_equal(atomic_load(&p.pins), 1);
+  pair_release(out);
+  pair_release(b);
+  tdict_tree *td = new_tree(), *pinned = NULL; /* and as the only thing in a tree */
+  put_batch(td, "batch", &training_batch, &p, 2);
+  td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
+  check_pinned(&w, batch_at(pinned, "batch", &training_batch), 2);
+  assert_true(tdict_is_pinned(pinned));
+  assert_int_equal(atomic_load(&p.pins), 2);
+  tdict_release(pinned);
+  tdict_release(td);
+  place_close(&w);
+  check_gone(&p);
+}
+
+/* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the class has no
+ * pin hook, just a method; the method is gone after pinning, as a dict came back. */
+GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
+  place w = place_open(2);
+  probe p = {0};
+  tdict_tree *td = new_tree(), *pinned = NULL;
+  put_batch(td, "values", &container, &p, 3);
+  td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
+  const batch *made = batch_at(pinned, "values", &container);
+  check_pinned(&w, made, 3);
+  assert_int_equal(batch_area(made), 640 * 480 + 3);
+  tdict_tree *there = moved(&w, pinned, w.device);
+  check_pair(&w, &batch_at(there, "values", &container)->base, 3, w.device);
+  assert_int_equal(batch_area(batch_at(there, "values", &container)), 640 * 480 + 3);
+  tdict_release(there);
+  tdict_release(pinned);
+  tdict_release(td);
+  place_close(&w);
+  check_gone(&p);
+}
+
+/* "pin_memory *still* destroys custom containers": containers that carry metadata beside their tensors (names, sizes) come
+ * back without it, also inside of lists and dicts. */
+GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
+  static const char *const paths[] = {"list.0", "list.1", "dict.a.b", "top"};
+  place w = place_open(2);
+  probe p = {0};
+  tdict_tree *td = numbered_tree(&w, NULL, 3), *pinned = NULL;
+  for (int i = 0; i < 4; i++) put_batch(td, paths[i], &container, &p, i)->sizes[0] = 100 + i;
+  td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
+  tdict_tree *there = moved(&w, pinned, w.device), *back = moved(&w, there, tdict_cpu());
+  const tdict_tree *all[] = {pinned, there, back};
+  for (int k = 0; k < 3; k++) {
+    check_tree_number(&w, all[k], 3);
+    for (int i = 0; i < 4; i++) {
+      const batch *made = batch_at(all[k], paths[i], &container);
+      check_pair(&w, &made->base, i, k == 1 ? w.device : tdict_cpu());
+      assert_string_equal(made->names[0], "left camera");
+      assert_string_equal(made->names[1], "lidar");
+      assert_int_equal(made->sizes[0], 100 + i);
+      if (k == 0) check_pinned(&w, made, i);
+    }
+  }
+  tdict_release(back);
+  tdict_release(there);
+  tdict_release(pinned);
+  tdict_release(td);
+  place_close(&w);
+  check_gone(&p);
+}
+
+/* "DataLoader: `pin_memory` should respect object attributes before object collection type": the class is a mapping and has
+ * a `pin_memory` of its own, which is not called: its members are pinned one by one instead. Wherever it stands. */
+GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
+  static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
+  place w = place_open(4);
+  for (int num_threads = -1; num_threads <= 4; num_threads++) {
+    probe p = {0};
+    tdict_tree *td = new_tree(), *pinned = NULL;
+    tdict_pin_options o = tdict_pin_options_default();
+    o.num_threads = num_threads;
+    for (int i = 0; i < 4; i++) put_batch(td, paths[i], &training_batch, &p, i);
+    assert_false(tdict_is_pinned(td));
+    td_ok(tdict_pin_memory(w.c, td, &o, &pinned, err));
+    assert_int_equal(atomic_load(&p.pins), 4);
+    assert_int_equal(atomic_load(&p.flattens), 0); /* it is a container, too: nobody took it apart */
+    for (int i = 0; i < 4; i++) check_pinned(&w, batch_at(pinned, paths[i], &training_batch), i);
+    assert_true(tdict_is_pinned(pinned));
+    tdict_release(pinned);
+    tdict_release(td);
+    check_gone(&p);
+  }
+  place_close(&w);
+}
