@@ -46,18 +46,23 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
                            "%s: %s answered %d, %s: %s", device, call, result, name, text);
 }
 
-tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
+static tdict_status push(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
-  scope->entered = false;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return tdict_forkmark_check(gpu->mark, gpu->name, err);
-  int32_t lost = atomic_load_explicit(&gpu->lost, memory_order_relaxed);
-  if (lost) return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver answered %d", gpu->name, (int)lost);
   tdict_status status = tdict_gpu_check(gpu, d->ops->ctx_push(d, gpu->context), "cuCtxPushCurrent", err);
   if (status != TDICT_OK) return status;
   scope->capture_mode = TDICT_CU_CAPTURE_RELAXED;
   d->ops->capture_mode(d, &scope->capture_mode);
   scope->entered = true;
   return TDICT_OK;
+}
+
+tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
+  scope->entered = false;
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return tdict_forkmark_check(gpu->mark, gpu->name, err);
+  int32_t lost = atomic_load_explicit(&gpu->lost, memory_order_relaxed);
+  if (lost)
+    return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver answered %d", gpu->name, (int)lost);
+  return push(gpu, scope, err);
 }
 
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
@@ -69,9 +74,12 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* For giving back what would be lost for good otherwise: a push that fails is tried once more. */
+/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push that fails is tried once
+ * more. */
 static void enter_to_end(tdict_gpu *gpu, tdict_gpu_scope *scope) {
-  if (tdict_gpu_enter(gpu, scope, NULL) != TDICT_OK) (void)!tdict_gpu_enter(gpu, scope, NULL);
+  scope->entered = false;
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
+  if (push(gpu, scope, NULL) != TDICT_OK) (void)!push(gpu, scope, NULL);
 }
 
 /* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
