@@ -6,9 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/fail_alloc.h"
 #include "support/test.h"
 
-static bool no_wipe, no_page, no_record;
+static bool no_wipe, no_page;
 int __real_madvise(void *address, size_t bytes, int advice);
 int __wrap_madvise(void *address, size_t bytes, int advice);
 int __wrap_madvise(void *address, size_t bytes, int advice) {
@@ -23,9 +24,6 @@ void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fi
   errno = ENOMEM;
   return MAP_FAILED;
 }
-void *__real_calloc(size_t count, size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes) { return no_record ? NULL : __real_calloc(count, bytes); }
 
 static void check_by_number(void) {
   tdict_forkmark *mark = NULL;
@@ -57,9 +55,9 @@ CASE(forkmark_by_number) {
 CASE(forkmark_without_memory) {
   tdict_forkmark *mark = NULL;
   tdict_error err = {0};
-  no_record = true;
+  td_fail_alloc(0, true);
   tdict_status status = tdict_forkmark_create(&mark, &err);
-  no_record = false;
+  assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);
   assert_int_equal(err.status, TDICT_ENOMEM);
   assert_null(mark);
