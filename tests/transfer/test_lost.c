@@ -90,7 +90,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
   tdict_driver_sim_count counts;
   tdict_driver_sim_counts(w.d, 0, &counts);
-  assert_int_equal(counts.num_pending, 0); /* what was in flight is drained */
+  assert_int_equal(counts.num_pending, 0);               /* what was in flight is drained */
   assert_true(counts.num_finished < BYTES / (16 << 10)); /* and nothing new was begun */
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
@@ -156,7 +156,8 @@ SIM_CASE(cancel_in_every_state) {
   cancel_while_waiting();
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int64_t steps = 0; steps < 8; steps += 3) /* one driver copy, or many */
-      if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN) cancel_in_flight(mode, steps ? 2 : 1, steps);
+      if (!steps || mode == TDICT_MODE_AUTO || mode == TDICT_MODE_NON_BLOCKING_PIN)
+        cancel_in_flight(mode, steps ? 2 : 1, steps);
   cancel_what_has_ended();
   cancel_at_random();
 }
@@ -375,11 +376,44 @@ GPU_CASE(unseen_errors_are_logged) {
   pthread_mutex_destroy(&h.lock);
 }
 
+static void *close_place(void *user) {
+  place_close(user);
+  return NULL;
+}
+
+/* A transfer that fails while its context is being destroyed is still told. */
+GPU_CASE(unseen_errors_are_logged_to_the_end) {
+  heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  tdict_context_options o = place_options(2);
+  o.log = hear;
+  o.user = &h;
+  place w = place_over(&o);
+  probe p = {0};
+  gate g = {0};
+  tdict_tree *bad = new_tree();
+  pair *x = put_pair(bad, "n.pair", &pair_hooked, &p, 1);
+  x->also = answer_eio;
+  x->user = &g;
+  tdict_future *f = move_async(&w, bad, w.device, NULL);
+  gate_await(&g, 1);
+  tdict_future_release(f);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, close_place, &w), 0);
+  usleep(50000);
+  gate_open(&g);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(errors_of(&h), 1);
+  tdict_release(bad);
+  check_gone(&p);
+  pthread_mutex_destroy(&h.lock);
+}
+
 /* ---- a lost device ---- */
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left, copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; copies of that device after it */
+static atomic_int copies_left,
+    copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; copies of that device after it */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;
@@ -441,7 +475,8 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   losing.ops.copy_h2d_async = lose_h2d;
   losing.ops.copy_d2h_async = lose_d2h;
   losing.ops.copy_rect_async = lose_rect;
-  tdict_status status = tdict_to_device(w.c, to_host ? dev : host, to_host ? tdict_cpu() : w.device, &t, &out, &td_last_error);
+  tdict_status status =
+      tdict_to_device(w.c, to_host ? dev : host, to_host ? tdict_cpu() : w.device, &t, &out, &td_last_error);
   bool met = atomic_load(&copies_left) <= 0;
   if (!met) {
     assert_int_equal(status, TDICT_OK);
