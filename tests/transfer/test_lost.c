@@ -293,6 +293,50 @@ SIM_CASE(lost_bytes_give_null) {
   lose_under_an_accessor(false);
 }
 
+/* A source whose release waits for the test: its transfer is past its last copy, and has not ended. */
+typedef struct late {
+  atomic_bool entered, may_go;
+  unsigned char bytes[64];
+} late;
+static void release_late(void *user) {
+  late *l = user;
+  atomic_store(&l->entered, true);
+  while (!atomic_load(&l->may_go)) usleep(100);
+}
+
+GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
+  static const int64_t shape[] = {64};
+  place w = place_open(2);
+  late l = {0};
+  tdict_tree *src = new_tree(), *out = NULL;
+  tdict_tensor *t = NULL, *host = NULL;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.data = l.bytes;
+  v.dtype = TDICT_U8;
+  v.ndim = 1;
+  v.shape = shape;
+  td_fill_random(l.bytes, sizeof l.bytes, 77);
+  td_ok(tdict_tensor_from_data(&v, release_late, &l, &t, err));
+  td_ok(tdict_set(src, "a", t, err));
+  tdict_tensor_release(t);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 1;
+  tdict_future *f = move_async(&w, src, w.device, &o);
+  tdict_release(src);
+  assert_true(wait_flag(&l.entered));
+  tdict_future_cancel(f);
+  atomic_store(&l.may_go, true);
+  td_ok(tdict_future_wait(f, &out, err));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  tdict_future_release(f);
+  td_ok(tdict_get(out, "a", &t, err));
+  td_ok(tdict_tensor_clone(t, NULL, &host, err));
+  assert_memory_equal(tdict_tensor_const_data(host), l.bytes, sizeof l.bytes);
+  tdict_tensor_release(host);
+  tdict_release(out);
+  place_close(&w);
+}
+
 /* ---- errors that nobody was told ---- */
 
 typedef struct heard {
