@@ -279,7 +279,7 @@ static void check_refused(tdict_memory *memory, size_t bytes, tdict_status wante
 }
 
 CASE(pinned_pool_refusal_changes_no_count) {
-  tdict_memory *memory = open_pool(0);
+  tdict_memory *memory = open_pool(2 * HUGE_PAGE); /* what was refused takes no room */
   tdict_block a = take(memory, HUGE_PAGE);
   fake.registers_left = fake.allocates_left = 0;
   check_refused(memory, HUGE_PAGE, TDICT_ENOMEM, "allocate refused"); /* both ways */

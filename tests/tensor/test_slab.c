@@ -80,6 +80,8 @@ CASE(slab_create_refuses) {
   tdict_slab *slab = kept;
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(SIZE_MAX / 8, 1, storage, &slab, err));
   td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(1, SIZE_MAX / 8, storage, &slab, err));
+  const size_t wraps = SIZE_MAX / sizeof(tdict_tensor) + 2; /* to a few bytes */
+  td_fails(TDICT_EOVERFLOW, "slab", tdict_slab_create(wraps, 1, storage, &slab, err));
   td_fail_alloc(0, false);
   td_fails(TDICT_ENOMEM, "slab", tdict_slab_create(1, 1, storage, &slab, err));
   assert_true(td_fail_alloc_stop());

@@ -293,6 +293,50 @@ SIM_CASE(lost_bytes_give_null) {
   lose_under_an_accessor(false);
 }
 
+/* A source whose release waits for the test: its transfer is past its last copy, and has not ended. */
+typedef struct late {
+  atomic_bool entered, may_go;
+  unsigned char bytes[64];
+} late;
+static void release_late(void *user) {
+  late *l = user;
+  atomic_store(&l->entered, true);
+  while (!atomic_load(&l->may_go)) usleep(100);
+}
+
+GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
+  static const int64_t shape[] = {64};
+  place w = place_open(2);
+  late l = {0};
+  tdict_tree *src = new_tree(), *out = NULL;
+  tdict_tensor *t = NULL, *host = NULL;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.data = l.bytes;
+  v.dtype = TDICT_U8;
+  v.ndim = 1;
+  v.shape = shape;
+  td_fill_random(l.bytes, sizeof l.bytes, 77);
+  td_ok(tdict_tensor_from_data(&v, release_late, &l, &t, err));
+  td_ok(tdict_set(src, "a", t, err));
+  tdict_tensor_release(t);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = 1;
+  tdict_future *f = move_async(&w, src, w.device, &o);
+  tdict_release(src);
+  assert_true(wait_flag(&l.entered));
+  tdict_future_cancel(f);
+  atomic_store(&l.may_go, true);
+  td_ok(tdict_future_wait(f, &out, err));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  tdict_future_release(f);
+  td_ok(tdict_get(out, "a", &t, err));
+  td_ok(tdict_tensor_clone(t, NULL, &host, err));
+  assert_memory_equal(tdict_tensor_const_data(host), l.bytes, sizeof l.bytes);
+  tdict_tensor_release(host);
+  tdict_release(out);
+  place_close(&w);
+}
+
 /* ---- errors that nobody was told ---- */
 
 typedef struct heard {
@@ -372,6 +416,38 @@ GPU_CASE(unseen_errors_are_logged) {
   tdict_release(good);
   tdict_release(bad);
   place_close(&w);
+  check_gone(&p);
+  pthread_mutex_destroy(&h.lock);
+}
+
+static void *close_place(void *user) {
+  place_close(user);
+  return NULL;
+}
+
+/* A transfer that fails while its context is being destroyed is still told. */
+GPU_CASE(unseen_errors_are_logged_to_the_end) {
+  heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  tdict_context_options o = place_options(2);
+  o.log = hear;
+  o.user = &h;
+  place w = place_over(&o);
+  probe p = {0};
+  gate g = {0};
+  tdict_tree *bad = new_tree();
+  pair *x = put_pair(bad, "n.pair", &pair_hooked, &p, 1);
+  x->also = answer_eio;
+  x->user = &g;
+  tdict_future *f = move_async(&w, bad, w.device, NULL);
+  gate_await(&g, 1);
+  tdict_future_release(f);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, close_place, &w), 0);
+  usleep(50000);
+  gate_open(&g);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(errors_of(&h), 1);
+  tdict_release(bad);
   check_gone(&p);
   pthread_mutex_destroy(&h.lock);
 }

@@ -321,7 +321,7 @@ GPU_CASE(objects_failing_hook) {
     answer a = (answer)(k % NUM_ANSWERS);
     tdict_tree *src = numbered_tree(&w, NULL, 8), *out = NULL;
     tdict_future *f = NULL;
-    put_pair(src, "before", &pair_hooked, &p, 1);
+    put_pair(src, "n.before", &pair_hooked, &p, 1);
     put_pair(src, "flat", &pair_flat, &p, 2);
     put_pair(src, "n.bad", bad[k / NUM_ANSWERS % 4], &p, 9)->user = &a;
     put_pair(src, "behind", &pair_hooked, &p, 3);

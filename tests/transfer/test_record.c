@@ -139,6 +139,17 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   check_read(&w, &r, 9);
   finish_copy(f);
   check_tree_number(&w, pinned, 10);
+  /* an overwrite by a thread of the host */
+  tdict_tree *other = numbered_tree(&w, NULL, 11);
+  read_later(&w, &r, pinned);
+  td_ok(tdict_record_stream(pinned, r.s, err));
+  f = copy_async(&w, other, pinned, NULL);
+  usleep(PROMISE_SHORT_MS * 1000);
+  check_pending(f);
+  check_read(&w, &r, 10);
+  finish_copy(f);
+  check_tree_number(&w, pinned, 11);
+  tdict_release(other);
   /* a writer's accessor waits, a reader's does not */
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
@@ -149,7 +160,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   assert_true(wait_flag(&user.started));
   usleep(PROMISE_SHORT_MS * 1000);
   assert_false(atomic_load(&user.has));
-  check_read(&w, &r, 10);
+  check_read(&w, &r, 11);
   void *data = NULL;
   assert_int_equal(pthread_join(thread, &data), 0);
   assert_ptr_equal(data, place_of);
@@ -159,7 +170,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   tdict_release(pinned);
   td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
   assert_ptr_not_equal(arena_of(next), place_of);
-  check_read(&w, &r, 10);
+  check_read(&w, &r, 11);
   tdict_release(next);
   next = NULL;
   td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
