@@ -10,6 +10,7 @@
 #include "sched/pool.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
+#include "tree/visit_pool.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 enum { MAX_THREADS = 1024 };
@@ -21,6 +22,7 @@ struct tdict_context {
 };
 
 tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
+tdict_pool *tdict_context_pool(const tdict_context *context) { return context->pool; }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 
 static tdict_status check(const tdict_context_options *o, tdict_error *err) {
