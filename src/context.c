@@ -79,6 +79,4 @@ void tdict_context_destroy(tdict_context *c) {
 
 int tdict_context_num_threads(const tdict_context *c) { return tdict_pool_size(c->pool); }
 
-int tdict_version(void) {
-  return TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH;
-}
+int tdict_version(void) { return TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH; }

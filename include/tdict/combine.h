@@ -13,7 +13,7 @@ TDICT_BEGIN_DECLS
 /** Where a result goes and along which dimension. */
 typedef struct tdict_join_options {
   size_t struct_size;
-  int32_t dim;          /**< stack: the new batch dimension; cat: the one that grows; negative from the end; default 0 */
+  int32_t dim; /**< stack: the new batch dimension; cat: the one that grows; negative from the end; default 0 */
   tdict_memory *memory; /**< of the result; NULL (default): that of the first tree's tensors on a device, else plain
                              host memory */
 } tdict_join_options;

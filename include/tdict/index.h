@@ -77,8 +77,8 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
   return all;
 }
 /** An index of one to eight items [T:index_counts_arguments]; tdict_indices_add() makes longer ones. */
-#define TDICT_INDEX(...)                                                                                          \
-  tdict_index_pick_(__VA_ARGS__, tdict_index_8_, tdict_index_7_, tdict_index_6_, tdict_index_5_, tdict_index_4_,  \
+#define TDICT_INDEX(...)                                                                                         \
+  tdict_index_pick_(__VA_ARGS__, tdict_index_8_, tdict_index_7_, tdict_index_6_, tdict_index_5_, tdict_index_4_, \
                     tdict_index_3_, tdict_index_2_, tdict_index_1_, 0)(__VA_ARGS__)
 #define tdict_index_pick_(a, b, c, d, e, f, g, h, name, ...) name
 #define tdict_index_1_(a) tdict_indices_add(tdict_indices_none(), a)

@@ -15,8 +15,8 @@ TDICT_BEGIN_DECLS
 /** @brief The elements with the batch size @p shape, of which one count may be -1: what is left [T:shape_view].
  *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements, or a tensor whose strides do not allow it, err->path
  *          naming it [T:shape_view_refuses_strides]. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out,
-                                                  tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape,
+                                                  tdict_tree **out, tdict_error *err);
 /** @brief As tdict_view(), with a copy in C order of each tensor whose strides do not allow a view, in the memory that
  *  it lies in (plain host memory for host tensors) [T:shape_reshape_copies_where_needed]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape,
@@ -61,7 +61,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *td, i
  *  fewer [T:split_chunk].
  *  @param[in,out] count  how many are wanted, with room in @p out for them; then how many there are [T:split_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
-                                                   tdict_error *err);
+                                                    tdict_error *err);
 /** @brief Every element of dimension @p dim, which goes [T:split_unbind].
  *  @param[in,out] count  the room in @p out; then the number of trees [T:split_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,

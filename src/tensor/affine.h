@@ -7,7 +7,7 @@
 
 /* What the first dimensions of a tensor become; those behind them stay. */
 typedef struct tdict_axis {
-  int32_t from; /* the dimension that it was; -1: a new one */
+  int32_t from;        /* the dimension that it was; -1: a new one */
   int64_t count, step; /* step 0: the same element again and again */
 } tdict_axis;
 typedef struct tdict_affine {

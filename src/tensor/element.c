@@ -43,15 +43,17 @@ static bool same_bytes(const unsigned char *bytes, size_t count) {
 
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err) {
   const tdict_storage *s = t->storage;
-  if (s->flags & TDICT_STORAGE_READ_ONLY) return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor may not be written", what);
+  if (s->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor may not be written", what);
   if (s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   char device[32];
   tdict_device_format(s->device, device, sizeof device);
   if (!s->memory || !s->memory->ops->fill)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context", what,
-                      device);
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context",
+                      what, device);
   if (same_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what, device);
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
+                    device);
 }
 
 typedef struct filler {

@@ -13,7 +13,7 @@ typedef struct aligner {
   const char *what;
   const tdict_tree *const *trees;
   tdict_aligned *to;
-  size_t cap; /* entries */
+  size_t cap;          /* entries */
   tdict_cursor cursor; /* a frame's mark is the entry of its node, counted from 1; 0: the trees themselves */
 } aligner;
 

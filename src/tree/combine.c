@@ -41,7 +41,8 @@ static tdict_status check_batch(const joiner *j, size_t item, tdict_error *err) 
 static tdict_status plan_batch(joiner *j, tdict_error *err) {
   const tdict_tree *first = j->items[0];
   if (j->stacks && first->batch_ndim == TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", j->what, TDICT_MAX_BATCH_NDIM);
+    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", j->what,
+                      TDICT_MAX_BATCH_NDIM);
   tdict_status status = tdict_dim_find(j->what, j->dim, first->batch_ndim + j->stacks, &j->dim, err);
   if (status != TDICT_OK) return status;
   j->ndim = first->batch_ndim + j->stacks;

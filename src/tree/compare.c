@@ -23,7 +23,7 @@ static void differ(comparer *c, const tdict_key *extra) {
   if (extra) tdict_node_path(c->out->path, extra, c->out->path, sizeof c->out->path);
 }
 
-#define SAY(c, ...) ((void)snprintf((c)->out->message, sizeof (c)->out->message, __VA_ARGS__))
+#define SAY(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
 
 static bool same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
   return a == b && (a == 0 || memcmp(sa, sb, (size_t)a * sizeof *sa) == 0);

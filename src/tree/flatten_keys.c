@@ -57,8 +57,8 @@ static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_bu
     }
     uint32_t hash = mark ? tdict_keys_hash(name->text, length) : key->hash;
     if (tdict_keys_find_hashed(made->keys, name->text, length, hash) >= 0) {
-      tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", what, (int)(length < 80 ? length : 80),
-                 name->text);
+      tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", what,
+                 (int)(length < 80 ? length : 80), name->text);
       return at_cursor(cursor, TDICT_EEXIST, err);
     }
     if (!tdict_node_add(made, name->text, length, hash, tdict_leaf_retain(leaf))) {
@@ -125,7 +125,7 @@ static tdict_status step_into(tdict_tree **node, const char *part, size_t length
 static tdict_status unflatten_key(tdict_tree *node, const char *name, const char *separator, tdict_leaf leaf,
                                   tdict_error *err) {
   static const char what[] = "unflatten_keys";
-  for (;; ) {
+  for (;;) {
     size_t length = part_of(name, separator);
     if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", what);
     if (!name[length]) {

@@ -68,7 +68,8 @@ static tdict_status find(const writer *w, bool want_tree, tdict_leaf *out, tdict
   if (to->keys != top->node->keys) {
     const tdict_key *key = tdict_cursor_key(&w->cursor);
     slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
-    if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the tree that is written has no such key", w->plan->what);
+    if (slot < 0)
+      return tdict_fail(err, TDICT_ENOTFOUND, "%s: the tree that is written has no such key", w->plan->what);
   }
   *out = to->leaves[slot];
   if ((tdict_leaf_tree(*out) != NULL) == want_tree && (want_tree || tdict_leaf_tensor(*out))) return TDICT_OK;
@@ -108,7 +109,8 @@ static tdict_status go(writer *w, tdict_tree *td, bool dry, tdict_error *err) {
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     tdict_status status = TDICT_OK;
     if (!tree && !tensor)
-      status = tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot be written", w->plan->what);
+      status =
+          tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot be written", w->plan->what);
     if (status == TDICT_OK) status = find(w, tree != NULL, &there, err);
     if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, dry, err);
     if (status != TDICT_OK) {

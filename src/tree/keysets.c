@@ -70,8 +70,10 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
   return status;
 }
 
-tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const char *const *paths, size_t count,
-                                bool strict, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,
+                                tdict_tree **out, tdict_error *err) {
+  const char *const *paths = selection->paths;
+  const size_t count = selection->count;
   tdict_status status = check_paths(what, paths, count, err);
   if (status != TDICT_OK) return status;
   tdict_tree *made = tdict_node_create_under(td);
@@ -83,7 +85,7 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const ch
     if (status == TDICT_OK) {
       tdict_place_reset(&place);
       status = take_path(what, td, made, paths[i], err);
-    } else if (!strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE)) {
+    } else if (!selection->strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE)) {
       status = TDICT_OK;
     } else if (err) {
       *err = why;
@@ -100,7 +102,8 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const ch
 tdict_status tdict_select(const tdict_tree *td, const char *const *paths, size_t count, bool strict, tdict_tree **out,
                           tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "select: %s is NULL", td ? "out" : "td");
-  return tdict_select_paths("select", td, paths, count, strict, out, err);
+  const tdict_selection selection = {paths, count, strict};
+  return tdict_select_paths("select", td, &selection, out, err);
 }
 
 /* Takes the paths out of a private tree. */
@@ -141,7 +144,8 @@ tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, s
   if (!made) return no_memory(what, err);
   tdict_status status = tdict_map_share(td, what, &made[count], err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    status = tdict_select_paths(what, td, sets[i].paths, sets[i].count, true, &made[i], err);
+    const tdict_selection selection = {sets[i].paths, sets[i].count, true};
+    status = tdict_select_paths(what, td, &selection, &made[i], err);
     if (status == TDICT_OK) status = drop_paths(made[count], sets[i].paths, sets[i].count, err);
   }
   if (status == TDICT_OK)

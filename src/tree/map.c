@@ -172,8 +172,8 @@ static tdict_status make(maker *m, const tdict_tree *root, tdict_tree *made, tdi
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    tdict_status status = from ? make_node(m, root, from, &node, err)
-                               : make_tensor(m, tdict_leaf_tensor(leaf), to, err);
+    tdict_status status =
+        from ? make_node(m, root, from, &node, err) : make_tensor(m, tdict_leaf_tensor(leaf), to, err);
     if (status != TDICT_OK) return at_leaf(m, status, err);
     if (!from) continue;
     *to = tdict_leaf_of_tree(node);

@@ -4,9 +4,14 @@
 
 #include "tree/node.h"
 
-/* A new tree of the paths, in their order, leaves shared. `strict`: a missing one is TDICT_ENOTFOUND. TDICT_EINVAL,
+typedef struct tdict_selection {
+  const char *const *paths;
+  size_t count;
+  bool strict; /* a path that leads nowhere is an error */
+} tdict_selection;
+/* A new tree of the paths, in their order, leaves shared. TDICT_ENOTFOUND, TDICT_ETYPE when strict; TDICT_EINVAL,
  * TDICT_ENOMEM. */
-tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const char *const *paths, size_t count,
-                                bool strict, tdict_tree **out, tdict_error *err);
+tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,
+                                tdict_tree **out, tdict_error *err);
 
 #endif

@@ -250,8 +250,7 @@ tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, 
   tdict_status status = read_shape(what, ndim, shape, counts, err);
   if (status != TDICT_OK) return status;
   int lead = ndim - td->batch_ndim;
-  if (lead < 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: to %d dimensions from %d", what, ndim, (int)td->batch_ndim);
+  if (lead < 0) return tdict_fail(err, TDICT_EINVAL, "%s: to %d dimensions from %d", what, ndim, (int)td->batch_ndim);
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
   a.ndim_out = ndim;
   a.grows = true;
@@ -259,8 +258,8 @@ tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, 
     int64_t have = i < lead ? 1 : td->batch_size[i - lead], want = counts[i] == -1 && i >= lead ? have : counts[i];
     if (want < 0) return tdict_fail(err, TDICT_EINVAL, "%s: count %d is %lld", what, i, (long long)counts[i]);
     if (have != want && have != 1)
-      return tdict_fail(err, TDICT_ESHAPE, "%s: dimension %d from %lld elements to %lld; only one can be repeated", what,
-                        i - lead, (long long)have, (long long)want);
+      return tdict_fail(err, TDICT_ESHAPE, "%s: dimension %d from %lld elements to %lld; only one can be repeated",
+                        what, i - lead, (long long)have, (long long)want);
     a.axes[i] = (tdict_axis){i < lead ? -1 : i - lead, want, have == want};
   }
   return tdict_dims_run(what, td, &a, out, err);

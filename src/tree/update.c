@@ -17,7 +17,9 @@ typedef struct merger {
   tdict_pointers stands; /* nodes to their stand-ins */
 } merger;
 
-static tdict_status no_memory(tdict_error *err) { return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what); }
+static tdict_status no_memory(tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
+}
 
 /* The stand-in of a node, made when there is none yet. */
 static tdict_status stand_in(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
@@ -126,7 +128,8 @@ tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *co
   if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, dst ? "src" : "dst");
   if (dst == src) return TDICT_OK;
   if (paths) {
-    tdict_status status = tdict_select_paths(what, src, paths, num_paths, true, &part, err);
+    const tdict_selection selection = {paths, num_paths, true};
+    tdict_status status = tdict_select_paths(what, src, &selection, &part, err);
     if (status != TDICT_OK) return status;
   }
   tdict_cursor_init(&m.cursor, part ? part : src, false);

@@ -27,8 +27,8 @@ typedef struct visit_job {
   tdict_tensor **made;    /* the results, one for each */
   char *paths;
   size_t num_leaves;
-  pthread_mutex_t lock;  /* guards: status, failed_at, error */
-  _Atomic(bool) failed;  /* relaxed: only spares calls that nobody wants any more */
+  pthread_mutex_t lock; /* guards: status, failed_at, error */
+  _Atomic(bool) failed; /* relaxed: only spares calls that nobody wants any more */
   tdict_status status;
   size_t failed_at;
   tdict_error error;

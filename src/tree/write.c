@@ -131,8 +131,8 @@ typedef struct copier {
 
 static tdict_status check_count(const copier *c, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
   if (!c->all || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has %zu keys, the source %zu", c->what, tdict_num_keys(to),
-                    tdict_num_keys(from));
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has %zu keys, the source %zu", c->what,
+                    tdict_num_keys(to), tdict_num_keys(from));
 }
 
 static tdict_status copy_leaf(copier *c, tdict_leaf leaf, bool dry, tdict_tree **below, tdict_error *err) {
@@ -189,7 +189,8 @@ tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const
   tdict_tree *part = NULL;
   if (!dst || !src) return is_null(what, dst ? "src" : "dst", err);
   if (paths) {
-    tdict_status status = tdict_select_paths(what, src, paths, num_paths, true, &part, err);
+    const tdict_selection selection = {paths, num_paths, true};
+    tdict_status status = tdict_select_paths(what, src, &selection, &part, err);
     if (status != TDICT_OK) return status;
   }
   tdict_status status = copy(what, false, dst, part ? part : src, err);

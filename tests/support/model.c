@@ -11,6 +11,7 @@ typedef struct block {
   size_t unused; /* keeps what follows aligned to 16 */
 } block;
 static block *blocks;
+bool m_ignore_places;
 static uint64_t *values;
 static const void **places;
 static uint32_t num_cells, cap_cells;
@@ -294,6 +295,10 @@ static const char *check_array(const m_array *a, const tdict_tensor *t, const ch
     if (value != m_value(a->cells[i]))
       return SAY("%s: element %lld is %llx, wanted %llx", key, (long long)i, (unsigned long long)value,
                  (unsigned long long)m_value(a->cells[i]));
+    if (m_ignore_places) {
+      next_index(a->ndim, a->shape, index);
+      continue;
+    }
     if (!places[a->cells[i]]) places[a->cells[i]] = place;
     if (places[a->cells[i]] != place) return SAY("%s: element %lld lies elsewhere than before", key, (long long)i);
     next_index(a->ndim, a->shape, index);

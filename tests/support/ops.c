@@ -55,7 +55,8 @@ int ops_slot(ops *o) { return (int)ops_pick(o, OPS_POOL); }
 
 int64_t ops_cells(const m_tree *t) {
   int64_t n = 0;
-  for (int i = 0; i < t->count; i++) n += t->entries[i].array ? t->entries[i].array->n + 1 : ops_cells(t->entries[i].tree);
+  for (int i = 0; i < t->count; i++)
+    n += t->entries[i].array ? t->entries[i].array->n + 1 : ops_cells(t->entries[i].tree);
   return n;
 }
 

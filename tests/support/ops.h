@@ -12,16 +12,16 @@ struct ops {
   uint64_t state;
   const uint8_t *bytes; /* a fuzzer's */
   size_t num_bytes;
-  bool failing; /* each allocation of each operation is refused once before it may succeed */
+  bool failing;   /* each allocation of each operation is refused once before it may succeed */
   int64_t refuse; /* of the operation that is run: which allocation; -1: none */
   bool refused;
   int answered; /* by the operation's call; -1: none was made */
   tdict_tree *td[OPS_POOL];
   m_tree *model[OPS_POOL];
-  const char *name; /* of the operation that is run */
-  char wrong[700];  /* what is not as it should be; "" while all is well */
+  const char *name;                        /* of the operation that is run */
+  char wrong[700];                         /* what is not as it should be; "" while all is well */
   int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that answered OK, and that failed as they should */
-  int64_t refusals, cells; /* sum over all operations of what the pool held */
+  int64_t refusals, cells;                 /* sum over all operations of what the pool held */
 };
 const char *ops_kind_name(int kind); /* NULL: there are no more */
 /* How allocations are refused; NULL where they cannot be. */

@@ -44,11 +44,7 @@ static void op_set(ops *o) {
   tdict_tensor *tensor = ops_tensor(a);
   tdict_status status = OPS_CALL(o, tdict_set(o->td[s], w.path, tensor, NULL));
   tdict_tensor_release(tensor);
-  if (!ops_judge(o, status, through     ? TDICT_ETYPE
-                            : t->locked ? TDICT_ELOCKED
-                            : good      ? TDICT_OK
-                                        : TDICT_ESHAPE))
-    return;
+  if (!ops_judge(o, status, through ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE)) return;
   if (e) {
     e->array = a;
     e->tree = NULL;
@@ -65,10 +61,7 @@ static void op_delete(ops *o) {
   bool through;
   m_entry *e = m_path(t, w.keys, w.count, &through, &last);
   tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], w.path, NULL));
-  if (ops_judge(o, status, through     ? TDICT_ETYPE
-                           : !e        ? TDICT_ENOTFOUND
-                           : t->locked ? TDICT_ELOCKED
-                                       : TDICT_OK))
+  if (ops_judge(o, status, through ? TDICT_ETYPE : !e ? TDICT_ENOTFOUND : t->locked ? TDICT_ELOCKED : TDICT_OK))
     m_drop(last, w.keys[w.count - 1]);
 }
 
@@ -82,11 +75,12 @@ static void op_rename(ops *o) {
   bool safe = ops_pick(o, 2);
   m_entry *e = m_find(t, from), *there = m_find(t, to);
   tdict_status status = OPS_CALL(o, tdict_rename(o->td[s], a, b, safe, NULL));
-  if (!ops_judge(o, status, !e                  ? TDICT_ENOTFOUND
-                            : t->locked         ? TDICT_ELOCKED
-                            : e == there        ? TDICT_OK
-                            : there && safe     ? TDICT_EEXIST
-                                                : TDICT_OK) ||
+  if (!ops_judge(o, status,
+                 !e              ? TDICT_ENOTFOUND
+                 : t->locked     ? TDICT_ELOCKED
+                 : e == there    ? TDICT_OK
+                 : there && safe ? TDICT_EEXIST
+                                 : TDICT_OK) ||
       e == there)
     return;
   if (there) m_drop(t, to);
@@ -365,10 +359,10 @@ static void op_apply(ops *o) {
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL));
 }
 
-const ops_fn ops_keys[] = {op_set,           op_delete, op_rename, op_lock,   op_unlock, op_clone, op_clone_deep,
-                           op_select,        op_exclude, op_split_keys, op_flatten_keys, op_unflatten_keys,
-                           op_update,        op_merge,  op_filter, op_apply};
-const char *const ops_key_names[] = {"set",    "delete",  "rename",     "lock",         "unlock",         "clone", "clone_deep",
-                                     "select", "exclude", "split_keys", "flatten_keys", "unflatten_keys", "update",
-                                     "merge",  "filter",  "apply"};
+const ops_fn ops_keys[] = {op_set,        op_delete, op_rename,  op_lock,       op_unlock,       op_clone,
+                           op_clone_deep, op_select, op_exclude, op_split_keys, op_flatten_keys, op_unflatten_keys,
+                           op_update,     op_merge,  op_filter,  op_apply};
+const char *const ops_key_names[] = {"set",        "delete", "rename",  "lock",       "unlock",       "clone",
+                                     "clone_deep", "select", "exclude", "split_keys", "flatten_keys", "unflatten_keys",
+                                     "update",     "merge",  "filter",  "apply"};
 const int ops_num_keys = sizeof ops_keys / sizeof *ops_keys;

@@ -383,22 +383,29 @@ static void op_transpose(ops *o) {
   finish(o, status, td, t, good ? &map : NULL);
 }
 
-/* Keeps pieces [at, at + sizes[i]) of a dimension; `drops`: it goes. */
-static void keep_pieces(ops *o, const m_tree *t, int dim, tdict_tree **made, const int64_t *sizes, size_t count,
-                        bool drops) {
+/* Pieces [at, at + sizes[i]) of a dimension; `drops`: it goes. */
+typedef struct pieces {
+  int dim;
+  const int64_t *sizes;
+  size_t count;
+  bool drops;
+} pieces;
+
+static void keep_pieces(ops *o, const m_tree *t, tdict_tree **made, pieces p) {
+  const int dim = p.dim;
   int64_t at = 0;
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < p.count; i++) {
     m_map map;
     m_map_whole(&map, t->nb, t->bs);
     map.start[dim] = at;
-    map.shape[dim] = sizes[i];
-    if (drops) {
+    map.shape[dim] = p.sizes[i];
+    if (p.drops) {
       map.out[dim] = -1;
       for (int d = dim + 1; d < t->nb; d++) map.out[d]--;
       memmove(map.shape + dim, map.shape + dim + 1, (size_t)(t->nb - dim - 1) * sizeof *map.shape);
       map.out_ndim--;
     }
-    at += sizes[i];
+    at += p.sizes[i];
     ops_keep(o, made[i], mapped(t, &map));
   }
 }
@@ -414,7 +421,7 @@ static void op_split(ops *o) {
   const int64_t asked[3] = {first + !good, n - first, 0};
   tdict_tree *made[3];
   tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, 3, made, NULL));
-  if (ops_judge(o, status, good ? TDICT_OK : TDICT_ESHAPE)) keep_pieces(o, t, dim, made, sizes, 3, false);
+  if (ops_judge(o, status, good ? TDICT_OK : TDICT_ESHAPE)) keep_pieces(o, t, made, (pieces){dim, sizes, 3, false});
 }
 
 static void op_chunks(ops *o) {
@@ -440,11 +447,13 @@ static void op_chunks(ops *o) {
     ops_complain(o, "number of pieces");
     return;
   }
-  keep_pieces(o, t, dim, made, sizes, count, way == 2);
+  keep_pieces(o, t, made, (pieces){dim, sizes, count, way == 2});
 }
 
-const ops_fn ops_shapes[] = {op_index_get, op_index_set, op_view,    op_reshape,   op_flatten, op_unflatten, op_unsqueeze,
-                             op_squeeze,   op_expand,    op_permute, op_transpose, op_split,   op_chunks};
-const char *const ops_shape_names[] = {"index_get", "index_set", "view",    "reshape",   "flatten", "unflatten", "unsqueeze",
-                                       "squeeze",   "expand",    "permute", "transpose", "split",   "pieces"};
+const ops_fn ops_shapes[] = {op_index_get, op_index_set, op_view,    op_reshape, op_flatten,
+                             op_unflatten, op_unsqueeze, op_squeeze, op_expand,  op_permute,
+                             op_transpose, op_split,     op_chunks};
+const char *const ops_shape_names[] = {"index_get", "index_set", "view",    "reshape", "flatten",
+                                       "unflatten", "unsqueeze", "squeeze", "expand",  "permute",
+                                       "transpose", "split",     "pieces"};
 const int ops_num_shapes = sizeof ops_shapes / sizeof *ops_shapes;

@@ -68,8 +68,7 @@ static void op_write_at(ops *o) {
   m_array *part = good ? m_array_map(to, &map) : to;
   m_array *from = new_like(o, part);
   tdict_tensor *value = ops_tensor(from);
-  tdict_status status =
-      OPS_CALL(o, tdict_write_at(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, NULL));
+  tdict_status status = OPS_CALL(o, tdict_write_at(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, NULL));
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_EINVAL))
     for (int64_t i = 0; i < part->n; i++) m_write(part->cells[i], m_value(from->cells[i]));
   tdict_tensor_release(value);
@@ -138,8 +137,8 @@ static void op_copy(ops *o) {
     wanted = TDICT_ENOTFOUND;
   }
   tdict_tree *td = ops_tree(value);
-  tdict_status status = OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, NULL)
-                                             : tdict_update_in_place(o->td[s], td, NULL, 0, NULL));
+  tdict_status status =
+      OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, NULL) : tdict_update_in_place(o->td[s], td, NULL, 0, NULL));
   if (ops_judge(o, status, wanted)) write_tree(t, value);
   tdict_release(td);
 }
@@ -183,8 +182,7 @@ static m_tree *join_trees(const m_tree *const *items, const joining *j) {
   int nb = first->nb + j->stacks;
   int64_t sum = 0;
   for (int i = 0; i < j->count; i++) sum += j->stacks ? 1 : items[i]->bs[j->dim];
-  for (int d = 0; d < nb; d++)
-    made->bs[made->nb++] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
+  for (int d = 0; d < nb; d++) made->bs[made->nb++] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
   for (int i = 0; i < first->count; i++) {
     const m_entry *e = &first->entries[i];
     const m_array *arrays_there[4];
@@ -320,6 +318,7 @@ static void op_rows(ops *o) {
 
 const ops_fn ops_writes[] = {op_write, op_write_at,   op_fill,     op_copy,          op_copy_self, op_stack,
                              op_cat,   op_stack_into, op_cat_into, op_stack_refused, op_pad,       op_rows};
-const char *const ops_write_names[] = {"write", "write_at",   "fill",     "copy",          "copy_self",    "stack",
-                                       "cat",   "stack_into", "cat_into", "stack_refused", "pad_sequence", "write_rows"};
+const char *const ops_write_names[] = {"write",     "write_at",      "fill",         "copy",
+                                       "copy_self", "stack",         "cat",          "stack_into",
+                                       "cat_into",  "stack_refused", "pad_sequence", "write_rows"};
 const int ops_num_writes = sizeof ops_writes / sizeof *ops_writes;
