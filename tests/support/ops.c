@@ -145,7 +145,8 @@ const char *ops_kind_name(int kind) {
   if (kind == 0) return "new";
   if (at < ops_num_shapes) return ops_shape_names[at];
   if ((at -= ops_num_shapes) < ops_num_writes) return ops_write_names[at];
-  return (at -= ops_num_writes) < ops_num_keys ? ops_key_names[at] : NULL;
+  if ((at -= ops_num_writes) < ops_num_keys) return ops_key_names[at];
+  return (at -= ops_num_keys) < ops_num_more ? ops_more_names[at] : NULL;
 }
 
 void ops_reset(ops *o) {
@@ -176,18 +177,21 @@ static bool check_all(ops *o) {
 static void run(ops *o, int kind) {
   int at = kind - 1;
   o->name = ops_kind_name(kind);
+  o->err = o->step++ % 3 ? &o->error : NULL;
   if (kind == 0)
     op_new(o);
   else if (at < ops_num_shapes)
     ops_shapes[at](o);
   else if ((at -= ops_num_shapes) < ops_num_writes)
     ops_writes[at](o);
+  else if ((at -= ops_num_writes) < ops_num_keys)
+    ops_keys[at](o);
   else
-    ops_keys[at - ops_num_writes](o);
+    ops_more[at - ops_num_keys](o);
 }
 
 bool ops_step(ops *o, bool all) {
-  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys;
+  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more;
   int kind = (int)ops_pick(o, (uint32_t)kinds);
   uint64_t state = o->state;
   for (int64_t n = 0;; n++) {

@@ -18,9 +18,11 @@ struct ops {
   int answered; /* by the operation's call; -1: none was made */
   tdict_tree *td[OPS_POOL];
   m_tree *model[OPS_POOL];
-  const char *name;                        /* of the operation that is run */
+  tdict_error error, *err; /* err: error, or NULL */
+  const char *name; /* of the operation that is run */
   char wrong[700];                         /* what is not as it should be; "" while all is well */
   int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that answered OK, and that failed as they should */
+  uint64_t step;
   int64_t refusals, cells;                 /* sum over all operations of what the pool held */
 };
 const char *ops_kind_name(int kind); /* NULL: there are no more */
@@ -58,8 +60,8 @@ tdict_tree *ops_tree(const m_tree *t);
 void ops_complain(ops *o, const char *text);
 
 typedef void (*ops_fn)(ops *o);
-extern const ops_fn ops_shapes[], ops_writes[], ops_keys[];
-extern const int ops_num_shapes, ops_num_writes, ops_num_keys;
-extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[];
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[];
+extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more;
+extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
 
 #endif

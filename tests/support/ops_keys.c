@@ -42,7 +42,7 @@ static void op_set(ops *o) {
   m_array *a = m_array_make(TDICT_I16, ndim, shape);
   m_array_fresh(a, 5);
   tdict_tensor *tensor = ops_tensor(a);
-  tdict_status status = OPS_CALL(o, tdict_set(o->td[s], w.path, tensor, NULL));
+  tdict_status status = OPS_CALL(o, tdict_set(o->td[s], w.path, tensor, o->err));
   tdict_tensor_release(tensor);
   if (!ops_judge(o, status, through ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE)) return;
   if (e) {
@@ -60,7 +60,7 @@ static void op_delete(ops *o) {
   way w = pick_way(o);
   bool through;
   m_entry *e = m_path(t, w.keys, w.count, &through, &last);
-  tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], w.path, NULL));
+  tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], w.path, o->err));
   if (ops_judge(o, status, through ? TDICT_ETYPE : !e ? TDICT_ENOTFOUND : t->locked ? TDICT_ELOCKED : TDICT_OK))
     m_drop(last, w.keys[w.count - 1]);
 }
@@ -74,7 +74,7 @@ static void op_rename(ops *o) {
   tdict_path_escape(to, b, sizeof b);
   bool safe = ops_pick(o, 2);
   m_entry *e = m_find(t, from), *there = m_find(t, to);
-  tdict_status status = OPS_CALL(o, tdict_rename(o->td[s], a, b, safe, NULL));
+  tdict_status status = OPS_CALL(o, tdict_rename(o->td[s], a, b, safe, o->err));
   if (!ops_judge(o, status,
                  !e              ? TDICT_ENOTFOUND
                  : t->locked     ? TDICT_ELOCKED
@@ -93,7 +93,7 @@ static void lock_all(ops *o, bool lock) {
   if (lock)
     tdict_lock(o->td[s]);
   else
-    status = OPS_CALL(o, tdict_unlock(o->td[s], NULL));
+    status = OPS_CALL(o, tdict_unlock(o->td[s], o->err));
   if (ops_judge(o, status, TDICT_OK)) o->model[s]->locked = lock;
 }
 static void op_lock(ops *o) { lock_all(o, true); }
@@ -102,7 +102,7 @@ static void op_unlock(ops *o) { lock_all(o, false); }
 static void op_clone(ops *o) {
   int s = ops_slot(o);
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_clone(o->td[s], &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_clone(o->td[s], &td, o->err));
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, m_share(o->model[s]));
 }
 
@@ -115,7 +115,7 @@ static void op_clone_deep(ops *o) {
   int s = ops_slot(o);
   const m_tree *t = o->model[s];
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_clone_deep(o->td[s], NULL, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_clone_deep(o->td[s], NULL, &td, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *made = m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL);
   if (!tdict_equal(td, o->td[s]) || !tdict_equal(o->td[s], td)) { /* but for NaN */
@@ -161,7 +161,7 @@ static void op_select(ops *o) {
       wanted = through ? TDICT_ETYPE : TDICT_ENOTFOUND;
   }
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, o->err));
   if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
 }
 
@@ -182,7 +182,7 @@ static void op_exclude(ops *o) {
     drop_way(made, &ways[i]);
   }
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, o->err));
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, made);
 }
 
@@ -196,7 +196,7 @@ static void op_split_keys(ops *o) {
   const char *first[1] = {a.path}, *second[1] = {b.path};
   const tdict_key_set sets[2] = {{first, 1}, {second, 1}};
   tdict_tree *made[3];
-  tdict_status status = OPS_CALL(o, tdict_split_keys(o->td[s], sets, 2, made, NULL));
+  tdict_status status = OPS_CALL(o, tdict_split_keys(o->td[s], sets, 2, made, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *x = m_tree_make(t->nb, t->bs), *y = m_tree_make(t->nb, t->bs), *rest = m_share(t);
   take(x, t, &a);
@@ -229,7 +229,7 @@ static void op_flatten_keys(ops *o) {
   m_tree *made = m_tree_make(t->nb, t->bs);
   bool good = flatten(made, t, "", separator ? separator : ".");
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_EEXIST)) ops_keep(o, td, made);
 }
 
@@ -262,7 +262,7 @@ static void op_unflatten_keys(ops *o) {
   for (int i = 0; i < t->count && wanted == TDICT_OK; i++)
     wanted = unflatten(made, &t->entries[i], separator ? separator : ".");
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
   if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
 }
 
@@ -308,7 +308,7 @@ static void op_update(ops *o) {
   m_tree *made = m_share(o->model[s]);
   made->locked = o->model[s]->locked;
   tdict_status wanted = s == f ? TDICT_OK : merge(made, o->model[f], made->locked);
-  tdict_status status = OPS_CALL(o, tdict_update(o->td[s], o->td[f], NULL, 0, NULL));
+  tdict_status status = OPS_CALL(o, tdict_update(o->td[s], o->td[f], NULL, 0, o->err));
   if (ops_judge(o, status, wanted)) o->model[s] = made;
 }
 
@@ -318,7 +318,7 @@ static void op_merge(ops *o) {
   tdict_status wanted = merge(made, o->model[b], false);
   const tdict_tree *items[2] = {o->td[a], o->td[b]};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_merge(items, 2, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_merge(items, 2, &td, o->err));
   if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
 }
 
@@ -338,7 +338,7 @@ static void keep_wide(m_tree *t) {
 static void op_filter(ops *o) {
   int s = ops_slot(o);
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_filter(o->td[s], is_wide, NULL, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_filter(o->td[s], is_wide, NULL, &td, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *made = m_share(o->model[s]);
   keep_wide(made);
@@ -355,7 +355,7 @@ static void op_apply(ops *o) {
   const m_tree *t = o->model[s];
   const tdict_tree *trees[2] = {o->td[s], o->td[s]};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_apply(trees, 2, clone_first, NULL, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_apply(trees, 2, clone_first, NULL, &td, o->err));
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL));
 }
 

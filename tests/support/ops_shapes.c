@@ -135,7 +135,7 @@ static void op_index_get(ops *o) {
   index_choice c;
   bool good = choose_index(o, o->model[s], &c);
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, o->err));
   finish(o, status, td, o->model[s], good ? &c.map : NULL);
   tdict_tensor_release(c.mask);
 }
@@ -190,7 +190,7 @@ static void op_index_set(ops *o) {
     if (all_distinct(part)) {
       m_tree *value = values_like(o, part, part->nb && ops_pick(o, 3) == 0 ? 1 : 0);
       tdict_tree *td = ops_tree(value);
-      tdict_status status = OPS_CALL(o, tdict_index_set(o->td[s], c.index, td, NULL));
+      tdict_status status = OPS_CALL(o, tdict_index_set(o->td[s], c.index, td, o->err));
       if (ops_judge(o, status, TDICT_OK)) write_values(part, value);
       tdict_release(td);
     }
@@ -245,8 +245,8 @@ static void view(ops *o, bool copies) {
   memcpy(asked, r.shape, sizeof asked);
   int open = (int)ops_pick(o, (uint32_t)r.ndim);
   if (total(t) && ops_pick(o, 3) == 0) asked[open] = -1;
-  tdict_status status = OPS_CALL(o, copies ? tdict_reshape(o->td[s], r.ndim, asked, &td, NULL)
-                                           : tdict_view(o->td[s], r.ndim, asked, &td, NULL));
+  tdict_status status = OPS_CALL(o, copies ? tdict_reshape(o->td[s], r.ndim, asked, &td, o->err)
+                                           : tdict_view(o->td[s], r.ndim, asked, &td, o->err));
   regroup(o, status, td, t, &r);
 }
 
@@ -258,7 +258,7 @@ static void op_flatten(ops *o) {
   const m_tree *t = o->model[s];
   int first = (int)ops_pick(o, 3), last = (int)ops_pick(o, 3);
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_flatten(o->td[s], first, last, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_flatten(o->td[s], first, last, &td, o->err));
   if (first > last || last >= t->nb) {
     finish(o, status, td, t, NULL);
     return;
@@ -283,7 +283,7 @@ static void op_unflatten(ops *o) {
   parts[0] = f;
   parts[1] = ops_pick(o, 2) && n ? -1 : n / f;
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_unflatten(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_unflatten(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, o->err));
   regrouping r = {.in = t->nb};
   for (int i = 0; i < t->nb; i++) {
     r.shape[r.ndim++] = i == dim ? f : t->bs[i];
@@ -298,7 +298,7 @@ static void op_unsqueeze(ops *o) {
   int dim = (int)ops_pick(o, (uint32_t)t->nb + 2);
   tdict_tree *td = NULL;
   m_map map;
-  tdict_status status = OPS_CALL(o, tdict_unsqueeze(o->td[s], dim, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_unsqueeze(o->td[s], dim, &td, o->err));
   m_map_whole(&map, t->nb, t->bs);
   if (dim <= t->nb) {
     memmove(map.shape + dim + 1, map.shape + dim, (size_t)(t->nb - dim) * sizeof *map.shape);
@@ -315,7 +315,7 @@ static void op_squeeze(ops *o) {
   int dim = (int)ops_pick(o, (uint32_t)t->nb + 2) - 1;
   tdict_tree *td = NULL;
   m_map map = {.in = t->nb};
-  tdict_status status = OPS_CALL(o, tdict_squeeze(o->td[s], dim < 0 ? TDICT_EVERY_DIM : dim, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_squeeze(o->td[s], dim < 0 ? TDICT_EVERY_DIM : dim, &td, o->err));
   for (int i = 0; i < t->nb; i++) {
     bool goes = t->bs[i] == 1 && (dim < 0 || dim == i);
     map.out[i] = goes ? -1 : map.out_ndim;
@@ -341,7 +341,7 @@ static void op_expand(ops *o) {
     if (!repeats && ops_pick(o, 2)) asked[i + lead] = -1;
   }
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_expand(o->td[s], map.out_ndim, asked, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_expand(o->td[s], map.out_ndim, asked, &td, o->err));
   finish(o, status, td, t, &map);
 }
 
@@ -365,7 +365,7 @@ static void op_permute(ops *o) {
   }
   tdict_tree *td = NULL;
   m_map map;
-  tdict_status status = OPS_CALL(o, tdict_permute(o->td[s], order, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_permute(o->td[s], order, &td, o->err));
   reorder(t, order, &map);
   finish(o, status, td, t, &map);
 }
@@ -377,7 +377,7 @@ static void op_transpose(ops *o) {
   bool good = a < t->nb && b < t->nb;
   tdict_tree *td = NULL;
   m_map map;
-  tdict_status status = OPS_CALL(o, tdict_transpose(o->td[s], a, b, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_transpose(o->td[s], a, b, &td, o->err));
   for (int i = 0; i < t->nb; i++) order[i] = i == a ? b : i == b ? a : i;
   if (good) reorder(t, order, &map);
   finish(o, status, td, t, good ? &map : NULL);
@@ -420,7 +420,7 @@ static void op_split(ops *o) {
   bool good = ops_pick(o, 6) != 0;
   const int64_t asked[3] = {first + !good, n - first, 0};
   tdict_tree *made[3];
-  tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, 3, made, NULL));
+  tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, 3, made, o->err));
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_ESHAPE)) keep_pieces(o, t, made, (pieces){dim, sizes, 3, false});
 }
 
@@ -434,9 +434,9 @@ static void op_chunks(ops *o) {
   size_t count = way == 1 ? (size_t)size : 16;
   if (n > 16) return;
   tdict_tree *made[16];
-  tdict_status status = OPS_CALL(o, way == 0   ? tdict_split_every(o->td[s], dim, size, made, &count, NULL)
-                                    : way == 1 ? tdict_chunks(o->td[s], dim, made, &count, NULL)
-                                               : tdict_unbind(o->td[s], dim, made, &count, NULL));
+  tdict_status status = OPS_CALL(o, way == 0   ? tdict_split_every(o->td[s], dim, size, made, &count, o->err)
+                                    : way == 1 ? tdict_chunks(o->td[s], dim, made, &count, o->err)
+                                               : tdict_unbind(o->td[s], dim, made, &count, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   if (way == 1) size = n ? (n + size - 1) / size : 1;
   if (way == 2) size = 1;

@@ -44,7 +44,7 @@ static void op_write(ops *o) {
     wanted = TDICT_ESHAPE;
   }
   tdict_tensor *value = ops_tensor(from);
-  tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[at], value, NULL));
+  tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[at], value, o->err));
   if (ops_judge(o, status, wanted))
     for (int64_t i = 0; i < to->n; i++) m_write(to->cells[i], m_value(from->cells[i]));
   tdict_tensor_release(value);
@@ -68,7 +68,7 @@ static void op_write_at(ops *o) {
   m_array *part = good ? m_array_map(to, &map) : to;
   m_array *from = new_like(o, part);
   tdict_tensor *value = ops_tensor(from);
-  tdict_status status = OPS_CALL(o, tdict_write_at(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, NULL));
+  tdict_status status = OPS_CALL(o, tdict_write_at(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, o->err));
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_EINVAL))
     for (int64_t i = 0; i < part->n; i++) m_write(part->cells[i], m_value(from->cells[i]));
   tdict_tensor_release(value);
@@ -92,8 +92,8 @@ static void op_fill(ops *o) {
   bool good = true, one = all.count && ops_pick(o, 2);
   int at = one ? (int)ops_pick(o, (uint32_t)all.count) : 0, end = one ? at + 1 : all.count;
   for (int i = at; i < end; i++) good = good && !(all.list[i]->dtype == TDICT_U8 && (value < 0 || value > 255));
-  tdict_status status = OPS_CALL(o, !one && value == 0 ? tdict_zero(o->td[s], NULL)
-                                                       : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, NULL));
+  tdict_status status = OPS_CALL(o, !one && value == 0 ? tdict_zero(o->td[s], o->err)
+                                                       : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, o->err));
   if (!ops_judge(o, status, good ? TDICT_OK : TDICT_EOVERFLOW)) return;
   for (int i = at; i < end; i++)
     for (int64_t k = 0; k < all.list[i]->n; k++) m_write(all.list[i]->cells[k], number_of(all.list[i]->dtype, value));
@@ -138,14 +138,14 @@ static void op_copy(ops *o) {
   }
   tdict_tree *td = ops_tree(value);
   tdict_status status =
-      OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, NULL) : tdict_update_in_place(o->td[s], td, NULL, 0, NULL));
+      OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, o->err) : tdict_update_in_place(o->td[s], td, NULL, 0, o->err));
   if (ops_judge(o, status, wanted)) write_tree(t, value);
   tdict_release(td);
 }
 
 static void op_copy_self(ops *o) {
   int s = ops_slot(o);
-  tdict_status status = OPS_CALL(o, tdict_update_in_place(o->td[s], o->td[s], NULL, 0, NULL));
+  tdict_status status = OPS_CALL(o, tdict_update_in_place(o->td[s], o->td[s], NULL, 0, o->err));
   ops_judge(o, status, TDICT_OK);
 }
 
@@ -216,11 +216,11 @@ static void join(ops *o, bool stacks, bool into) {
   tdict_tree *td = out ? ops_tree(out) : NULL;
   tdict_status status;
   if (into)
-    status = OPS_CALL(o, stacks ? tdict_stack_into(trees, (size_t)count, &options, td, NULL)
-                                : tdict_cat_into(trees, (size_t)count, &options, td, NULL));
+    status = OPS_CALL(o, stacks ? tdict_stack_into(trees, (size_t)count, &options, td, o->err)
+                                : tdict_cat_into(trees, (size_t)count, &options, td, o->err));
   else
-    status = OPS_CALL(o, stacks ? tdict_stack(trees, (size_t)count, &options, &td, NULL)
-                                : tdict_cat(trees, (size_t)count, &options, &td, NULL));
+    status = OPS_CALL(o, stacks ? tdict_stack(trees, (size_t)count, &options, &td, o->err)
+                                : tdict_cat(trees, (size_t)count, &options, &td, o->err));
   bool good = ops_judge(o, status, TDICT_OK);
   if (good && into) write_tree(out, made);
   if (good)
@@ -244,7 +244,7 @@ static void op_stack_refused(ops *o) {
     m_drop(other, other->entries[0].key);
   const tdict_tree *trees[2] = {o->td[s], ops_tree(other)};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_stack(trees, 2, NULL, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_stack(trees, 2, NULL, &td, o->err));
   ops_judge(o, status, TDICT_ENOTFOUND);
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
@@ -289,7 +289,7 @@ static void op_pad(ops *o) {
   m_tree *shorter = m_tree_each(t, 1, 1, &rows, first_rows, &rows);
   const tdict_tree *trees[2] = {o->td[s], ops_tree(shorter)};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, 0, NULL, &td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, 0, NULL, &td, o->err));
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, pad_pair(t, shorter));
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
@@ -303,7 +303,7 @@ static void op_rows(ops *o) {
   m_tree *value = m_tree_each(t, 1, 1, &rows, first_rows, &rows);
   value = like(o, value, false);
   tdict_tree *td = ops_tree(value);
-  tdict_status status = OPS_CALL(o, tdict_write_rows(o->td[s], first, td, NULL));
+  tdict_status status = OPS_CALL(o, tdict_write_rows(o->td[s], first, td, o->err));
   tdict_release(td);
   if (!ops_judge(o, status, good ? TDICT_OK : TDICT_EINVAL)) return;
   static arrays to, from;
