@@ -90,7 +90,7 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 #define tdict_index_7_(a, b, c, d, e, f, g) tdict_indices_add(tdict_index_6_(a, b, c, d, e, f), g)
 #define tdict_index_8_(a, b, c, d, e, f, g, h) tdict_indices_add(tdict_index_7_(a, b, c, d, e, f, g), h)
 
-/** @brief The elements that an index names, as a new tree with the keys and locks of @p td [T:index_keeps_locks].
+/** @brief The elements that an index names, as a new unlocked tree with the keys of @p td [T:index_unlocks].
  *
  *  Result: the batch dimensions as Python's index rules give them; dimensions that the index does not reach stay whole.
  *  A list or mask puts its dimension where the first dimension that it takes was. Views: one allocation for all

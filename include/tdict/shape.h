@@ -1,6 +1,6 @@
 /* Other batch dimensions over the same elements. What stands behind the batch dimensions stays, and so do the further
  * batch dimensions of the trees below [T:shape_children]. Results have the keys and locks of the tree they are made of
- * [T:shape_keeps_locks]; all of their tensors are views in one allocation that share storage, but for copies that
+ * [T:shape_keeps_locks], those of tdict_unbind() the keys only; all of their tensors are views in one allocation that share storage, but for copies that
  * tdict_reshape() and tdict_flatten() cannot do without [T:shape_views_share]. Negative dimensions count from the end.
  * All answer #TDICT_EINVAL for NULL and for a dimension or count that cannot be [T:shape_refuses], #TDICT_ENOMEM
  * [T:shape_survives_enomem], and #TDICT_ESHAPE where a tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions.

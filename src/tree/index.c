@@ -45,6 +45,7 @@ tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tr
                          .batch_out = plan.ndim,
                          .batch_size = plan.shape,
                          .more_dims = plan.ndim > td->batch_ndim ? plan.ndim - td->batch_ndim : 0,
+                         .unlocked = true,
                          .describe = describe,
                          .fill = plan.gather_dims ? fill : NULL,
                          .user = &plan};

@@ -23,8 +23,8 @@ static tdict_status describe_affine(const tdict_map *map, size_t entry, const td
   return tdict_affine_apply(map->user, from, map->what, made, err);
 }
 
-tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, tdict_tree **out,
-                            tdict_error *err) {
+tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool unlocked,
+                            tdict_tree **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM];
   for (int i = 0; i < a->ndim_out; i++) shape[i] = a->axes[i].count;
   const tdict_map map = {.what = what,
@@ -32,6 +32,7 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .batch_out = a->ndim_out,
                          .batch_size = shape,
                          .more_dims = a->ndim_out > a->ndim_in ? a->ndim_out - a->ndim_in : 0,
+                         .unlocked = unlocked,
                          .describe = describe_affine,
                          .user = (void *)(uintptr_t)a};
   return tdict_map_run(&map, td, out, err);
@@ -224,7 +225,7 @@ tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out, td
   a.ndim_out++;
   for (int i = td->batch_ndim; i > dim; i--) a.axes[i] = a.axes[i - 1];
   a.axes[dim] = (tdict_axis){-1, 1, 0};
-  return tdict_dims_run(what, td, &a, out, err);
+  return tdict_dims_run(what, td, &a, false, out, err);
 }
 
 tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out, tdict_error *err) {
@@ -239,7 +240,7 @@ tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out, 
   for (int i = 0; i < td->batch_ndim; i++)
     if (td->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))
       a.axes[a.ndim_out++] = (tdict_axis){i, td->batch_size[i], 1};
-  return tdict_dims_run(what, td, &a, out, err);
+  return tdict_dims_run(what, td, &a, false, out, err);
 }
 
 tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
@@ -262,7 +263,7 @@ tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, 
                         what, i - lead, (long long)have, (long long)want);
     a.axes[i] = (tdict_axis){i < lead ? -1 : i - lead, want, have == want};
   }
-  return tdict_dims_run(what, td, &a, out, err);
+  return tdict_dims_run(what, td, &a, false, out, err);
 }
 
 tdict_status tdict_permute(const tdict_tree *td, const int *order, tdict_tree **out, tdict_error *err) {
@@ -280,7 +281,7 @@ tdict_status tdict_permute(const tdict_tree *td, const int *order, tdict_tree **
     seen |= (uint32_t)1 << from;
     a.axes[i] = (tdict_axis){from, td->batch_size[from], 1};
   }
-  return tdict_dims_run(what, td, &a, out, err);
+  return tdict_dims_run(what, td, &a, false, out, err);
 }
 
 tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out, tdict_error *err) {
@@ -294,5 +295,5 @@ tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **ou
   tdict_axis kept = affine.axes[a];
   affine.axes[a] = affine.axes[b];
   affine.axes[b] = kept;
-  return tdict_dims_run(what, td, &affine, out, err);
+  return tdict_dims_run(what, td, &affine, false, out, err);
 }

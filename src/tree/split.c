@@ -30,7 +30,7 @@ static tdict_status cut(const cutter *c, int64_t at, int64_t count, tdict_tree *
     a.ndim_out--;
     for (int i = c->dim; i < a.ndim_out; i++) a.axes[i] = a.axes[i + 1];
   }
-  return tdict_dims_run(c->what, c->td, &a, out, err);
+  return tdict_dims_run(c->what, c->td, &a, c->drops, out, err);
 }
 
 /* Pieces one after the other, `sizes` apart, or where it is NULL `size`. */

@@ -85,8 +85,8 @@ static void op_pop(ops *o) {
   tdict_path_escape(e->key, path, sizeof path);
   tdict_tensor *tensor = NULL;
   tdict_tree *child = NULL;
-  tdict_status status = OPS_CALL(o, tree ? tdict_pop_tree(o->td[s], path, &child, o->err)
-                                         : tdict_pop(o->td[s], path, &tensor, o->err));
+  tdict_status status =
+      OPS_CALL(o, tree ? tdict_pop_tree(o->td[s], path, &child, o->err) : tdict_pop(o->td[s], path, &tensor, o->err));
   if (ops_judge(o, status, !fits ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : TDICT_OK)) m_drop(t, e->key);
   tdict_tensor_release(tensor);
   tdict_release(child);
@@ -170,7 +170,8 @@ static void op_compare(ops *o) {
   if (ops_judge(o, status, TDICT_OK) && options.absolute == 0) {
     bool nan = false;
     if (changes && list[at]->dtype == TDICT_F32) /* NaN with another last bit is NaN */
-      nan = (m_value(list[at]->cells[k]) & 0x7f800000u) == 0x7f800000u || (m_value(list[at]->cells[k]) & 0x7fffffffu) < 2;
+      nan =
+          (m_value(list[at]->cells[k]) & 0x7f800000u) == 0x7f800000u || (m_value(list[at]->cells[k]) & 0x7fffffffu) < 2;
     if (!nan && found.differs != changes) ops_complain(o, "differs");
     if (!nan && changes && strcmp(found.path, paths[at]) != 0) ops_complain(o, "path");
   }
@@ -221,6 +222,104 @@ static void op_misfits(ops *o) {
   tdict_release(other);
 }
 
+/* Two trees of the pool: both ways give the same answer, and a tree is like itself. */
+static void op_compare_two(ops *o) {
+  int a = ops_slot(o), b = ops_slot(o);
+  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference one, other;
+  options.nan_equal = true;
+  tdict_status status = OPS_CALL(o, tdict_compare(o->td[a], o->td[b], &options, &one, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  if (tdict_compare(o->td[b], o->td[a], &options, &other, o->err) != TDICT_OK) ops_complain(o, "the other way");
+  if (one.differs != other.differs || (a == b && one.differs)) ops_complain(o, "both ways");
+}
+
+/* More keys than a table looks through one by one, some deleted, some renamed. */
+static void op_many_keys(ops *o) {
+  int64_t bs[1] = {2};
+  m_tree *model = m_tree_make(1, bs);
+  tdict_tree *td = NULL;
+  if (tdict_create(1, bs, &td, NULL) != TDICT_OK) abort();
+  int count = 5 + (int)ops_pick(o, 40);
+  for (int i = 0; i < 2 * count; i++) {
+    char key[M_KEY], other[M_KEY];
+    snprintf(key, sizeof key, "key%d", (int)ops_pick(o, (uint32_t)count));
+    snprintf(other, sizeof other, "%s%d",
+             ops_pick(o, 9) ? "key" : "a rather long name of a key, to fill the names' memory, ",
+             (int)ops_pick(o, (uint32_t)count));
+    m_entry *e = m_find(model, key), *there = m_find(model, other);
+    if (e && ops_pick(o, 3) == 0) {
+      if (tdict_delete(td, key, o->err) != TDICT_OK) ops_complain(o, "delete");
+      m_drop(model, key);
+    } else if (e && e != there) {
+      if (tdict_rename(td, key, other, false, o->err) != TDICT_OK) ops_complain(o, "rename");
+      if (there) m_drop(model, other);
+      snprintf(m_find(model, key)->key, M_KEY, "%s", other);
+    } else if (!e) {
+      m_array *a = m_array_make(TDICT_U8, 1, bs);
+      m_array_fresh(a, (uint64_t)i);
+      tdict_tensor *t = ops_tensor(a);
+      if (tdict_set(td, key, t, o->err) != TDICT_OK) ops_complain(o, "set");
+      tdict_tensor_release(t);
+      m_put(model, key, a, NULL);
+    }
+  }
+  tdict_tree *copy = NULL;
+  tdict_status status = OPS_CALL(o, tdict_clone(td, &copy, o->err));
+  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, copy, m_share(model));
+  const char *wrong = m_check(model, td);
+  if (wrong) ops_complain(o, wrong);
+  tdict_release(td);
+}
+
+/* Masks and items that are none, values of another dtype, storage that may not be written. */
+static void op_bad_indices(ops *o) {
+  static const int64_t five[] = {5};
+  static float fixed[5];
+  tdict_tree *td = NULL, *value = NULL, *out = NULL;
+  tdict_tensor *wide = NULL, *narrow = NULL, *constant = NULL, *number = NULL, *empty = NULL;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.data = fixed;
+  v.dtype = TDICT_F32;
+  v.ndim = 1;
+  v.shape = five;
+  v.flags = TDICT_VIEW_READ_ONLY;
+  tdict_error *err = o->err;
+  bool made = tdict_create(1, five, &td, err) == TDICT_OK && tdict_create(1, five, &value, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_I64, 1, five, NULL, &wide, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){3}, NULL, &narrow, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_BOOL, 0, NULL, NULL, &empty, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_F32, 1, five, NULL, &number, err) == TDICT_OK &&
+              tdict_tensor_from_data(&v, NULL, NULL, &constant, err) == TDICT_OK &&
+              tdict_set(td, "x", constant, err) == TDICT_OK && tdict_set(value, "x", number, err) == TDICT_OK;
+  if (!made) abort();
+  const tdict_tree *items[] = {value};
+  const tdict_status answers[] = {tdict_index_get(td, TDICT_INDEX(TDICT_MASK(wide)), &out, err),
+                                  tdict_index_get(td, TDICT_INDEX(TDICT_MASK(narrow)), &out, err),
+                                  tdict_index_get(td, TDICT_INDEX(TDICT_MASK(empty)), &out, err),
+                                  tdict_index_get(td, TDICT_INDEX(tdict_index_of(9, 0, 0, 0, NULL)), &out, err),
+                                  tdict_write(td, "x", number, err),
+                                  tdict_write(td, "x", wide, err),
+                                  tdict_copy(td, value, err),
+                                  tdict_zero(td, err),
+                                  tdict_index_set(td, TDICT_INDEX(TDICT_REST), value, err),
+                                  tdict_cat_into(items, 1, NULL, td, err),
+                                  tdict_fill(value, "x.y", 0, err)};
+  static const tdict_status wanted[] = {TDICT_EDTYPE,    TDICT_ESHAPE,    TDICT_ESHAPE,    TDICT_EINVAL,
+                                        TDICT_EREADONLY, TDICT_EDTYPE,    TDICT_EREADONLY, TDICT_EREADONLY,
+                                        TDICT_EREADONLY, TDICT_EREADONLY, TDICT_ETYPE};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+    if (answers[i] != wanted[i]) ops_complain(o, tdict_status_name(wanted[i]));
+  o->answered = TDICT_EINVAL;
+  tdict_tensor_release(wide);
+  tdict_tensor_release(narrow);
+  tdict_tensor_release(empty);
+  tdict_tensor_release(number);
+  tdict_tensor_release(constant);
+  tdict_release(td);
+  tdict_release(value);
+}
+
 /* NULL where something is needed. */
 static void op_nulls(ops *o) {
   const tdict_tree *td = o->td[0], *holes[] = {td, NULL};
@@ -231,37 +330,64 @@ static void op_nulls(ops *o) {
   const int64_t one[] = {1};
   size_t count = 9;
   tdict_difference found;
-  const tdict_status answers[] = {
-      tdict_index_get(NULL, all, &out, err),          tdict_index_set(to, all, NULL, err),
-      tdict_write_row(to, 0, NULL, err),              tdict_write_rows(NULL, 0, td, err),
-      tdict_view(NULL, 1, one, &out, err),            tdict_reshape(td, 99, one, &out, err),
-      tdict_flatten(NULL, 0, 0, &out, err),           tdict_unflatten(NULL, 0, 1, one, &out, err),
-      tdict_unsqueeze(NULL, 0, &out, err),            tdict_squeeze(NULL, 0, &out, err),
-      tdict_expand(NULL, 1, one, &out, err),          tdict_permute(NULL, NULL, &out, err),
-      tdict_transpose(NULL, 0, 0, &out, err),         tdict_split(NULL, 0, one, 1, &out, err),
-      tdict_split_every(td, 0, 0, NULL, &count, err), tdict_chunks(NULL, 0, &out, &count, err),
-      tdict_unbind(NULL, 0, &out, &count, err),       tdict_stack(holes, 2, NULL, &out, err),
-      tdict_cat(holes, 0, NULL, &out, err),           tdict_stack_into(holes, 2, NULL, NULL, err),
-      tdict_pad_sequence(holes, 2, 0, NULL, &out, err), tdict_write(to, "a", NULL, err),
-      tdict_write_at(to, "a", all, NULL, err),        tdict_fill(NULL, NULL, 0, err),
-      tdict_copy(to, NULL, err),                      tdict_update_in_place(to, NULL, NULL, 0, err),
-      tdict_update(NULL, td, NULL, 0, err),           tdict_update(to, o->td[1], no_path, 1, err),
-      tdict_select(td, no_path, 1, true, &out, err),  tdict_exclude(td, no_path, 1, &out, err),
-      tdict_split_keys(NULL, NULL, 0, &out, err),     tdict_flatten_keys(td, "", &out, err),
-      tdict_unflatten_keys(NULL, NULL, &out, err),    tdict_merge(holes, 2, &out, err),
-      tdict_clone(NULL, &out, err),                   tdict_clone_deep(td, NULL, NULL, err),
-      tdict_compare(td, NULL, NULL, &found, err),     tdict_visit(holes, 2, stop, NULL, err),
-      tdict_apply(NULL, 0, NULL, NULL, &out, err),    tdict_filter(td, NULL, NULL, &out, err),
-      tdict_set(to, NULL, NULL, err),                 tdict_set_tree(to, "x", NULL, err),
-      tdict_delete(to, "a..b", err),                  tdict_rename(to, "a", NULL, false, err),
-      tdict_walk(td, NULL, NULL, err),                tdict_unique_bytes(NULL, &count, err),
-      tdict_create(-1, NULL, &out, err),              tdict_create(1, NULL, &out, err),
-      tdict_set_batch_size(NULL, 0, NULL, err),       tdict_set_device(NULL, NULL, err),
-      tdict_unlock(NULL, err),                        tdict_print(NULL, NULL, err),
-      tdict_create_from(NULL, 0, NULL, NULL, &out, err), tdict_set_tree(to, "x", to, err)};
+  const tdict_status answers[] = {tdict_index_get(NULL, all, &out, err),
+                                  tdict_index_set(to, all, NULL, err),
+                                  tdict_write_row(to, 0, NULL, err),
+                                  tdict_write_rows(NULL, 0, td, err),
+                                  tdict_view(NULL, 1, one, &out, err),
+                                  tdict_reshape(td, 99, one, &out, err),
+                                  tdict_flatten(NULL, 0, 0, &out, err),
+                                  tdict_unflatten(NULL, 0, 1, one, &out, err),
+                                  tdict_unsqueeze(NULL, 0, &out, err),
+                                  tdict_squeeze(NULL, 0, &out, err),
+                                  tdict_expand(NULL, 1, one, &out, err),
+                                  tdict_permute(NULL, NULL, &out, err),
+                                  tdict_transpose(NULL, 0, 0, &out, err),
+                                  tdict_split(NULL, 0, one, 1, &out, err),
+                                  tdict_split_every(td, 0, 0, NULL, &count, err),
+                                  tdict_chunks(NULL, 0, &out, &count, err),
+                                  tdict_unbind(NULL, 0, &out, &count, err),
+                                  tdict_stack(holes, 2, NULL, &out, err),
+                                  tdict_cat(holes, 0, NULL, &out, err),
+                                  tdict_stack_into(holes, 2, NULL, NULL, err),
+                                  tdict_pad_sequence(holes, 2, 0, NULL, &out, err),
+                                  tdict_write(to, "a", NULL, err),
+                                  tdict_write_at(to, "a", all, NULL, err),
+                                  tdict_fill(NULL, NULL, 0, err),
+                                  tdict_copy(to, NULL, err),
+                                  tdict_update_in_place(to, NULL, NULL, 0, err),
+                                  tdict_update(NULL, td, NULL, 0, err),
+                                  tdict_update(to, o->td[1], no_path, 1, err),
+                                  tdict_select(td, no_path, 1, true, &out, err),
+                                  tdict_exclude(td, no_path, 1, &out, err),
+                                  tdict_split_keys(NULL, NULL, 0, &out, err),
+                                  tdict_flatten_keys(td, "", &out, err),
+                                  tdict_unflatten_keys(NULL, NULL, &out, err),
+                                  tdict_merge(holes, 2, &out, err),
+                                  tdict_clone(NULL, &out, err),
+                                  tdict_clone_deep(td, NULL, NULL, err),
+                                  tdict_compare(td, NULL, NULL, &found, err),
+                                  tdict_visit(holes, 2, stop, NULL, err),
+                                  tdict_apply(NULL, 0, NULL, NULL, &out, err),
+                                  tdict_filter(td, NULL, NULL, &out, err),
+                                  tdict_set(to, NULL, NULL, err),
+                                  tdict_set_tree(to, "x", NULL, err),
+                                  tdict_delete(to, "a..b", err),
+                                  tdict_rename(to, "a", NULL, false, err),
+                                  tdict_walk(td, NULL, NULL, err),
+                                  tdict_unique_bytes(NULL, &count, err),
+                                  tdict_create(-1, NULL, &out, err),
+                                  tdict_create(1, NULL, &out, err),
+                                  tdict_set_batch_size(NULL, 0, NULL, err),
+                                  tdict_set_device(NULL, NULL, err),
+                                  tdict_unlock(NULL, err),
+                                  tdict_print(NULL, NULL, err),
+                                  tdict_create_from(NULL, 0, NULL, NULL, &out, err),
+                                  tdict_set_tree(to, "x", to, err)};
   for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
     char text[64];
-    if (answers[i] == TDICT_EINVAL || (i == sizeof answers / sizeof *answers - 1 && answers[i] == TDICT_ELOCKED)) continue;
+    if (answers[i] == TDICT_EINVAL || (i == sizeof answers / sizeof *answers - 1 && answers[i] == TDICT_ELOCKED))
+      continue;
     snprintf(text, sizeof text, "call %zu answered %s", i, tdict_status_name(answers[i]));
     ops_complain(o, text);
   }
@@ -269,8 +395,9 @@ static void op_nulls(ops *o) {
   o->answered = TDICT_EINVAL;
 }
 
-const ops_fn ops_more[] = {op_create_from, op_batch_size,   op_device,  op_pop,  op_sums,
-                           op_compare,     op_row_of_empty, op_misfits, op_nulls};
-const char *const ops_more_names[] = {"create_from", "batch_size",   "device",  "pop",  "sums",
-                                      "compare",     "row_of_empty", "misfits", "nulls"};
+const ops_fn ops_more[] = {op_create_from,  op_batch_size, op_device, op_pop,         op_sums,      op_compare,
+                           op_row_of_empty, op_misfits,    op_nulls,  op_compare_two, op_many_keys, op_bad_indices};
+const char *const ops_more_names[] = {"create_from", "batch_size",  "device",       "pop",
+                                      "sums",        "compare",     "row_of_empty", "misfits",
+                                      "nulls",       "compare_two", "many_keys",    "bad_indices"};
 const int ops_num_more = sizeof ops_more / sizeof *ops_more;

@@ -136,7 +136,9 @@ static void op_index_get(ops *o) {
   bool good = choose_index(o, o->model[s], &c);
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, o->err));
-  finish(o, status, td, o->model[s], good ? &c.map : NULL);
+  m_tree open = *o->model[s];
+  open.locked = false;
+  finish(o, status, td, &open, good ? &c.map : NULL);
   tdict_tensor_release(c.mask);
 }
 
@@ -406,7 +408,9 @@ static void keep_pieces(ops *o, const m_tree *t, tdict_tree **made, pieces p) {
       map.out_ndim--;
     }
     at += p.sizes[i];
-    ops_keep(o, made[i], mapped(t, &map));
+    m_tree *piece = mapped(t, &map);
+    piece->locked = t->locked && !p.drops;
+    ops_keep(o, made[i], piece);
   }
 }
 

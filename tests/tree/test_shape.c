@@ -233,6 +233,20 @@ DEVICE_CASE(shape_keeps_locks) {
   tdict_release(out);
   td_ok(tdict_permute(td, (const int[]){1, 0}, &out, err));
   assert_true(tdict_is_locked(out));
+  td_ok(tdict_unlock(out, err));
+  assert_true(tdict_is_locked(td));
+  tdict_release(out);
+  tdict_tree *rows[2];
+  size_t count = 2;
+  td_ok(tdict_unbind(td, 0, rows, &count, err));
+  assert_false(tdict_is_locked(rows[0]) || tdict_is_locked(rows[1]));
+  tdict_release(rows[0]);
+  tdict_release(rows[1]);
+  td_ok(tdict_unlock(td, err));
+  tdict_lock(help_get_tree(td, "n")); /* a part only */
+  td_ok(tdict_unsqueeze(td, 0, &out, err));
+  assert_false(tdict_is_locked(out));
+  assert_true(tdict_is_locked(help_get_tree(out, "n")) && tdict_is_locked(help_get_tree(out, "n.m")));
   tdict_release(out);
   tdict_release(td);
   rig_close(&r);
