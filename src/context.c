@@ -10,6 +10,7 @@
 #include "sched/pool.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
+#include "tree/visit_pool.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 enum { MAX_THREADS = 1024 };
@@ -23,6 +24,7 @@ struct tdict_context {
 };
 
 tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
+tdict_pool *tdict_context_pool(const tdict_context *context) { return context->pool; }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 
 static tdict_status check(const tdict_context_options *o, tdict_error *err) {
@@ -89,6 +91,4 @@ void tdict_context_destroy(tdict_context *c) {
 
 int tdict_context_num_threads(const tdict_context *c) { return tdict_pool_size(c->pool); }
 
-int tdict_version(void) {
-  return TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH;
-}
+int tdict_version(void) { return TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH; }

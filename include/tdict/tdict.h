@@ -4,7 +4,14 @@
 
 #include "tdict/hook.h"
 #include "tdict/object.h"
+#include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/index.h"
+#include "tdict/keysets.h"
+#include "tdict/shape.h"
 #include "tdict/transfer.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
 
 #define TDICT_VERSION_MAJOR 0
 #define TDICT_VERSION_MINOR 1

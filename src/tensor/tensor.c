@@ -216,7 +216,7 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
   tdict_slab *slab = malloc(bytes);
   if (!slab) return tdict_fail(err, TDICT_ENOMEM, "slab: no host memory for %zu tensors", num_tensors);
   atomic_init(&slab->refs, 1);
-  slab->storage = tdict_storage_retain(storage);
+  slab->storage = storage ? tdict_storage_retain(storage) : NULL;
   slab->num_tensors = 0;
   slab->cap_tensors = num_tensors;
   slab->next_dims = (int64_t *)(slab->tensors + num_tensors);
@@ -237,9 +237,24 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   return t;
 }
 
+tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view) {
+  tdict_tensor *t = &slab->tensors[slab->num_tensors++];
+  atomic_init(&t->refs, 0);
+  /* Nobody else sees the slab yet, so its count needs no atomic addition. */
+  atomic_store_explicit(&slab->refs, atomic_load_explicit(&slab->refs, memory_order_relaxed) + 1, memory_order_relaxed);
+  t->slab = slab;
+  t->storage = t > slab->tensors && t[-1].storage == storage ? storage : tdict_storage_retain(storage);
+  describe(t, view, slab->next_dims);
+  slab->next_dims += 2 * (size_t)view->ndim;
+  return t;
+}
+
 void tdict_slab_release(tdict_slab *slab, int64_t count) {
   if (atomic_fetch_sub_explicit(&slab->refs, count, memory_order_acq_rel) != count) return;
   tdict_storage_release(slab->storage);
+  for (size_t i = 0; !slab->storage && i < slab->num_tensors; i++)
+    if (i == 0 || slab->tensors[i].storage != slab->tensors[i - 1].storage)
+      tdict_storage_release(slab->tensors[i].storage);
   free(slab);
 }
 

@@ -21,21 +21,24 @@ struct tdict_tensor {
 };
 static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { return t->dims + t->ndim; }
 
-/* Many contiguous tensors over one storage, with one count, in one allocation. */
+/* Many tensors with one count, in one allocation: contiguous ones over one storage, or views over many. */
 struct tdict_slab {
-  _Atomic(int64_t) refs; /* references to the slab and to all its tensors */
-  tdict_storage *storage;
+  _Atomic(int64_t) refs;  /* references to the slab and to all its tensors */
+  tdict_storage *storage; /* NULL: of views, where each run of tensors over one storage counts it once */
   size_t num_tensors, cap_tensors;
   int64_t *next_dims; /* where the next tensor's counts and strides go */
   tdict_tensor tensors[];
 };
-/* A slab with room for `num_tensors` tensors with `num_dims` dimensions in all; retains storage; one reference.
- * TDICT_ENOMEM, TDICT_EOVERFLOW. */
+/* A slab with room for `num_tensors` tensors with `num_dims` dimensions in all; retains storage, which is NULL for a
+ * slab of views; one reference. TDICT_ENOMEM, TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
 /* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab (so the caller
  * owns one). The layout has been checked. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
+/* The next view of a slab that has no storage of its own, which nobody else uses yet: of `view` the data, dtype, ndim,
+ * shape and strides (NULL: C order), which have been checked. Its reference is the caller's. Cannot fail. */
+tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view);
 void tdict_slab_release(tdict_slab *slab, int64_t count); /* drops `count` references at once */
 
 /* A tensor, alone, over an existing storage, which it retains. Of `view` the data, dtype, ndim, shape and strides

@@ -34,7 +34,7 @@ void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
 }
 
 bool tdict_plan_gap_is_free(const tdict_tensor *t) {
-  return !t || (t->slab && t->storage->flags & TDICT_STORAGE_ARENA);
+  return !t || (t->slab && t->slab->storage && t->storage->flags & TDICT_STORAGE_ARENA);
 }
 
 /* One driver copy may go on from item a into item b: both sides lie as the line does, within one storage each, and what

@@ -168,6 +168,18 @@ bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t ha
   return true;
 }
 
+void tdict_node_swap(tdict_tree *a, tdict_tree *b) {
+  tdict_keys *keys = a->keys;
+  tdict_leaf *leaves = a->leaves;
+  uint32_t cap = a->cap_leaves;
+  a->keys = b->keys;
+  a->leaves = b->leaves;
+  a->cap_leaves = b->cap_leaves;
+  b->keys = keys;
+  b->leaves = leaves;
+  b->cap_leaves = cap;
+}
+
 void tdict_node_remove(tdict_tree *td, uint32_t slot) {
   tdict_keys_delete(td->keys, slot);
   td->leaves[slot] = 0;

@@ -61,6 +61,8 @@ bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t ha
 void tdict_node_remove(tdict_tree *td, uint32_t slot);
 /* Moves the slots together when more than half are empty; the node owns its key table. */
 void tdict_node_compact(tdict_tree *td);
+/* Changes the keys and leaves of two nodes with each other. Cannot fail; locks are not looked at. */
+void tdict_node_swap(tdict_tree *a, tdict_tree *b);
 tdict_leaf tdict_leaf_retain(tdict_leaf leaf);
 void tdict_leaf_release(tdict_leaf leaf);
 /* Counts the lock of a node that has ended (unlocked, or about to be freed) out of all below it. `clear`: what no other

@@ -6,11 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/combine.h"
 #include "tdict/context.h"
 #include "tdict/export.h"
 #include "tdict/hook.h"
+#include "tdict/index.h"
+#include "tdict/keysets.h"
 #include "tdict/memory.h"
 #include "tdict/object.h"
+#include "tdict/shape.h"
 #include "tdict/sim.h"
 #include "tdict/status.h"
 #include "tdict/tdict.h"
@@ -18,6 +23,8 @@
 #include "tdict/transfer.h"
 #include "tdict/tree.h"
 #include "tdict/values.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
 
 static int failures;
 static tdict_error last_error;
@@ -218,6 +225,133 @@ static tdict_tree *make_tree(tdict_memory *memory) {
   return td;
 }
 
+static void use_index(tdict_tree *td) {
+  static const int64_t rows[2] = {1, 0}, batch[1] = {8};
+  const int32_t kinds[] = {TDICT_INDEX_AT,   TDICT_INDEX_RANGE, TDICT_INDEX_NEW_AXIS,
+                           TDICT_INDEX_REST, TDICT_INDEX_LIST,  TDICT_INDEX_MASK};
+  tdict_index item = tdict_index_of(kinds[0], 1, 0, 0, NULL);
+  tdict_indices index = tdict_indices_add(tdict_indices_none(), item);
+  tdict_tensor *mask = NULL;
+  tdict_tree *out = NULL;
+  TRUE(kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] && index.count < TDICT_MAX_INDEX);
+  OK(tdict_index_get(td, index, &out, &last_error));
+  OK(tdict_index_set(td, TDICT_INDEX(TDICT_AT(2)), out, &last_error));
+  OK(tdict_write_row(td, 3, out, &last_error));
+  tdict_release(out);
+  OK(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, 4, 2), TDICT_NEW_AXIS, TDICT_REST), &out, &last_error));
+  tdict_release(out);
+  OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &out, &last_error));
+  OK(tdict_write_rows(td, 6, out, &last_error));
+  tdict_release(out);
+  OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
+  OK(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, &last_error));
+  TRUE(tdict_batch_size(out)[0] == 0);
+  OK(tdict_write(td, "done", mask, &last_error));
+  OK(tdict_write_at(td, "done", TDICT_INDEX(TDICT_ALL), mask, &last_error));
+  tdict_release(out);
+  tdict_tensor_release(mask);
+}
+
+static void use_shape(const tdict_tree *td) {
+  static const int64_t two_rows[2] = {2, -1}, wide[2] = {3, 8}, sizes[2] = {5, 3};
+  static const int order[2] = {1, 0};
+  tdict_tree *two = NULL, *out[8];
+  size_t count = 8, i, made;
+  OK(tdict_view(td, 2, two_rows, &two, &last_error));
+  OK(tdict_reshape(td, 2, two_rows, &out[0], &last_error));
+  OK(tdict_flatten(two, 0, -1, &out[1], &last_error));
+  OK(tdict_unflatten(td, 0, 2, two_rows, &out[2], &last_error));
+  OK(tdict_unsqueeze(td, 0, &out[3], &last_error));
+  OK(tdict_squeeze(out[3], TDICT_EVERY_DIM, &out[4], &last_error));
+  OK(tdict_expand(td, 2, wide, &out[5], &last_error));
+  OK(tdict_permute(two, order, &out[6], &last_error));
+  OK(tdict_transpose(two, 0, 1, &out[7], &last_error));
+  for (i = 0; i < 8; i++) tdict_release(out[i]);
+  OK(tdict_split(td, 0, sizes, 2, out, &last_error));
+  OK(tdict_split_every(td, 0, 4, out + 2, &count, &last_error));
+  made = 2 + count;
+  count = 2;
+  OK(tdict_chunks(td, 0, out + made, &count, &last_error));
+  made += count;
+  count = 2;
+  OK(tdict_unbind(two, 0, out + made, &count, &last_error));
+  for (i = 0; i < made + count; i++) tdict_release(out[i]);
+  tdict_release(two);
+}
+
+static void use_combine(const tdict_tree *td) {
+  const tdict_tree *both[2];
+  tdict_join_options options = tdict_join_options_default();
+  tdict_tree *out[3];
+  int i;
+  both[0] = both[1] = td;
+  OK(tdict_stack(both, 2, &options, &out[0], &last_error));
+  OK(tdict_stack_into(both, 2, &options, out[0], &last_error));
+  OK(tdict_cat(both, 2, &options, &out[1], &last_error));
+  OK(tdict_cat_into(both, 2, &options, out[1], &last_error));
+  OK(tdict_pad_sequence(both, 2, 0, NULL, &out[2], &last_error));
+  for (i = 0; i < 3; i++) tdict_release(out[i]);
+}
+
+static void use_keysets(const tdict_tree *td) {
+  static const char *const paths[1] = {"obs"};
+  const tdict_tree *both[2];
+  tdict_key_set set;
+  tdict_tree *out[8];
+  int i;
+  set.paths = paths;
+  set.count = 1;
+  OK(tdict_select(td, paths, 1, true, &out[0], &last_error));
+  OK(tdict_exclude(td, paths, 1, &out[1], &last_error));
+  OK(tdict_split_keys(td, &set, 1, out + 2, &last_error));
+  OK(tdict_flatten_keys(td, NULL, &out[4], &last_error));
+  OK(tdict_unflatten_keys(td, NULL, &out[5], &last_error));
+  both[0] = out[0];
+  both[1] = out[1];
+  OK(tdict_merge(both, 2, &out[6], &last_error));
+  OK(tdict_clone(td, &out[7], &last_error));
+  OK(tdict_update(out[7], td, NULL, 0, &last_error));
+  for (i = 0; i < 8; i++) tdict_release(out[i]);
+}
+
+static tdict_status see_leaves(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)user, (void)err;
+  return at->count == 1 ? TDICT_OK : TDICT_EINVAL;
+}
+static tdict_status same_leaf(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user, (void)err;
+  *out = tdict_tensor_retain(at->tensors[0]);
+  return TDICT_OK;
+}
+static bool keep_all(void *user, const tdict_leaves *at) {
+  (void)user;
+  return at->path != NULL;
+}
+
+static void use_visit(const tdict_tree *td) {
+  tdict_visit_options options = tdict_visit_options_default();
+  tdict_compare_options exact = tdict_compare_options_default();
+  tdict_leaf_visitor visit = see_leaves;
+  tdict_leaf_maker make = same_leaf;
+  tdict_leaf_predicate keep = keep_all;
+  tdict_difference found;
+  tdict_tree *out = NULL, *deep = NULL;
+  OK(tdict_visit(&td, 1, visit, &options, &last_error));
+  OK(tdict_apply(&td, 1, make, &options, &out, &last_error));
+  tdict_release(out);
+  OK(tdict_filter(td, keep, NULL, &out, &last_error));
+  TRUE(tdict_depth(out) == 0 && !tdict_is_empty(out));
+  OK(tdict_clone_deep(td, NULL, &deep, &last_error));
+  OK(tdict_compare(deep, out, &exact, &found, &last_error));
+  TRUE(!found.differs && tdict_equal(deep, out));
+  OK(tdict_fill(deep, "obs", 1, &last_error));
+  OK(tdict_zero(deep, &last_error));
+  OK(tdict_copy(deep, td, &last_error));
+  OK(tdict_update_in_place(deep, td, NULL, 0, &last_error));
+  tdict_release(deep);
+  tdict_release(out);
+}
+
 static void use_tree(void) {
   tdict_tree *td = make_tree(NULL), *empty = NULL;
   OK(tdict_create(0, NULL, &empty, &last_error));
@@ -227,6 +361,11 @@ static void use_tree(void) {
   use_tree_rules(td);
   use_tree_text(td);
   use_objects(td);
+  use_index(td);
+  use_shape(td);
+  use_combine(td);
+  use_keysets(td);
+  use_visit(td);
   tdict_release(td);
 }
 

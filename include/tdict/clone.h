@@ -1,0 +1,52 @@
+/* Copies of trees, and whether two trees are the same. Thread rule: as in tdict/tree.h. */
+#ifndef TDICT_CLONE_H
+#define TDICT_CLONE_H
+
+#include "tdict/tree.h"
+
+TDICT_BEGIN_DECLS
+
+/** @brief New nodes over the same tensors, unlocked: keys can be changed without the other tree seeing it, elements are
+ *  shared [T:clone_shallow_shares].
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err);
+/** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory [T:clone_deep_copies].
+ *  @param[in] memory  where to; NULL: that of the tensors on a device, plain host memory for those on the host.
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem]; as tdict_tensor_clone(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out,
+                                                        tdict_error *err);
+
+/** What two trees are compared by. */
+typedef struct tdict_compare_options {
+  size_t struct_size;
+  double relative, absolute; /**< numbers are close when |a - b| <= absolute + relative * |b|; both 0 (default): equal
+                                  values [T:compare_close] */
+  bool nan_equal;            /**< NaN is the same as NaN; default false [T:compare_nan] */
+} tdict_compare_options;
+static inline tdict_compare_options tdict_compare_options_default(void) {
+  tdict_compare_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
+/** The first difference, in the order of a walk through the first tree and of C order in a tensor. */
+typedef struct tdict_difference {
+  bool differs;
+  int32_t ndim;                  /**< of `index`; 0 when it is not about an element */
+  int64_t index[TDICT_MAX_NDIM]; /**< the element */
+  char path[248];                /**< the key, "" for the trees themselves; long paths are cut in the middle */
+  char message[256];             /**< what differs */
+} tdict_difference;
+/** @brief Compares keys (in any order), batch sizes, dtypes, shapes and elements, wherever the tensors are: those on a
+ *  device are copied to the host one by one [T:compare_finds_first_difference]. Devices, locks and strides may differ.
+ *  @param[in] options  NULL for the defaults.
+ *  @return #TDICT_OK whether they differ or not; #TDICT_EINVAL NULL or a negative tolerance, #TDICT_EWRONGDEVICE a
+ *          device's bytes that belong to no context [T:compare_refuses]; #TDICT_ENOMEM; #TDICT_EDEVICE. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
+                                                     const tdict_compare_options *options, tdict_difference *out,
+                                                     tdict_error *err);
+/** @brief True when tdict_compare() by default finds no difference, and nothing failed [T:compare_equal]. */
+TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
+
+TDICT_END_DECLS
+#endif

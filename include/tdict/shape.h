@@ -1,0 +1,71 @@
+/* Other batch dimensions over the same elements. What stands behind the batch dimensions stays, and so do the further
+ * batch dimensions of the trees below [T:shape_children]. Results have the keys and locks of the tree they are made of
+ * [T:shape_keeps_locks], those of tdict_unbind() the keys only; all of their tensors are views in one allocation that share storage, but for copies that
+ * tdict_reshape() and tdict_flatten() cannot do without [T:shape_views_share]. Negative dimensions count from the end.
+ * All answer #TDICT_EINVAL for NULL and for a dimension or count that cannot be [T:shape_refuses], #TDICT_ENOMEM
+ * [T:shape_survives_enomem], and #TDICT_ESHAPE where a tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions.
+ * They work on every device. Thread rule: as in tdict/tree.h; a result is a tree of its own. */
+#ifndef TDICT_SHAPE_H
+#define TDICT_SHAPE_H
+
+#include "tdict/tree.h"
+
+TDICT_BEGIN_DECLS
+
+/** @brief The elements with the batch size @p shape, of which one count may be -1: what is left [T:shape_view].
+ *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements, or a tensor whose strides do not allow it, err->path
+ *          naming it [T:shape_view_refuses_strides]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape,
+                                                  tdict_tree **out, tdict_error *err);
+/** @brief As tdict_view(), with a copy in C order of each tensor whose strides do not allow a view, in the memory that
+ *  it lies in (plain host memory for host tensors) [T:shape_reshape_copies_where_needed]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape,
+                                                     tdict_tree **out, tdict_error *err);
+/** @brief Makes the batch dimensions from @p first to @p last, both included, one [T:shape_flatten]. Views or copies as
+ *  tdict_reshape(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree **out,
+                                                     tdict_error *err);
+/** @brief Makes one batch dimension several, of which one count may be -1 [T:shape_unflatten]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int64_t *shape,
+                                                       tdict_tree **out, tdict_error *err);
+/** @brief A new batch dimension of one element before dimension @p dim, or behind the last [T:shape_unsqueeze]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out,
+                                                       tdict_error *err);
+/** tdict_squeeze() of all dimensions that have one element. */
+#define TDICT_EVERY_DIM INT32_MIN
+/** @brief Takes batch dimension @p dim away if it has one element; else the result is as the tree [T:shape_squeeze]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out,
+                                                     tdict_error *err);
+/** @brief Repeats dimensions of one element, and puts new ones before the first, up to the batch size @p shape; -1 keeps
+ *  a count. Nothing is copied: the elements of the result lie over one another and are to be read [T:shape_expand]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape,
+                                                    tdict_tree **out, tdict_error *err);
+/** @brief Batch dimension i of the result is dimension @p order[i] of the tree; there are as many [T:shape_permute]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, const int *order, tdict_tree **out,
+                                                     tdict_error *err);
+/** @brief Changes two batch dimensions with each other [T:shape_transpose]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out,
+                                                       tdict_error *err);
+
+/** @brief Cuts dimension @p dim into @p count pieces of the given sizes, which sum to its count [T:split_sizes].
+ *  @param[out] out  room for @p count trees, written on success only [T:split_all_or_nothing].
+ *  @return #TDICT_OK; #TDICT_ESHAPE the sizes do not sum to it [T:split_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, size_t count,
+                                                   tdict_tree **out, tdict_error *err);
+/** @brief Cuts dimension @p dim into pieces of @p size elements; the last one may be short [T:split_every].
+ *  @param[in,out] count  the room in @p out; then the number of pieces, one for an empty dimension.
+ *  @return #TDICT_OK; #TDICT_EINVAL the room is too small [T:split_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out,
+                                                         size_t *count, tdict_error *err);
+/** @brief Cuts dimension @p dim into at most *@p count pieces of one size; the last one may be short, and there may be
+ *  fewer [T:split_chunk].
+ *  @param[in,out] count  how many are wanted, with room in @p out for them; then how many there are [T:split_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
+                                                    tdict_error *err);
+/** @brief Every element of dimension @p dim, which goes [T:split_unbind].
+ *  @param[in,out] count  the room in @p out; then the number of trees [T:split_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
+                                                    tdict_error *err);
+
+TDICT_END_DECLS
+#endif

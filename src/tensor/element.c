@@ -1,0 +1,167 @@
+/* Elements as numbers. Nothing is owned. Thread rule: see element.h. */
+#include "tensor/element.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tensor/convert.h"
+#include "tensor/layout.h"
+
+enum { MOST_ELEMENT_BYTES = 4096 };
+
+tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value, void *element, tdict_error *err) {
+  size_t bytes = tdict_dtype_bytes(dtype);
+  memset(element, 0, bytes);
+  if (tdict_convert_knows(dtype)) {
+    if (tdict_convert_double(dtype, value, element)) return TDICT_OK;
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: %s does not hold %g", what, tdict_dtype_name(dtype), value);
+  }
+  if (dtype == TDICT_BOOL) {
+    *(unsigned char *)element = value != 0;
+    return TDICT_OK;
+  }
+  if (dtype == TDICT_C64) {
+    float single = (float)value;
+    memcpy(element, &single, sizeof single);
+    return TDICT_OK;
+  }
+  if (dtype == TDICT_C128) {
+    memcpy(element, &value, sizeof value);
+    return TDICT_OK;
+  }
+  if (value == 0 && !signbit(value)) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: %s x %u can be filled with 0 only", what, tdict_dtype_name(dtype),
+                    (unsigned)(dtype >> 16));
+}
+
+static bool same_bytes(const unsigned char *bytes, size_t count) {
+  for (size_t i = 1; i < count; i++)
+    if (bytes[i] != bytes[0]) return false;
+  return true;
+}
+
+tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err) {
+  const tdict_storage *s = t->storage;
+  if (s->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor may not be written", what);
+  if (s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  char device[32];
+  tdict_device_format(s->device, device, sizeof device);
+  if (!s->memory || !s->memory->ops->fill)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context",
+                      what, device);
+  if (same_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
+                    device);
+}
+
+typedef struct filler {
+  tdict_memory *memory; /* NULL: the host */
+  const void *element;
+  size_t item;
+} filler;
+
+static void fill_run(void *to, const void *element, size_t item, size_t bytes) {
+  if (same_bytes(element, item)) {
+    memset(to, *(const unsigned char *)element, bytes);
+    return;
+  }
+  memcpy(to, element, item);
+  for (size_t done = item; done < bytes;) { /* what is there is copied, twice as much each time */
+    size_t more = done < bytes - done ? done : bytes - done;
+    memcpy((char *)to + done, to, more);
+    done += more;
+  }
+}
+
+static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  const filler *f = user;
+  bool whole = rect->dst_pitch == (int64_t)rect->width;
+  size_t rows = whole ? 1 : rect->height, bytes = whole ? rect->width * rect->height : rect->width;
+  uintptr_t to = (uintptr_t)rect->dst;
+  for (size_t i = 0; i < rows; i++, to += (uintptr_t)rect->dst_pitch) {
+    if (!f->memory) {
+      fill_run((void *)to, f->element, f->item, bytes);
+      continue;
+    }
+    tdict_status status = f->memory->ops->fill(f->memory, (void *)to, *(const unsigned char *)f->element, bytes, err);
+    if (status != TDICT_OK) return status;
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err) {
+  tdict_storage *s = t->storage;
+  bool host = s->device.type == TDICT_DEVICE_CPU;
+  filler f = {host ? NULL : s->memory, element, tdict_dtype_bytes(t->dtype)};
+  if (t->numel == 0) return TDICT_OK;
+  if (host) tdict_storage_wait(s, true);
+  tdict_pair pair;
+  tdict_pair_init(&pair, t->ndim, t->dims, tdict_tensor_dims_strides(t), tdict_tensor_dims_strides(t), f.item);
+  const tdict_pair_part whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
+  return tdict_pair_walk(&pair, &whole, fill_rect, &f, err);
+}
+
+/* A float of `exponent` and `mantissa` bits; `bias` of its exponent; `no_infinity`: all ones in both is NaN, and nothing
+ * else is (float8_e4m3fn). */
+static double small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
+  unsigned top = (1u << exponent) - 1, e = bits >> mantissa & top, m = bits & ((1u << mantissa) - 1);
+  int bias = (int)(top >> 1);
+  double sign = bits >> (exponent + mantissa) & 1 ? -1 : 1;
+  if (no_infinity ? e == top && m == (1u << mantissa) - 1 : e == top && m) return (double)NAN;
+  if (!no_infinity && e == top) return sign * (double)INFINITY;
+  double scale = e ? 1.0 + m / (double)(1u << mantissa) : m / (double)(1u << mantissa);
+  return sign * ldexp(scale, (int)(e ? e : 1) - bias);
+}
+
+static double read_float(tdict_dtype dtype, const void *element) {
+  uint16_t half = 0;
+  uint8_t byte = 0;
+  float single;
+  double number;
+  switch (dtype) {
+  case TDICT_F64:
+    memcpy(&number, element, sizeof number);
+    return number;
+  case TDICT_F32:
+    memcpy(&single, element, sizeof single);
+    return (double)single;
+  case TDICT_F16:
+    memcpy(&half, element, sizeof half);
+    return small_float(half, 5, 10, false);
+  case TDICT_BF16:
+    memcpy(&half, element, sizeof half);
+    return small_float(half, 8, 7, false);
+  case TDICT_F8E4M3:
+    memcpy(&byte, element, sizeof byte);
+    return small_float(byte, 4, 3, true);
+  default:
+    memcpy(&byte, element, sizeof byte);
+    return small_float(byte, 5, 2, false);
+  }
+}
+
+static double read_integer(tdict_dtype dtype, const void *element) {
+  int64_t wide = 0;
+  size_t bytes = tdict_dtype_bytes(dtype);
+  bool is_signed = (dtype & 0xffu) == 0;
+  for (size_t i = 0; i < bytes; i++)
+    wide |= (int64_t)((uint64_t)((const unsigned char *)element)[i] << (8 * i)); /* the machine is little-endian */
+  if (is_signed && bytes < 8 && wide >> (8 * bytes - 1)) wide -= (int64_t)1 << (8 * bytes);
+  return is_signed ? (double)wide : (double)(uint64_t)wide;
+}
+
+bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary) {
+  *imaginary = 0;
+  if (dtype >> 16 != 1) return false;
+  if (dtype == TDICT_C64 || dtype == TDICT_C128) {
+    tdict_dtype part = dtype == TDICT_C64 ? TDICT_F32 : TDICT_F64;
+    *real = read_float(part, element);
+    *imaginary = read_float(part, (const char *)element + tdict_dtype_bytes(part));
+    return true;
+  }
+  bool integer = (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL;
+  *real = integer ? read_integer(dtype == TDICT_BOOL ? TDICT_U8 : dtype, element) : read_float(dtype, element);
+  return true;
+}

@@ -1,0 +1,19 @@
+/* Several trees with the same keys, looked at together: what stands at each path of the first one, in all of them.
+ * Owned by one call; trees are borrowed. Thread rule: one thread. */
+#ifndef TDICT_TREE_ALIGN_H
+#define TDICT_TREE_ALIGN_H
+
+#include "tree/cursor.h"
+
+typedef struct tdict_aligned {
+  size_t count, num_entries; /* trees; what a walk through the first one shows, trees too */
+  tdict_leaf *leaves;        /* borrowed; that of tree t at entry e is leaves[e * count + t] */
+} tdict_aligned;
+
+/* TDICT_EINVAL a NULL among the trees, or none; TDICT_ENOTFOUND a key that not all have; TDICT_ETYPE kinds that differ;
+ * err->path names the key. TDICT_ENOMEM. To be reset on success only. */
+tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, tdict_aligned *out,
+                               tdict_error *err);
+void tdict_aligned_reset(tdict_aligned *aligned);
+
+#endif

@@ -1,0 +1,197 @@
+/* Whether two trees are the same. What is copied from a device is the call's. Thread rule: as in tdict/clone.h. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "tdict/clone.h"
+#include "tensor/element.h"
+#include "tree/cursor.h"
+#include "tree/text.h"
+
+typedef struct comparer {
+  tdict_compare_options o;
+  tdict_difference *out;
+  tdict_cursor cursor; /* over a; a frame's mark is b's node */
+} comparer;
+
+/* Notes a difference; the text is in out->message already. */
+static void differ(comparer *c, const tdict_key *extra) {
+  c->out->differs = true;
+  tdict_cursor_path(&c->cursor, NULL, c->out->path, sizeof c->out->path);
+  if (extra) tdict_node_path(c->out->path, extra, c->out->path, sizeof c->out->path);
+}
+
+#define SAY(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
+
+static bool same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
+  return a == b && (a == 0 || memcmp(sa, sb, (size_t)a * sizeof *sa) == 0);
+}
+
+static bool say_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
+  char x[96], y[96];
+  SAY(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
+      tdict_text_shape(b->ndim, b->dims, y, sizeof y));
+  return false;
+}
+
+/* Nodes: batch sizes and the number of keys. False when they differ. */
+static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
+  char x[96], y[96];
+  if (!same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
+    SAY(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
+        tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
+    differ(c, NULL);
+    return false;
+  }
+  if (b->keys->num_live <= a->keys->num_live) return true; /* a key that b lacks is found on the way */
+  for (uint32_t i = 0; i < b->keys->num_slots; i++) {
+    const tdict_key *key = &b->keys->slots[i];
+    if (!key->name || tdict_keys_find_hashed(a->keys, key->name, key->length, key->hash) >= 0) continue;
+    SAY(c, "only the second tree has this key");
+    differ(c, key);
+    return false;
+  }
+  return true;
+}
+
+static bool close_numbers(const tdict_compare_options *o, double a, double b) {
+  if (a == b) return true;
+  if (isnan(a) || isnan(b)) return o->nan_equal && isnan(a) && isnan(b);
+  if (isinf(a) || isinf(b)) return false;
+  return fabs(a - b) <= o->absolute + o->relative * fabs(b);
+}
+
+static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
+
+static bool same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
+  double ar, ai, br, bi;
+  bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
+  if (memcmp(a, b, tdict_dtype_bytes(dtype)) == 0 && (is_exact(dtype) || c->o.nan_equal)) return true;
+  if (is_exact(dtype) && !tolerant) return dtype == TDICT_BOOL && !*(const char *)a == !*(const char *)b;
+  if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi)) return false;
+  return close_numbers(&c->o, ar, br) && close_numbers(&c->o, ai, bi);
+}
+
+static void say_element(comparer *c, tdict_dtype dtype, const void *a, const void *b) {
+  double ar, ai, br, bi;
+  if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi))
+    SAY(c, "the elements' bytes");
+  else if ((dtype & 0xffu) == 5)
+    SAY(c, "elements (%.9g, %.9g) and (%.9g, %.9g)", ar, ai, br, bi);
+  else
+    SAY(c, "elements %.17g and %.17g", ar, br);
+}
+
+/* Elements of two host tensors of one dtype and shape. */
+static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_tensor *b) {
+  const int64_t *sa = tdict_tensor_dims_strides(a), *sb = tdict_tensor_dims_strides(b);
+  const size_t item = tdict_dtype_bytes(a->dtype);
+  int64_t at[TDICT_MAX_NDIM] = {0};
+  const char *pa = tdict_tensor_const_data(a), *pb = tdict_tensor_const_data(b);
+  if (is_exact(a->dtype) && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b) && a->numel &&
+      memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0)
+    return;
+  for (int64_t n = a->numel; n > 0; n--) {
+    int64_t oa = 0, ob = 0;
+    for (int d = 0; d < a->ndim; d++) oa += at[d] * sa[d], ob += at[d] * sb[d];
+    const char *x = pa + oa * (int64_t)item, *y = pb + ob * (int64_t)item;
+    if (!same_element(c, a->dtype, x, y)) {
+      say_element(c, a->dtype, x, y);
+      memcpy(c->out->index, at, (size_t)a->ndim * sizeof *at);
+      c->out->ndim = a->ndim;
+      differ(c, NULL);
+      return;
+    }
+    for (int d = a->ndim - 1; d >= 0 && ++at[d] == a->dims[d]; d--) at[d] = 0;
+  }
+}
+
+/* The tensor, or a copy of it on the host; a reference either way. */
+static tdict_status to_host(const tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
+  if (t->storage->device.type != TDICT_DEVICE_CPU) return tdict_tensor_clone(t, NULL, out, err);
+  *out = tdict_tensor_retain(t);
+  return TDICT_OK;
+}
+
+static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const tdict_tensor *b, tdict_error *err) {
+  if (a->dtype != b->dtype) {
+    SAY(c, "dtypes %s x %u and %s x %u", tdict_dtype_name(a->dtype), (unsigned)(a->dtype >> 16),
+        tdict_dtype_name(b->dtype), (unsigned)(b->dtype >> 16));
+    differ(c, NULL);
+    return TDICT_OK;
+  }
+  if (!same_shape(a->ndim, a->dims, b->ndim, b->dims)) {
+    (void)say_shapes(c, "shapes", a, b);
+    differ(c, NULL);
+    return TDICT_OK;
+  }
+  tdict_tensor *x = NULL, *y = NULL;
+  tdict_status status = to_host(a, &x, err);
+  if (status == TDICT_OK) status = to_host(b, &y, err);
+  if (status == TDICT_OK) compare_elements(c, x, y);
+  tdict_tensor_release(x);
+  tdict_tensor_release(y);
+  return status;
+}
+
+/* What the cursor shows of a, with what stands there in b; *below is b's node when both are trees. */
+static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
+  const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
+  const tdict_key *key = tdict_cursor_key(&c->cursor);
+  const tdict_tree *b = (const tdict_tree *)top->mark;
+  int64_t slot = tdict_keys_find_hashed(b->keys, key->name, key->length, key->hash);
+  tdict_leaf there = slot < 0 ? 0 : b->leaves[slot];
+  if (there == leaf && !tdict_leaf_tensor(leaf) && !tdict_leaf_tree(leaf)) return TDICT_OK;
+  if (tdict_leaf_tree(leaf) && tdict_leaf_tree(there)) {
+    *below = tdict_leaf_tree(there);
+    return TDICT_OK;
+  }
+  if (tdict_leaf_tensor(leaf) && tdict_leaf_tensor(there))
+    return compare_tensors(c, tdict_leaf_tensor(leaf), tdict_leaf_tensor(there), err);
+  SAY(c, "%s", !there ? "only the first tree has this key" : "they are not both tensors or both trees");
+  differ(c, NULL);
+  return TDICT_OK;
+}
+
+static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err) {
+  c->cursor.frames[0].mark = (size_t)b;
+  if (!compare_nodes(c, a, b)) return TDICT_OK;
+  for (tdict_leaf leaf; !c->out->differs && (leaf = tdict_cursor_next(&c->cursor)) != 0;) {
+    tdict_tree *below = NULL;
+    tdict_status status = compare_leaf(c, leaf, &below, err);
+    if (status != TDICT_OK) {
+      char path[sizeof((tdict_error *)NULL)->path];
+      tdict_cursor_path(&c->cursor, NULL, path, sizeof path);
+      return tdict_at(err, status, path);
+    }
+    if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;
+    if (!tdict_cursor_enter(&c->cursor, tdict_leaf_tree(leaf)))
+      return tdict_fail(err, TDICT_ENOMEM, "compare: no memory to look through the trees");
+    c->cursor.frames[c->cursor.depth - 1].mark = (size_t)below;
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b, const tdict_compare_options *options,
+                           tdict_difference *out, tdict_error *err) {
+  tdict_difference found;
+  comparer c = {.o = tdict_compare_options_default(), .out = &found};
+  if (!a || !b || !out) return tdict_fail(err, TDICT_EINVAL, "compare: %s is NULL", !a ? "a" : !b ? "b" : "out");
+  tdict_status status = tdict_options_read(&c.o, sizeof c.o, options, "compare options", err);
+  if (status != TDICT_OK) return status;
+  if (!(c.o.relative >= 0) || !(c.o.absolute >= 0))
+    return tdict_fail(err, TDICT_EINVAL, "compare: tolerances %g and %g, wanted 0 or more", c.o.relative, c.o.absolute);
+  memset(&found, 0, sizeof found);
+  tdict_cursor_init(&c.cursor, a, false);
+  status = compare(&c, a, b, err);
+  tdict_cursor_reset(&c.cursor);
+  if (status == TDICT_OK) *out = found;
+  return status;
+}
+
+bool tdict_equal(const tdict_tree *a, const tdict_tree *b) {
+  tdict_difference found;
+  return tdict_compare(a, b, NULL, &found, NULL) == TDICT_OK && !found.differs;
+}

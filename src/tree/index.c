@@ -1,0 +1,235 @@
+/* Reading and writing what an index names. Results belong to the caller. Thread rule: as in tdict/index.h. */
+#include "tdict/index.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/check_copy.h"
+#include "tree/index_plan.h"
+#include "tree/map.h"
+#include "tree/text.h"
+
+enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+
+static tdict_status plan_for(tdict_index_plan *plan, const char *what, const tdict_tree *td, const tdict_indices *index,
+                             tdict_error *err) {
+  if (td->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension", what);
+  tdict_status status = tdict_index_plan_init(plan, what, td->batch_ndim, td->batch_size, index, err);
+  if (status == TDICT_OK && plan->ndim > TDICT_MAX_BATCH_NDIM) {
+    tdict_index_plan_reset(plan);
+    return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d batch dimensions, and may have %d", what,
+                      plan->ndim, TDICT_MAX_BATCH_NDIM);
+  }
+  return status;
+}
+
+static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                             tdict_error *err) {
+  (void)entry;
+  return tdict_index_plan_describe(map->user, from, made, err);
+}
+
+static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                         tdict_error *err) {
+  (void)entry;
+  return tdict_index_plan_copy(map->user, from, made, false, err);
+}
+
+tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out, tdict_error *err) {
+  tdict_index_plan plan;
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", td ? "out" : "td");
+  tdict_status status = plan_for(&plan, "index", td, &index, err);
+  if (status != TDICT_OK) return status;
+  const tdict_map map = {.what = "index",
+                         .batch_in = td->batch_ndim,
+                         .batch_out = plan.ndim,
+                         .batch_size = plan.shape,
+                         .more_dims = plan.ndim > td->batch_ndim ? plan.ndim - td->batch_ndim : 0,
+                         .unlocked = true,
+                         .describe = describe,
+                         .fill = plan.gather_dims ? fill : NULL,
+                         .user = &plan};
+  status = tdict_map_run(&map, td, out, err);
+  tdict_index_plan_reset(&plan);
+  return status;
+}
+
+/* A write under way: from all leaves of a tree to those of another one with the same paths. */
+typedef struct writer {
+  const tdict_index_plan *plan;
+  const tdict_tree *value;
+  tdict_cursor cursor; /* a frame's mark is the node that is written to */
+} writer;
+
+/* Finds what stands at the cursor's key in the tree that is written. */
+static tdict_status find(const writer *w, bool want_tree, tdict_leaf *out, tdict_error *err) {
+  const tdict_frame *top = &w->cursor.frames[w->cursor.depth - 1];
+  const tdict_tree *to = (const tdict_tree *)top->mark;
+  int64_t slot = top->slot - 1;
+  if (to->keys != top->node->keys) {
+    const tdict_key *key = tdict_cursor_key(&w->cursor);
+    slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
+    if (slot < 0)
+      return tdict_fail(err, TDICT_ENOTFOUND, "%s: the tree that is written has no such key", w->plan->what);
+  }
+  *out = to->leaves[slot];
+  if ((tdict_leaf_tree(*out) != NULL) == want_tree && (want_tree || tdict_leaf_tensor(*out))) return TDICT_OK;
+  return tdict_fail(err, TDICT_ETYPE, "%s: a tree stands on one side, and none on the other", w->plan->what);
+}
+
+/* The layout of a value's tensor, repeated where its batch size is short, for what the index names of `to`. */
+static tdict_status describe_value(const writer *w, const tdict_tensor *to, const tdict_tensor *from, tdict_made *made,
+                                   tdict_error *err) {
+  tdict_made wanted;
+  const tdict_index_plan *plan = w->plan;
+  tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
+  if (status != TDICT_OK) return status;
+  bool lead = from->ndim == wanted.ndim - (plan->ndim - w->value->batch_ndim);
+  return lead && tdict_repeat(from, wanted.ndim, wanted.shape, made)
+             ? TDICT_OK
+             : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
+}
+
+static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool dry,
+                                 tdict_error *err) {
+  tdict_made made;
+  tdict_temp temp;
+  tdict_status status = describe_value(w, to, from, &made, err);
+  if (status == TDICT_OK && dry) return tdict_check_copy(w->plan->what, to, from, err);
+  if (status != TDICT_OK) return status;
+  return tdict_index_plan_copy(w->plan, to, tdict_temp_over(&temp, from, &made), true, err);
+}
+
+/* Goes through the value; `dry`: only looks whether all can be written. */
+static tdict_status go(writer *w, tdict_tree *td, bool dry, tdict_error *err) {
+  tdict_cursor *c = &w->cursor;
+  tdict_cursor_rewind(c, w->value);
+  c->frames[0].mark = (size_t)td;
+  for (tdict_leaf leaf, there = 0; (leaf = tdict_cursor_next(c)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    tdict_status status = TDICT_OK;
+    if (!tree && !tensor)
+      status =
+          tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot be written", w->plan->what);
+    if (status == TDICT_OK) status = find(w, tree != NULL, &there, err);
+    if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, dry, err);
+    if (status != TDICT_OK) {
+      char path[PATH_BYTES];
+      tdict_cursor_path(c, NULL, path, sizeof path);
+      return tdict_at(err, status, path);
+    }
+    if (!tree) continue;
+    if (!tdict_cursor_enter(c, tree))
+      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->plan->what);
+    c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(there);
+  }
+  return TDICT_OK;
+}
+
+/* The batch size of the value must be the last dimensions of what is written. */
+static tdict_status check_value(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+  int lead = plan->ndim - value->batch_ndim;
+  bool fits = lead >= 0;
+  for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[lead + i];
+  if (fits) return TDICT_OK;
+  char wanted[96], found[96];
+  return tdict_fail(err, TDICT_ESHAPE, "%s: the value's batch size is %s, wanted the last dimensions of %s", plan->what,
+                    tdict_text_shape(value->batch_ndim, value->batch_size, found, sizeof found),
+                    tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
+}
+
+static tdict_status describe_zeros(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                   tdict_error *err) {
+  (void)entry;
+  const tdict_affine *a = map->user;
+  tdict_status status = tdict_affine_apply(a, from, map->what, made, err);
+  made->fresh = true;
+  return status;
+}
+
+static tdict_status fill_zeros(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                               tdict_error *err) {
+  (void)map, (void)entry, (void)from;
+  tdict_memory *m = made->storage->memory;
+  size_t bytes = tdict_tensor_nbytes(made);
+  if (m && m->ops->fill) return m->ops->fill(m, made->data, 0, bytes, err);
+  memset(made->data, 0, bytes);
+  return TDICT_OK;
+}
+
+/* Zeroed tensors like those of `value`, with the batch size of `td`, as a new tree. */
+static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, const char *what, tdict_tree **out,
+                               tdict_error *err) {
+  tdict_affine a = {.ndim_in = value->batch_ndim, .ndim_out = td->batch_ndim, .grows = true};
+  for (int i = 0; i < td->batch_ndim; i++) a.axes[i] = (tdict_axis){-1, td->batch_size[i], 0};
+  const tdict_map map = {.what = what,
+                         .batch_in = value->batch_ndim,
+                         .batch_out = td->batch_ndim,
+                         .batch_size = td->batch_size,
+                         .more_dims = td->batch_ndim > value->batch_ndim ? td->batch_ndim - value->batch_ndim : 0,
+                         .unlocked = true,
+                         .describe = describe_zeros,
+                         .fill = fill_zeros,
+                         .user = &a};
+  return tdict_map_run(&map, value, out, err);
+}
+
+static tdict_status write(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+  writer w = {.plan = plan, .value = value};
+  tdict_cursor_init(&w.cursor, value, false);
+  tdict_status status = go(&w, td, true, err);
+  if (status == TDICT_OK) status = go(&w, td, false, err);
+  tdict_cursor_reset(&w.cursor);
+  return status;
+}
+
+/* Writes to a tree that holds nothing: tensors are made and written first, then they are put into the tree. */
+static tdict_status write_new(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+  tdict_tree *made = NULL;
+  if (tdict_node_is_locked(td))
+    return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is empty and locked, so no tensors can be made", plan->what);
+  tdict_status status = make_zeros(td, value, plan->what, &made, err);
+  if (status != TDICT_OK) return status;
+  status = write(made, plan, value, err);
+  if (status == TDICT_OK && td->has_device) status = tdict_set_device(made, &td->device, err);
+  if (status == TDICT_OK) tdict_node_swap(td, made);
+  tdict_release(made);
+  return status;
+}
+
+static tdict_status set(tdict_tree *td, const char *what, const tdict_indices *index, const tdict_tree *value,
+                        tdict_error *err) {
+  tdict_index_plan plan;
+  tdict_status status = plan_for(&plan, what, td, index, err);
+  if (status != TDICT_OK) return status;
+  status = check_value(&plan, value, err);
+  if (status == TDICT_OK)
+    status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_new(td, &plan, value, err)
+                                                                   : write(td, &plan, value, err);
+  tdict_index_plan_reset(&plan);
+  return status;
+}
+
+tdict_status tdict_index_set(tdict_tree *td, tdict_indices index, const tdict_tree *value, tdict_error *err) {
+  if (!td || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", td ? "value" : "td");
+  return set(td, "index_set", &index, value, err);
+}
+
+tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row, tdict_error *err) {
+  if (!td || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", td ? "row" : "td");
+  const tdict_indices index = TDICT_INDEX(TDICT_AT(i));
+  return set(td, "write_row", &index, row, err);
+}
+
+tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows, tdict_error *err) {
+  if (!td || !rows) return tdict_fail(err, TDICT_EINVAL, "write_rows: %s is NULL", td ? "rows" : "td");
+  if (td->batch_ndim == 0 || rows->batch_ndim == 0)
+    return tdict_fail(err, TDICT_EINVAL, "write_rows: %s has no batch dimension", td->batch_ndim ? "rows" : "the tree");
+  int64_t count = rows->batch_size[0];
+  if (first < 0 || count > td->batch_size[0] || first > td->batch_size[0] - count)
+    return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
+                      (long long)first, (long long)td->batch_size[0]);
+  const tdict_indices index = TDICT_INDEX(TDICT_RANGE(first, first + count, 1));
+  return set(td, "write_rows", &index, rows, err);
+}

@@ -1,0 +1,10 @@
+/* What visitors need of a context; src/context.c defines it. Thread rule: safe from any thread. */
+#ifndef TDICT_TREE_VISIT_POOL_H
+#define TDICT_TREE_VISIT_POOL_H
+
+#include "sched/pool.h"
+
+struct tdict_context;
+tdict_pool *tdict_context_pool(const struct tdict_context *context);
+
+#endif

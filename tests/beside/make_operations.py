@@ -1,0 +1,572 @@
+"""Random operations, done by the real TensorDict (PyTorch), written down for tests/beside/replay.c.
+
+usage: make_operations.py COUNT SEED FILE
+Each line is an operation on a pool of four trees of int64 tensors, `|`, then `fails` or what the operation made: keys in
+order, batch sizes, shapes, elements. Cases where tdict is meant to differ are not done but counted, by the names that
+docs/container.md lists; the counts are printed."""
+
+import collections
+import random
+import sys
+
+import tensordict
+import torch
+from tensordict import TensorDict
+
+POOL = 4
+KEYS = ["a", "b", "n", "m", "c.d"]
+EPISODE = 60
+
+
+def dump(td):
+    parts = []
+    for key, value in td.items():
+        if isinstance(value, torch.Tensor):
+            shape = ",".join(map(str, value.shape))
+            parts.append(f"{key}:({shape}){','.join(map(str, value.reshape(-1).tolist()))}")
+        else:
+            parts.append(f"{key}:{dump(value)}")
+    return "{[" + ",".join(map(str, td.batch_size)) + "]" + ";".join(parts) + "}"
+
+
+def escape(key):
+    return key.replace("\\", "\\\\").replace(".", "\\.")
+
+
+def own_nodes(td):
+    """TensorDict's results share nested dictionaries, or are the very tree; tdict's have nodes of their own."""
+    locked = td.is_locked
+    td = td.clone(recurse=False)
+    return td.lock_() if locked else td
+
+
+def in_order_of(td, like):
+    """The keys in the order of another tree that has the same."""
+    made = TensorDict({}, td.batch_size)
+    for key in like.keys():
+        value = td.get(key)
+        made._tensordict[key] = value if isinstance(value, torch.Tensor) else in_order_of(value, like.get(key))
+    return made
+
+
+class Wanted(Exception):
+    """tdict differs here by intention."""
+
+
+class Maker:
+    def __init__(self, seed):
+        self.r = random.Random(seed)
+        self.pool = [None] * POOL
+        self.next = 1
+        self.wanted = collections.Counter()
+        self.done = collections.Counter()
+        self.failed = collections.Counter()
+
+    # what trees are made of
+    def values(self, shape):
+        count = 1
+        for n in shape:
+            count *= n
+        base = self.next
+        self.next += count
+        return base, torch.arange(base, base + count).reshape(shape)
+
+    def leaves(self, td, prefix=()):
+        for key, value in td.items():
+            if isinstance(value, torch.Tensor):
+                yield prefix + (key,), value
+            else:
+                yield from self.leaves(value, prefix + (key,))
+
+    def nodes(self, td, prefix=()):
+        for key, value in td.items():
+            if not isinstance(value, torch.Tensor):
+                yield prefix + (key,), value
+                yield from self.nodes(value, prefix + (key,))
+
+    def size(self, td):
+        return sum(v.numel() + 1 for _, v in self.leaves(td))
+
+    def path(self):
+        return tuple(self.r.choice(KEYS) for _ in range(self.r.choice([1, 1, 2, 2, 3])))
+
+    def some_path(self, td):
+        """A path that is there, mostly."""
+        there = [p for p, _ in self.leaves(td)] + [p for p, _ in self.nodes(td)]
+        return self.r.choice(there) if there and self.r.random() < 0.7 else self.path()
+
+    def through_leaf(self, td, path):
+        for key in path[:-1]:
+            if key not in td.keys():
+                return False
+            td = td.get(key)
+            if isinstance(td, torch.Tensor):
+                return True
+        return False
+
+    def dim(self, td, more=0):
+        nb = td.batch_dims + more
+        return self.r.randrange(-nb - 1, nb + 1) if self.r.random() < 0.15 else self.r.randrange(max(nb, 1))
+
+    @staticmethod
+    def text(path):
+        return ".".join(escape(k) for k in path)
+
+    @staticmethod
+    def key(path):
+        return path if len(path) > 1 else path[0]
+
+    def fill_tree(self, td):
+        """Gives a tree new values, leaf by leaf in order; answers the first one."""
+        base = self.next
+        for path, value in list(self.leaves(td)):
+            _, new = self.values(tuple(value.shape))
+            td.set(self.key(path), new)
+        return base
+
+    # indexing
+    def index(self, td):
+        items, texts, left, lists = [], [], list(td.batch_size), 0
+        if not left:
+            return (0,), ["A0"]
+        rest = False
+        while left and self.r.random() < 0.8:
+            n = left[0]
+            kind = self.r.choice("AARRRNELM")
+            if kind == "A":
+                i = self.r.randrange(-n - 1, n + 1)
+                items.append(i), texts.append(f"A{i}")
+                left.pop(0)
+            elif kind == "R":
+                a, b = self.r.randrange(-4, 5), self.r.randrange(-4, 5)
+                s = self.r.choice([1, 1, 2, 3])
+                items.append(slice(a, b, s)), texts.append(f"R{a},{b},{s}")
+                left.pop(0)
+            elif kind == "N":
+                items.append(None), texts.append("N")
+            elif kind == "E" and not rest:
+                items.append(Ellipsis), texts.append("E")
+                rest = True
+                left = left[self.r.randrange(len(left)):]
+            elif kind == "L" and not lists and n:
+                where = [self.r.randrange(-n, n) for _ in range(self.r.randrange(1, 4))]
+                items.append(torch.tensor(where)), texts.append("L" + ",".join(map(str, where)))
+                left.pop(0)
+                lists += 1
+            elif kind == "M" and not lists and not rest and n:
+                bits = [self.r.random() < 0.5 for _ in range(n)]
+                items.append(torch.tensor(bits)), texts.append("M" + "".join("01"[b] for b in bits))
+                left.pop(0)
+                lists += 1
+        if not items:
+            return (0,), ["A0"]
+        return tuple(items), texts
+
+    # operations: answer the line and a function that does it; the function answers the trees to show
+    def op_new(self, s):
+        td = TensorDict({}, [self.r.randrange(1, 4) for _ in range(self.r.randrange(4))])
+        spec = []
+        for _ in range(self.r.randrange(1, 5)):
+            path = self.path()
+            if self.through_leaf(td, path) or any(p[: len(path)] == path for p, _ in self.nodes(td)):
+                continue
+            extra = [self.r.randrange(1, 4) for _ in range(self.r.randrange(3))]
+            base, value = self.values(list(td.batch_size) + extra)
+            td.set(self.key(path), value)
+            spec.append(f"{self.text(path)}={base}:{','.join(map(str, extra))}")
+
+        def do():
+            self.pool[s] = td
+            return [td]
+
+        return f"new {s} {','.join(map(str, td.batch_size)) or '-'} {' '.join(spec)}", do
+
+    def keep(self, s, made):
+        def do():
+            td = own_nodes(made())
+            if self.size(td) > 400 or td.batch_dims > 5:
+                return [td], False
+            self.pool[s] = td
+            return [td], True
+
+        return do
+
+    def shape_op(self, s, d, name, args, fn):
+        td = self.pool[s]
+        return f"{name} {s} {d} {args}", self.keep(d, lambda: fn(td))
+
+    def op_index(self, s, d):
+        td = self.pool[s]
+        index, texts = self.index(td)
+        if any(isinstance(i, torch.Tensor) for i in index) and any(isinstance(i, int) for i in index):
+            raise Wanted("an integer beside a list or mask in one index")
+        if any(isinstance(i, torch.Tensor) for i in index) and None in index:
+            raise Wanted("a new axis beside a list or mask in one index")
+        copies = any(isinstance(i, torch.Tensor) for i in index)  # tdict's copies are in C order
+        return self.shape_op(s, d, "index", " ".join(texts),
+                             lambda t: t[index].contiguous() if copies else t[index])
+
+    def op_setindex(self, s):
+        td = self.pool[s]
+        index, texts = self.index(td)
+        if any(isinstance(i, torch.Tensor) for i in index) and (None in index or any(isinstance(i, int) for i in index)):
+            raise Wanted("an integer beside a list or mask in one index")
+        try:
+            value = td[index].clone()
+        except Exception:
+            raise Wanted("nothing to be written") from None
+        for i in index:
+            if isinstance(i, torch.Tensor) and i.dtype != torch.bool and len(set((i % max(td.batch_size)).tolist())) != len(i):
+                raise Wanted("a position twice in a list that is written")
+        if not self.writable(td):
+            raise Wanted("writing where elements lie over one another")
+        value.unlock_()
+        base = self.fill_tree(value)
+
+        def do():
+            td[index] = value
+            return [td]
+
+        return f"setindex {s} {base} {' '.join(texts)}", do
+
+    def writable(self, td):
+        return all(v.numel() == 0 or all(st != 0 or n == 1 for st, n in zip(v.stride(), v.shape))
+                   for _, v in self.leaves(td))
+
+    def factors(self, n):
+        shape = []
+        while self.r.random() < 0.6 and len(shape) < 2:
+            f = self.r.choice([k for k in range(1, n + 1) if n % k == 0]) if n else 1
+            shape.append(f)
+            n //= f
+        shape.append(n)
+        self.r.shuffle(shape)
+        if self.r.random() < 0.2:
+            shape[self.r.randrange(len(shape))] = self.r.choice([-1, 7])
+        return shape
+
+    def op_view(self, s, d):
+        shape = self.factors(self.pool[s].numel() if self.pool[s].batch_dims else 1)
+        return self.shape_op(s, d, "view", ",".join(map(str, shape)), lambda t: t.view(*shape))
+
+    def op_reshape(self, s, d):
+        shape = self.factors(self.pool[s].numel() if self.pool[s].batch_dims else 1)
+        return self.shape_op(s, d, "reshape", ",".join(map(str, shape)), lambda t: t.reshape(*shape))
+
+    def op_flatten(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0:
+            raise Wanted("flatten of a tree without batch dimensions")
+        a, b = self.r.randrange(td.batch_dims), self.r.randrange(td.batch_dims)
+        if a > b:
+            raise Wanted("flatten from a later to an earlier dimension")
+        return self.shape_op(s, d, "flatten", f"{a} {b}", lambda t: t.flatten(a, b))
+
+    def op_unflatten(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0:
+            raise Wanted("unflatten of a tree without batch dimensions")
+        dim = self.r.randrange(td.batch_dims)
+        shape = self.factors(td.batch_size[dim])
+        return self.shape_op(s, d, "unflatten", f"{dim} {','.join(map(str, shape))}", lambda t: t.unflatten(dim, shape))
+
+    def op_unsqueeze(self, s, d):
+        dim = self.dim(self.pool[s], 1)
+        return self.shape_op(s, d, "unsqueeze", str(dim), lambda t: t.unsqueeze(dim))
+
+    def op_squeeze(self, s, d):
+        td = self.pool[s]
+        if self.r.random() < 0.4:
+            if td.batch_dims and all(n == 1 for n in td.batch_size):
+                raise Wanted("squeeze of all dimensions, of which each has one element")
+            return self.shape_op(s, d, "squeeze", "all", lambda t: t.squeeze())
+        dim = self.dim(td)
+        if td.batch_dims == 0 or not -td.batch_dims <= dim < td.batch_dims:
+            raise Wanted("squeeze of a dimension that is not there")
+        return self.shape_op(s, d, "squeeze", str(dim), lambda t: t.squeeze(dim))
+
+    def op_expand(self, s, d):
+        td = self.pool[s]
+        shape = [self.r.randrange(1, 3) for _ in range(self.r.randrange(2))]
+        for n in td.batch_size:
+            shape.append(self.r.randrange(1, 4) if self.r.random() < 0.1 or n == 1 else self.r.choice([n, n, -1]))
+        if not shape:
+            raise Wanted("expand to no dimensions")
+        return self.shape_op(s, d, "expand", ",".join(map(str, shape)), lambda t: t.expand(*shape))
+
+    def op_permute(self, s, d):
+        td = self.pool[s]
+        order = list(range(td.batch_dims))
+        self.r.shuffle(order)
+        if not order:
+            raise Wanted("permute of a tree without batch dimensions")
+        order = [i - td.batch_dims if self.r.random() < 0.2 else i for i in order]
+        return self.shape_op(s, d, "permute", ",".join(map(str, order)), lambda t: t.permute(*order))
+
+    def op_transpose(self, s, d):
+        a, b = self.dim(self.pool[s]), self.dim(self.pool[s])
+        return self.shape_op(s, d, "transpose", f"{a} {b}", lambda t: t.transpose(a, b))
+
+    def pieces(self, s, d, name, args, fn):
+        td = self.pool[s]
+        made = []
+
+        def do():
+            made.extend(map(own_nodes, fn(td)))
+            if made:
+                self.pool[d] = made[-1]
+            return made, bool(made)
+
+        return f"{name} {s} {d} {args}", do
+
+    def op_split(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0:
+            raise Wanted("split of a tree without batch dimensions")
+        dim = self.r.randrange(td.batch_dims)
+        n = td.batch_size[dim]
+        cut = self.r.randrange(n + 1)
+        sizes = [cut, n - cut] if self.r.random() < 0.85 else [cut, n - cut + 1]
+        return self.pieces(s, d, "split", f"{dim} {','.join(map(str, sizes))}", lambda t: t.split(sizes, dim))
+
+    def op_chunk(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0:
+            raise Wanted("split of a tree without batch dimensions")
+        dim, n = self.r.randrange(td.batch_dims), self.r.randrange(1, 5)
+        if td.batch_size[dim] == 0:
+            raise Wanted("chunks of an empty dimension")
+        return self.pieces(s, d, "chunk", f"{dim} {n}", lambda t: t.chunk(n, dim))
+
+    def op_unbind(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0:
+            raise Wanted("split of a tree without batch dimensions")
+        dim = self.r.randrange(td.batch_dims)
+        return self.pieces(s, d, "unbind", str(dim), lambda t: t.unbind(dim))
+
+    def sibling(self, td):
+        other = td.clone()
+        other.unlock_()
+        if self.r.random() < 0.1 and len(list(other.keys())):
+            other.del_(self.r.choice(list(other.keys())))
+        return other, self.fill_tree(other)
+
+    def op_join(self, s, d):
+        td = self.pool[s]
+        name = self.r.choice(["stack", "cat"])
+        if self.size(td) > 150 or (name == "cat" and td.batch_dims == 0):
+            raise Wanted("cat of trees without batch dimensions")
+        dim = self.r.randrange(td.batch_dims + (name == "stack"))
+        missing = None
+        other, base = self.sibling(td)
+        gone = [k for k in td.keys() if k not in other.keys()]
+        if gone:
+            missing = gone[0]
+        fn = torch.stack if name == "stack" else torch.cat
+        if missing and name == "stack":
+            fn = lambda items, dim: TensorDict.stack(items, dim)
+        args = f"{name} {dim} {base} {escape(missing) if missing else '-'}"
+        return self.shape_op(s, d, "join", args, lambda t: fn([t, other], dim))
+
+    def op_pad(self, s, d):
+        td = self.pool[s]
+        if td.batch_dims == 0 or self.size(td) > 150 or td.batch_size[0] == 0 or not list(self.leaves(td)):
+            raise Wanted("pad_sequence of what has no first dimension")
+        rows = self.r.randrange(1, td.batch_size[0] + 1)
+        return self.shape_op(s, d, "pad", str(rows), lambda t: in_order_of(tensordict.pad_sequence([t, t[:rows]]), t))
+
+    # keys
+    def change(self, s, line, fn):
+        td = self.pool[s]
+
+        def do():
+            fn(td)
+            return [td]
+
+        return line, do
+
+    def op_set(self, s):
+        td = self.pool[s]
+        path = self.path()
+        node = td
+        for key in path[:-1]:
+            if key not in node.keys() or isinstance(node.get(key), torch.Tensor):
+                break
+            node = node.get(key)
+        shape = list(node.batch_size) + [self.r.randrange(1, 3) for _ in range(self.r.randrange(2))]
+        if self.r.random() < 0.1:
+            shape = [9] + shape[1:]
+        base, value = self.values(shape)
+        if self.through_leaf(td, path):
+            raise Wanted("set through a tensor")
+        return self.change(s, f"set {s} {self.text(path)} {base} {','.join(map(str, shape)) or '-'}",
+                           lambda t: t.set(self.key(path), value))
+
+    def op_delete(self, s):
+        path = self.some_path(self.pool[s])
+        return self.change(s, f"delete {s} {self.text(path)}", lambda t: t.del_(self.key(path)))
+
+    def op_rename(self, s):
+        old, new = self.some_path(self.pool[s])[:1], (self.r.choice(KEYS),)
+        safe = self.r.random() < 0.5
+        if old == new:
+            raise Wanted("rename to the same name")
+        if new[0] in self.pool[s].keys() and not safe:
+            raise Wanted("the place of a key that was renamed over another")
+        if old[0] in self.pool[s].keys():
+            raise Wanted("the place of a key that was renamed")
+        return self.change(s, f"rename {s} {self.text(old)} {self.text(new)} {int(safe)}",
+                           lambda t: t.rename_key_(old[0], new[0], safe=safe))
+
+    def op_select(self, s, d):
+        td = self.pool[s]
+        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
+        strict = self.r.random() < 0.5
+        if len(paths) > 1 and (paths[0][: len(paths[1])] == paths[1] or paths[1][: len(paths[0])] == paths[0]):
+            raise Wanted("select of a tree and of a part of it")
+        if any(self.through_leaf(td, p) for p in paths):
+            raise Wanted("select through a tensor")
+        if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
+            raise Wanted("nodes on the way to nothing in a select that is not strict")
+        keys = [self.key(p) for p in paths]
+        return self.shape_op(s, d, "select", f"{int(strict)} {' '.join(map(self.text, paths))}",
+                             lambda t: t.select(*keys, strict=strict))
+
+    def op_exclude(self, s, d):
+        td = self.pool[s]
+        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
+        if any(self.through_leaf(td, p) for p in paths):
+            raise Wanted("exclude through a tensor")
+        keys = [self.key(p) for p in paths]
+        return self.shape_op(s, d, "exclude", " ".join(map(self.text, paths)), lambda t: t.exclude(*keys))
+
+    def op_flatten_keys(self, s, d):
+        separator = self.r.choice([".", "_"])
+        return self.shape_op(s, d, "flatten_keys", separator, lambda t: t.flatten_keys(separator))
+
+    def op_unflatten_keys(self, s, d):
+        separator = self.r.choice([".", "_"])
+        parted = [separator in key for key in self.pool[s].keys()]
+        if parted != sorted(parted):
+            raise Wanted("the order of the keys that unflatten_keys makes")
+        return self.shape_op(s, d, "unflatten_keys", separator, lambda t: t.unflatten_keys(separator))
+
+    def op_update(self, s):
+        f = self.r.randrange(POOL)
+        source = self.pool[f]
+        if f == s:
+            raise Wanted("update with itself")
+        if not list(self.leaves(source)):
+            raise Wanted("update with nothing, of another batch size or of a locked tree")
+        # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
+        return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))
+
+    def op_update_in_place(self, s):
+        td = self.pool[s]
+        if not self.writable(td):
+            raise Wanted("writing where elements lie over one another")
+        other = td.clone()
+        other.unlock_()
+        gone = [k for k in other.keys() if self.r.random() < 0.3]
+        for k in gone:
+            other.del_(k)
+        base = self.fill_tree(other)
+        return self.change(s, f"update_ {s} {base} {' '.join(map(escape, gone))}", lambda t: t.update_(other))
+
+    def op_write(self, s):
+        td = self.pool[s]
+        if not self.writable(td):
+            raise Wanted("writing where elements lie over one another")
+        path = self.some_path(td)
+        there = dict(self.leaves(td)).get(path)
+        if there is None and dict(self.nodes(td)).get(path) is not None:
+            raise Wanted("set_ of a tree")
+        if self.through_leaf(td, path):
+            raise Wanted("set through a tensor")
+        if there is None and len(path) > 1:
+            raise Wanted("set_ of a nested key that is not there")
+        shape = list(there.shape) if there is not None else [2]
+        base, value = self.values(shape)
+        return self.change(s, f"write {s} {self.text(path)} {base} {','.join(map(str, shape)) or '-'}",
+                           lambda t: t.set_(self.key(path), value))
+
+    def op_fill(self, s):
+        td = self.pool[s]
+        path, value = self.some_path(td), self.r.randrange(-5, 100)
+        if dict(self.leaves(td)).get(path) is None:
+            raise Wanted("fill_ of what is not a tensor")
+        return self.change(s, f"fill {s} {self.text(path)} {value}", lambda t: t.fill_(self.key(path), value))
+
+    def op_zero(self, s):
+        return self.change(s, f"zero {s}", lambda t: t.zero_())
+
+    def op_clone(self, s, d):
+        deep = self.r.random() < 0.5
+        return self.shape_op(s, d, "clone", str(int(deep)), lambda t: t.clone().contiguous() if deep else t.clone(False))
+
+    def op_lock(self, s):
+        lock = self.r.random() < 0.4
+        return self.change(s, f"lock {s} {int(lock)}", lambda t: t.lock_() if lock else t.unlock_())
+
+    def reset(self, out):
+        self.pool = [None] * POOL
+        out.write("reset\n")
+        for s in range(POOL):
+            line, do = self.op_new(s)
+            out.write(f"{line} | {' '.join(map(dump, do()))}\n")
+
+    def step(self, out):
+        two = [self.op_index, self.op_index, self.op_view, self.op_reshape, self.op_flatten, self.op_unflatten,
+               self.op_unsqueeze, self.op_squeeze, self.op_expand, self.op_permute, self.op_transpose, self.op_split,
+               self.op_chunk, self.op_unbind, self.op_join, self.op_join, self.op_pad, self.op_select, self.op_exclude,
+               self.op_flatten_keys, self.op_unflatten_keys, self.op_clone]
+        one = [self.op_new, self.op_new, self.op_setindex, self.op_setindex, self.op_set, self.op_set, self.op_delete,
+               self.op_rename, self.op_update, self.op_update_in_place, self.op_write, self.op_fill, self.op_zero,
+               self.op_lock]
+        fn = self.r.choice(two + one)
+        s, d = self.r.randrange(POOL), self.r.randrange(POOL)
+        name = fn.__name__[3:]
+        try:
+            line, do = fn(s, d) if fn in two else fn(s)
+        except Wanted as why:
+            self.wanted[str(why)] += 1
+            return False
+        kept = True
+        try:
+            shown = do()
+            if isinstance(shown, tuple):
+                shown, kept = shown
+            answer = " ".join(map(dump, shown))
+            self.done[name] += 1
+        except Exception as error:
+            answer, kept = "fails", False
+            why = " ".join(str(error).split())[:60].encode("ascii", "replace").decode()
+            self.failed[name] += 1
+        out.write(f"{line} {'' if kept else '~'}| {answer}\n")
+        if answer == "fails":
+            out.write(f"# {why}\n")
+        if answer == "fails" and fn in one:  # it may have changed its tree half way
+            self.reset(out)
+        return True
+
+
+def main():
+    count, seed, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    maker = Maker(seed)
+    with open(name, "w") as out:
+        out.write(f"# TensorDict {tensordict.__version__}, PyTorch {torch.__version__}, seed {seed}, {count} operations\n")
+        done = 0
+        while done < count:
+            maker.reset(out)
+            for _ in range(EPISODE):
+                done += maker.step(out)
+    print(f"{done} operations")
+    for key in sorted(set(maker.done) | set(maker.failed)):
+        print(f"  {key:18} {maker.done[key]:6} done {maker.failed[key]:6} failed")
+    print("not done, as tdict is meant to differ, or nothing could be done:")
+    for key, n in maker.wanted.most_common():
+        print(f"  {n:6}  {key}")
+
+
+main()

@@ -1,0 +1,315 @@
+/* Holds tdict against what the real TensorDict did: does the operations of a file that make_operations.py wrote, and
+ * compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or 77
+ * when there is no such file. Thread rule: one thread. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tdict/tdict.h"
+
+enum { POOL = 4, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_MADE = 64 };
+
+static tdict_tree *pool[POOL];
+static tdict_tree *made[MOST_MADE]; /* by the operation; taken */
+static size_t num_made;
+static char text[1 << 20];
+static size_t length;
+static tdict_error error;
+
+static void add(const char *part) {
+  size_t bytes = strlen(part);
+  if (length + bytes + 1 > sizeof text) exit(2);
+  memcpy(text + length, part, bytes + 1);
+  length += bytes;
+}
+static void add_number(int64_t number, bool comma) {
+  char part[32];
+  snprintf(part, sizeof part, "%s%" PRId64, comma ? "," : "", number);
+  add(part);
+}
+static void add_numbers(int count, const int64_t *numbers) {
+  for (int i = 0; i < count; i++) add_number(numbers[i], i > 0);
+}
+
+static void add_elements(const tdict_tensor *t) {
+  const int64_t *strides = tdict_tensor_strides(t), *data = tdict_tensor_const_data(t);
+  int64_t at[TDICT_MAX_NDIM] = {0};
+  int ndim = tdict_tensor_ndim(t);
+  for (int64_t i = 0; i < tdict_tensor_numel(t); i++) {
+    int64_t offset = 0;
+    for (int d = 0; d < ndim; d++) offset += at[d] * strides[d];
+    add_number(data[offset], i > 0);
+    for (int d = ndim - 1; d >= 0 && ++at[d] == tdict_tensor_shape(t)[d]; d--) at[d] = 0;
+  }
+}
+
+/* As dump() of make_operations.py writes it. */
+static void add_tree(const tdict_tree *td) {
+  add("{[");
+  add_numbers(tdict_batch_ndim(td), tdict_batch_size(td));
+  add("]");
+  for (size_t i = 0; i < tdict_num_keys(td); i++) {
+    char path[128];
+    tdict_tensor *t = NULL;
+    tdict_tree *child = NULL;
+    tdict_path_escape(tdict_key_at(td, i), path, sizeof path);
+    add(i ? ";" : "");
+    add(tdict_key_at(td, i));
+    add(":");
+    if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
+      add_tree(child);
+    } else if (tdict_get(td, path, &t, &error) == TDICT_OK) {
+      add("(");
+      add_numbers(tdict_tensor_ndim(t), tdict_tensor_shape(t));
+      add(")");
+      add_elements(t);
+    }
+  }
+  add("}");
+}
+
+/* Numbers between commas; "-" or "" is none. */
+static int read_numbers(const char *word, int64_t *out) {
+  int count = 0;
+  if (*word == '-' && !word[1]) return 0;
+  while (*word) {
+    char *end;
+    out[count++] = strtoll(word, &end, 10);
+    word = *end ? end + 1 : end;
+  }
+  return count;
+}
+
+static tdict_tensor *new_tensor(int ndim, const int64_t *shape, int64_t base) {
+  tdict_tensor *t = NULL;
+  if (tdict_tensor_empty(TDICT_I64, ndim, shape, NULL, &t, &error) != TDICT_OK) exit(2);
+  int64_t *data = tdict_tensor_data(t);
+  for (int64_t i = 0; i < tdict_tensor_numel(t); i++) data[i] = base + i;
+  return t;
+}
+
+static tdict_status set_new(tdict_tree *td, const char *path, tdict_tensor *t) {
+  tdict_status status = tdict_set(td, path, t, &error);
+  tdict_tensor_release(t);
+  return status;
+}
+
+static tdict_status number_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
+  int64_t *next = user, *data = tdict_tensor_data(at->tensors[0]);
+  (void)err;
+  for (int64_t i = 0; i < tdict_tensor_numel(at->tensors[0]); i++) data[i] = (*next)++;
+  return TDICT_OK;
+}
+/* A copy of a tree with other elements: base and on, in the order of a walk, without one key. */
+static tdict_tree *renumbered(const tdict_tree *td, int64_t base, char *const *without, int count) {
+  tdict_tree *copy = NULL;
+  tdict_visit_options o = tdict_visit_options_default();
+  o.user = &base;
+  if (tdict_clone_deep(td, NULL, &copy, &error) != TDICT_OK) exit(2);
+  for (int i = 0; i < count; i++)
+    if (tdict_delete(copy, without[i], &error) != TDICT_OK) exit(2);
+  if (tdict_visit((const tdict_tree *const *)&copy, 1, number_leaf, &o, &error) != TDICT_OK) exit(2);
+  return copy;
+}
+
+static tdict_tensor *mask;
+static int64_t positions[16];
+static tdict_indices read_index(char **words, int count) {
+  tdict_indices all = tdict_indices_none();
+  for (int i = 0; i < count; i++) {
+    int64_t n[16];
+    const char *word = words[i];
+    if (*word == 'A') all = tdict_indices_add(all, TDICT_AT(strtoll(word + 1, NULL, 10)));
+    if (*word == 'N') all = tdict_indices_add(all, TDICT_NEW_AXIS);
+    if (*word == 'E') all = tdict_indices_add(all, TDICT_REST);
+    if (*word == 'R') {
+      read_numbers(word + 1, n);
+      all = tdict_indices_add(all, TDICT_RANGE(n[0], n[1], n[2]));
+    }
+    if (*word == 'L') all = tdict_indices_add(all, TDICT_LIST(positions, read_numbers(word + 1, positions)));
+    if (*word == 'M') {
+      const int64_t shape[1] = {(int64_t)strlen(word) - 1};
+      if (tdict_tensor_zeros(TDICT_BOOL, 1, shape, NULL, &mask, &error) != TDICT_OK) exit(2);
+      for (int64_t k = 0; k < shape[0]; k++) ((char *)tdict_tensor_data(mask))[k] = word[1 + k] == '1';
+      all = tdict_indices_add(all, TDICT_MASK(mask));
+    }
+  }
+  return all;
+}
+
+static tdict_status do_new(char **w, int n) {
+  int64_t shape[16];
+  tdict_tree *td = NULL;
+  int nb = read_numbers(w[2], shape);
+  if (tdict_create(nb, shape, &td, &error) != TDICT_OK) exit(2);
+  for (int i = 3; i < n; i++) {
+    char *base = strrchr(w[i], '='), *more = strchr(base, ':');
+    *base = 0;
+    int ndim = nb + read_numbers(more + 1, shape + nb);
+    if (set_new(td, w[i], new_tensor(ndim, shape, strtoll(base + 1, NULL, 10))) != TDICT_OK) exit(2);
+  }
+  made[num_made++] = td;
+  return TDICT_OK;
+}
+
+/* Operations that make trees: source, arguments from w[3] on. */
+static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int n) {
+  int64_t c[16];
+  int order[16], a = n > 3 ? atoi(w[3]) : 0, b = n > 4 ? atoi(w[4]) : 0;
+  tdict_tree **out = &made[0];
+  size_t count = MOST_MADE;
+  tdict_status status = TDICT_EINVAL;
+  if (!strcmp(op, "index")) status = tdict_index_get(td, read_index(w + 3, n - 3), out, &error);
+  if (!strcmp(op, "view")) status = tdict_view(td, read_numbers(w[3], c), c, out, &error);
+  if (!strcmp(op, "reshape")) status = tdict_reshape(td, read_numbers(w[3], c), c, out, &error);
+  if (!strcmp(op, "flatten")) status = tdict_flatten(td, a, b, out, &error);
+  if (!strcmp(op, "unflatten")) status = tdict_unflatten(td, a, read_numbers(w[4], c), c, out, &error);
+  if (!strcmp(op, "unsqueeze")) status = tdict_unsqueeze(td, a, out, &error);
+  if (!strcmp(op, "squeeze")) status = tdict_squeeze(td, *w[3] == 'a' ? TDICT_EVERY_DIM : a, out, &error);
+  if (!strcmp(op, "expand")) status = tdict_expand(td, read_numbers(w[3], c), c, out, &error);
+  if (!strcmp(op, "transpose")) status = tdict_transpose(td, a, b, out, &error);
+  if (!strcmp(op, "permute")) {
+    int dims = read_numbers(w[3], c);
+    for (int i = 0; i < dims; i++) order[i] = (int)c[i];
+    status = tdict_permute(td, order, out, &error);
+  }
+  if (!strcmp(op, "split")) status = tdict_split(td, a, c, count = (size_t)read_numbers(w[4], c), out, &error);
+  if (!strcmp(op, "chunk")) status = tdict_chunks(td, a, out, (count = (size_t)b, &count), &error);
+  if (!strcmp(op, "unbind")) status = tdict_unbind(td, a, out, &count, &error);
+  num_made = status != TDICT_OK ? 0 : count == MOST_MADE ? 1 : count;
+  return status;
+}
+
+static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int n) {
+  tdict_tree **out = &made[0];
+  const char *const *paths = (const char *const *)w;
+  tdict_status status = TDICT_EINVAL;
+  if (!strcmp(op, "select")) status = tdict_select(td, paths + 4, (size_t)(n - 4), *w[3] == '1', out, &error);
+  if (!strcmp(op, "exclude")) status = tdict_exclude(td, paths + 3, (size_t)(n - 3), out, &error);
+  if (!strcmp(op, "flatten_keys")) status = tdict_flatten_keys(td, w[3], out, &error);
+  if (!strcmp(op, "unflatten_keys")) status = tdict_unflatten_keys(td, w[3], out, &error);
+  if (!strcmp(op, "clone"))
+    status = *w[3] == '1' ? tdict_clone_deep(td, NULL, out, &error) : tdict_clone(td, out, &error);
+  if (!strcmp(op, "join")) {
+    tdict_join_options o = tdict_join_options_default();
+    o.dim = atoi(w[4]);
+    tdict_tree *other = renumbered(td, strtoll(w[5], NULL, 10), w + 6, strcmp(w[6], "-") != 0);
+    const tdict_tree *both[] = {td, other};
+    status = *w[3] == 's' ? tdict_stack(both, 2, &o, out, &error) : tdict_cat(both, 2, &o, out, &error);
+    tdict_release(other);
+  }
+  if (!strcmp(op, "pad")) {
+    tdict_tree *rows = NULL;
+    status = tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, atoi(w[3]), 1)), &rows, &error);
+    const tdict_tree *both[] = {td, rows};
+    if (status == TDICT_OK) status = tdict_pad_sequence(both, 2, 0, NULL, out, &error);
+    tdict_release(rows);
+  }
+  num_made = status == TDICT_OK;
+  return status;
+}
+
+/* Operations that change a tree. */
+static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
+  int64_t shape[16], base = n > 3 ? strtoll(w[3], NULL, 10) : 0;
+  if (!strcmp(op, "set")) return set_new(td, w[2], new_tensor(read_numbers(w[4], shape), shape, base));
+  if (!strcmp(op, "delete")) return tdict_delete(td, w[2], &error);
+  if (!strcmp(op, "rename")) return tdict_rename(td, w[2], w[3], *w[4] == '1', &error);
+  if (!strcmp(op, "update")) return tdict_update(td, pool[atoi(w[2])], NULL, 0, &error);
+  if (!strcmp(op, "fill")) return tdict_fill(td, w[2], (double)base, &error);
+  if (!strcmp(op, "zero")) return tdict_zero(td, &error);
+  if (!strcmp(op, "lock")) {
+    if (*w[2] == '1') tdict_lock(td);
+    return *w[2] == '1' ? TDICT_OK : tdict_unlock(td, &error);
+  }
+  tdict_status status = TDICT_EINVAL;
+  if (!strcmp(op, "write")) {
+    tdict_tensor *value = new_tensor(read_numbers(w[4], shape), shape, base);
+    status = tdict_write(td, w[2], value, &error);
+    tdict_tensor_release(value);
+  }
+  if (!strcmp(op, "update_")) {
+    tdict_tree *other = renumbered(td, strtoll(w[2], NULL, 10), w + 3, n - 3);
+    status = tdict_update_in_place(td, other, NULL, 0, &error);
+    tdict_release(other);
+  }
+  if (!strcmp(op, "setindex")) {
+    const tdict_indices index = read_index(w + 3, n - 3);
+    tdict_tree *part = NULL;
+    status = tdict_index_get(td, index, &part, &error);
+    tdict_tree *value = status == TDICT_OK ? renumbered(part, strtoll(w[2], NULL, 10), NULL, 0) : NULL;
+    if (value) status = tdict_index_set(td, index, value, &error);
+    tdict_release(part);
+    tdict_release(value);
+  }
+  return status;
+}
+
+static bool is_one_of(const char *op, const char *list) {
+  const char *found = strstr(list, op);
+  size_t bytes = strlen(op);
+  return found && (found == list || found[-1] == ' ') && (found[bytes] == ' ' || !found[bytes]);
+}
+
+/* Does a line's operation; what it made or changed is in `text`, or "fails". */
+static void run(char *line, bool kept) {
+  char *w[MOST_WORDS];
+  int n = 0;
+  for (char *word = strtok(line, " "); word && n < MOST_WORDS; word = strtok(NULL, " ")) w[n++] = word;
+  tdict_tree **slot = &pool[atoi(w[1])];
+  tdict_status status;
+  bool makes = !is_one_of(w[0], "set delete rename update fill zero lock write update_ setindex");
+  num_made = 0;
+  length = 0;
+  text[0] = 0;
+  if (!strcmp(w[0], "new"))
+    status = do_new(w, n);
+  else if (!makes)
+    status = do_change(w[0], *slot, w, n);
+  else if (is_one_of(w[0], "select exclude flatten_keys unflatten_keys clone join pad"))
+    status = do_keys(w[0], *slot, w, n);
+  else
+    status = do_shape(w[0], *slot, w, n);
+  if (status != TDICT_OK) add("fails");
+  if (status == TDICT_OK && !makes) add_tree(*slot);
+  for (size_t i = 0; i < num_made; i++) {
+    add(i ? " " : "");
+    add_tree(made[i]);
+  }
+  if (num_made && kept) {
+    slot = strcmp(w[0], "new") ? &pool[atoi(w[2])] : slot;
+    tdict_release(*slot);
+    *slot = tdict_retain(made[num_made - 1]);
+  }
+  for (size_t i = 0; i < num_made; i++) tdict_release(made[i]);
+  tdict_tensor_release(mask);
+  mask = NULL;
+}
+
+int main(int argc, char **argv) {
+  FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
+  static char line[1 << 18], kept_line[1 << 18];
+  long operations = 0, differences = 0, number = 0;
+  if (!file) return printf("skipped: no file of operations; tests/beside/make_operations.py makes one\n"), 77;
+  while (fgets(line, sizeof line, file)) {
+    number++;
+    line[strcspn(line, "\n")] = 0;
+    if (*line == '#' || !strcmp(line, "reset")) continue;
+    char *bar = strstr(line, "| ");
+    if (!bar) return printf("line %ld: no result\n", number), 2;
+    bool kept = bar == line || bar[-1] != '~';
+    bar[kept ? 0 : -1] = 0;
+    snprintf(kept_line, sizeof kept_line, "%s", line);
+    run(line, kept || strcmp(bar + 2, "fails") == 0);
+    operations++;
+    if (strcmp(text, bar + 2) == 0) continue;
+    if (++differences <= 20)
+      printf("line %ld: %s\n  TensorDict: %.300s\n  tdict:      %.300s\n  %s\n", number, kept_line, bar + 2, text,
+             strcmp(text, "fails") ? "" : error.message);
+  }
+  fclose(file);
+  for (int i = 0; i < POOL; i++) tdict_release(pool[i]);
+  printf("%ld operations, %ld differences\n", operations, differences);
+  return differences != 0 || operations == 0;
+}

@@ -1,0 +1,49 @@
+/* Sequences of operations on trees, chosen by bytes: the operations of tests/support/ops.h, on the library and on the
+ * model beside it. Built with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus. Bytes that
+ * show a difference end the program. Thread rule: one thread. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/fail_alloc.h"
+#include "support/ops.h"
+
+enum { MOST_STEPS = 80 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+void fuzz_print_counts(void);
+
+static ops o;
+
+/* How often each operation answered OK, and failed as it should. */
+void fuzz_print_counts(void) {
+  for (int i = 0; ops_kind_name(i); i++)
+    fprintf(stderr, "%-14s %10lld good %10lld refused\n", ops_kind_name(i), (long long)o.good[i], (long long)o.bad[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
+  static bool begun;
+  if (!begun) {
+    begun = true;
+    atexit(fuzz_print_counts);
+  }
+  ops_refuse = (ops_refusal){td_fail_alloc, td_fail_alloc_stop};
+  o.next = ops_from_bytes;
+  o.failing = count && bytes[count - 1] % 4 == 3; /* each allocation of each operation is refused once */
+  o.bytes = bytes;
+  o.num_bytes = count;
+  o.state = 0;
+  ops_reset(&o);
+  for (int step = 0; o.state < count && step < MOST_STEPS; step++) {
+    if (ops_step(&o, step % 8 == 7)) continue;
+    fprintf(stderr, "operation %d: %s\n", step, o.wrong);
+    abort();
+  }
+  char text[600];
+  for (int i = 0; i < OPS_POOL; i++) {
+    (void)tdict_format(o.td[i], text, sizeof text);
+    tdict_release(o.td[i]);
+    o.td[i] = NULL;
+  }
+  m_reset();
+  return 0;
+}

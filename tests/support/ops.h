@@ -1,0 +1,67 @@
+/* Operations chosen by numbers - random ones, or a fuzzer's - done by the library and by the model beside it, on a few
+ * trees that they make, change and take from each other. Thread rule: one thread. */
+#ifndef TDICT_TESTS_SUPPORT_OPS_H
+#define TDICT_TESTS_SUPPORT_OPS_H
+
+#include "support/model.h"
+
+enum { OPS_POOL = 5, OPS_KINDS = 64, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
+typedef struct ops ops;
+struct ops {
+  uint32_t (*next)(ops *o); /* where choices come from */
+  uint64_t state;
+  const uint8_t *bytes; /* a fuzzer's */
+  size_t num_bytes;
+  bool failing;   /* each allocation of each operation is refused once before it may succeed */
+  int64_t refuse; /* of the operation that is run: which allocation; -1: none */
+  bool refused;
+  int answered; /* by the operation's call; -1: none was made */
+  tdict_tree *td[OPS_POOL];
+  m_tree *model[OPS_POOL];
+  tdict_error error, *err; /* err: error, or NULL */
+  const char *name; /* of the operation that is run */
+  char wrong[700];                         /* what is not as it should be; "" while all is well */
+  int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that answered OK, and that failed as they should */
+  uint64_t step;
+  int64_t refusals, cells;                 /* sum over all operations of what the pool held */
+};
+const char *ops_kind_name(int kind); /* NULL: there are no more */
+/* How allocations are refused; NULL where they cannot be. */
+typedef struct ops_refusal {
+  void (*begin)(int64_t n, bool and_all_after);
+  bool (*end)(void);
+} ops_refusal;
+extern ops_refusal ops_refuse;
+
+uint32_t ops_random(ops *o);
+uint32_t ops_from_bytes(ops *o);
+/* One operation; false when something was wrong, which o->wrong says. All trees are compared when `all` is set or after a
+ * failure, else the ones that took part. */
+bool ops_step(ops *o, bool all);
+void ops_reset(ops *o); /* gives all trees back and begins anew; counts and choices go on */
+
+/* For the operations. */
+uint32_t ops_pick(ops *o, uint32_t below);
+/* Around the one call of the library that an operation is about. */
+void ops_arm(ops *o);
+tdict_status ops_disarm(ops *o, tdict_status status);
+#define OPS_CALL(o, call) (ops_arm(o), ops_disarm(o, (call)))
+/* True when the call answered what the model wants, and it is OK: the operation goes on. */
+bool ops_judge(ops *o, tdict_status status, tdict_status wanted);
+/* Puts a result (taken) into the pool; releases it when the operation failed. */
+void ops_keep(ops *o, tdict_tree *td, m_tree *model);
+/* A tree of the pool. */
+int ops_slot(ops *o);
+int64_t ops_cells(const m_tree *t);
+/* A tensor with elements of an array's cells. */
+tdict_tensor *ops_tensor(const m_array *a);
+/* A library's tree of a model's, in new storage; the model's cells are new, too. */
+tdict_tree *ops_tree(const m_tree *t);
+void ops_complain(ops *o, const char *text);
+
+typedef void (*ops_fn)(ops *o);
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[];
+extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more;
+extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
+
+#endif

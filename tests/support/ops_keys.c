@@ -1,0 +1,368 @@
+/* Operations on keys, whole trees and locks. See ops.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops.h"
+
+static const char *const names[] = {"a", "b", "c.d", "e\\", "n", "m", "z"};
+enum { NAMES = 7, MOST_WAY = 3, MOST_ARRAYS = 64 };
+
+/* A path of random keys. */
+typedef struct way {
+  const char *keys[MOST_WAY];
+  int count;
+  char path[64];
+} way;
+
+static way pick_way(ops *o) {
+  way w = {.count = 1 + (int)ops_pick(o, MOST_WAY)};
+  for (int i = 0; i < w.count; i++) w.keys[i] = names[ops_pick(o, NAMES)];
+  tdict_path_join(w.keys, (size_t)w.count, w.path, sizeof w.path);
+  return w;
+}
+
+static void op_set(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s], *last = t;
+  way w = pick_way(o);
+  bool through;
+  m_entry *e = m_path(t, w.keys, w.count, &through, &last);
+  bool shaped = ops_pick(o, 6) != 0;
+  int depth = 0; /* nodes on the way that are there */
+  m_tree *node = t;
+  while (depth < w.count - 1 && m_find(node, w.keys[depth]) && m_find(node, w.keys[depth])->tree)
+    node = m_find(node, w.keys[depth++])->tree;
+  int64_t shape[M_DIMS];
+  int ndim = node->nb;
+  for (int d = 0; d < ndim; d++) shape[d] = node->bs[d];
+  if (!shaped) shape[ndim ? 0 : ndim] = 97;
+  bool good = shaped || ndim == 0;
+  if (!shaped && ndim == 0) ndim = 1;
+  m_array *a = m_array_make(TDICT_I16, ndim, shape);
+  m_array_fresh(a, 5);
+  tdict_tensor *tensor = ops_tensor(a);
+  tdict_status status = OPS_CALL(o, tdict_set(o->td[s], w.path, tensor, o->err));
+  tdict_tensor_release(tensor);
+  if (!ops_judge(o, status, through ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE)) return;
+  if (e) {
+    e->array = a;
+    e->tree = NULL;
+    return;
+  }
+  for (; depth < w.count - 1; depth++) node = m_put(node, w.keys[depth], NULL, m_tree_make(node->nb, node->bs))->tree;
+  m_put(node, w.keys[w.count - 1], a, NULL);
+}
+
+static void op_delete(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s], *last = t;
+  way w = pick_way(o);
+  bool through;
+  m_entry *e = m_path(t, w.keys, w.count, &through, &last);
+  tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], w.path, o->err));
+  if (ops_judge(o, status, through ? TDICT_ETYPE : !e ? TDICT_ENOTFOUND : t->locked ? TDICT_ELOCKED : TDICT_OK))
+    m_drop(last, w.keys[w.count - 1]);
+}
+
+static void op_rename(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s];
+  const char *from = names[ops_pick(o, NAMES)], *to = names[ops_pick(o, NAMES)];
+  char a[32], b[32];
+  tdict_path_escape(from, a, sizeof a);
+  tdict_path_escape(to, b, sizeof b);
+  bool safe = ops_pick(o, 2);
+  m_entry *e = m_find(t, from), *there = m_find(t, to);
+  tdict_status status = OPS_CALL(o, tdict_rename(o->td[s], a, b, safe, o->err));
+  if (!ops_judge(o, status,
+                 !e              ? TDICT_ENOTFOUND
+                 : t->locked     ? TDICT_ELOCKED
+                 : e == there    ? TDICT_OK
+                 : there && safe ? TDICT_EEXIST
+                                 : TDICT_OK) ||
+      e == there)
+    return;
+  if (there) m_drop(t, to);
+  snprintf(m_find(t, from)->key, M_KEY, "%s", to);
+}
+
+static void lock_all(ops *o, bool lock) {
+  int s = ops_slot(o);
+  tdict_status status = TDICT_OK;
+  if (lock)
+    tdict_lock(o->td[s]);
+  else
+    status = OPS_CALL(o, tdict_unlock(o->td[s], o->err));
+  if (ops_judge(o, status, TDICT_OK)) o->model[s]->locked = lock;
+}
+static void op_lock(ops *o) { lock_all(o, true); }
+static void op_unlock(ops *o) { lock_all(o, false); }
+
+static void op_clone(ops *o) {
+  int s = ops_slot(o);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_clone(o->td[s], &td, o->err));
+  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, m_share(o->model[s]));
+}
+
+static m_array *copy_array(const m_array *a, void *user) {
+  (void)user;
+  return m_array_copy(a);
+}
+
+static void op_clone_deep(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_clone_deep(o->td[s], NULL, &td, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  m_tree *made = m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL);
+  if (!tdict_equal(td, o->td[s]) || !tdict_equal(o->td[s], td)) { /* but for NaN */
+    tdict_compare_options same = tdict_compare_options_default();
+    tdict_difference found;
+    same.nan_equal = true;
+    if (tdict_compare(td, o->td[s], &same, &found, NULL) != TDICT_OK || found.differs) ops_complain(o, "not equal");
+  }
+  ops_keep(o, td, made);
+}
+
+static void take(m_tree *to, const m_tree *from, const way *w) {
+  for (int i = 0; i < w->count; i++) {
+    m_entry *e = m_find(from, w->keys[i]), *there = m_find(to, w->keys[i]);
+    if (i == w->count - 1) {
+      m_put(to, w->keys[i], e->array, e->tree ? m_share(e->tree) : NULL);
+      return;
+    }
+    if (!there) there = m_put(to, w->keys[i], NULL, m_tree_make(e->tree->nb, e->tree->bs));
+    from = e->tree;
+    to = there->tree;
+  }
+}
+
+static void op_select(ops *o) {
+  int s = ops_slot(o), count = (int)ops_pick(o, 4);
+  m_tree *t = o->model[s], *last, *made = m_tree_make(t->nb, t->bs);
+  way ways[4];
+  const char *paths[4];
+  bool strict = ops_pick(o, 3) == 0;
+  tdict_status wanted = TDICT_OK;
+  for (int i = 0; i < count; i++) {
+    bool through;
+    ways[i] = pick_way(o);
+    if (ops_pick(o, 3)) {
+      ways[i].count = 1;
+      tdict_path_join(ways[i].keys, 1, ways[i].path, sizeof ways[i].path);
+    }
+    paths[i] = ways[i].path;
+    if (m_path(t, ways[i].keys, ways[i].count, &through, &last))
+      take(made, t, &ways[i]);
+    else if (strict && wanted == TDICT_OK)
+      wanted = through ? TDICT_ETYPE : TDICT_ENOTFOUND;
+  }
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, o->err));
+  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+}
+
+static void drop_way(m_tree *t, const way *w) {
+  bool through;
+  m_tree *last = t;
+  if (m_path(t, w->keys, w->count, &through, &last)) m_drop(last, w->keys[w->count - 1]);
+}
+
+static void op_exclude(ops *o) {
+  int s = ops_slot(o), count = (int)ops_pick(o, 4);
+  way ways[4];
+  const char *paths[4];
+  m_tree *made = m_share(o->model[s]);
+  for (int i = 0; i < count; i++) {
+    ways[i] = pick_way(o);
+    paths[i] = ways[i].path;
+    drop_way(made, &ways[i]);
+  }
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, o->err));
+  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, made);
+}
+
+static void op_split_keys(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s];
+  if (t->count < 2) return;
+  way a = {{t->entries[0].key}, 1, ""}, b = {{t->entries[1].key}, 1, ""};
+  tdict_path_join(a.keys, 1, a.path, sizeof a.path);
+  tdict_path_join(b.keys, 1, b.path, sizeof b.path);
+  const char *first[1] = {a.path}, *second[1] = {b.path};
+  const tdict_key_set sets[2] = {{first, 1}, {second, 1}};
+  tdict_tree *made[3];
+  tdict_status status = OPS_CALL(o, tdict_split_keys(o->td[s], sets, 2, made, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  m_tree *x = m_tree_make(t->nb, t->bs), *y = m_tree_make(t->nb, t->bs), *rest = m_share(t);
+  take(x, t, &a);
+  take(y, t, &b);
+  drop_way(rest, &a);
+  drop_way(rest, &b);
+  ops_keep(o, made[0], x);
+  ops_keep(o, made[1], y);
+  ops_keep(o, made[2], rest);
+}
+
+/* False on a collision. */
+static bool flatten(m_tree *to, const m_tree *t, const char *above, const char *separator) {
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    char key[2 * M_KEY];
+    snprintf(key, sizeof key, "%s%s%s", above, *above ? separator : "", e->key);
+    if (strlen(key) >= M_KEY) return true; /* never: keys are short and trees flat */
+    if (e->array && m_find(to, key)) return false;
+    if (e->array) m_put(to, key, e->array, NULL);
+    if (e->tree && !flatten(to, e->tree, key, separator)) return false;
+  }
+  return true;
+}
+
+static void op_flatten_keys(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  const char *separator = ops_pick(o, 2) ? NULL : "__";
+  m_tree *made = m_tree_make(t->nb, t->bs);
+  bool good = flatten(made, t, "", separator ? separator : ".");
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
+  if (ops_judge(o, status, good ? TDICT_OK : TDICT_EEXIST)) ops_keep(o, td, made);
+}
+
+static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
+  char key[M_KEY], *part = key;
+  snprintf(key, sizeof key, "%s", e->key);
+  for (;;) {
+    char *end = strstr(part, separator);
+    if (end) *end = 0;
+    if (!*part) return TDICT_EINVAL;
+    m_entry *there = m_find(to, part);
+    if (!end) {
+      if (there) return TDICT_EEXIST;
+      m_put(to, part, e->array, e->tree ? m_share(e->tree) : NULL);
+      return TDICT_OK;
+    }
+    if (there && there->array) return TDICT_EEXIST;
+    if (!there) there = m_put(to, part, NULL, m_tree_make(to->nb, to->bs));
+    to = there->tree;
+    part = end + strlen(separator);
+  }
+}
+
+static void op_unflatten_keys(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  const char *separator = ops_pick(o, 2) ? NULL : "__";
+  m_tree *made = m_tree_make(t->nb, t->bs);
+  tdict_status wanted = TDICT_OK;
+  for (int i = 0; i < t->count && wanted == TDICT_OK; i++)
+    wanted = unflatten(made, &t->entries[i], separator ? separator : ".");
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
+  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+}
+
+static bool starts_with(const m_array *a, const m_tree *t) {
+  return a->ndim >= t->nb && memcmp(a->shape, t->bs, (size_t)t->nb * sizeof *a->shape) == 0;
+}
+
+/* Whether all below agrees with a batch size that is demanded; grown as tdict_set_tree() does. */
+static bool agrees(m_tree *t, const m_tree *under) {
+  bool good = true, empty = ops_cells(t) == 0;
+  for (int i = 0; i < t->count; i++) {
+    m_entry *e = &t->entries[i];
+    if (e->array) good = good && starts_with(e->array, under);
+    if (e->tree) good = agrees(e->tree, under) && good;
+  }
+  int both = t->nb < under->nb ? t->nb : under->nb;
+  if (memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0 && !empty) good = false;
+  if (t->nb < under->nb) t->nb = under->nb;
+  memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
+  return good;
+}
+
+static tdict_status merge(m_tree *to, const m_tree *from, bool locked) {
+  for (int i = 0; i < from->count; i++) {
+    const m_entry *e = &from->entries[i];
+    m_entry *there = m_find(to, e->key);
+    if (there && there->tree && e->tree) {
+      tdict_status status = merge(there->tree, e->tree, locked);
+      if (status != TDICT_OK) return status;
+      continue;
+    }
+    if (locked) return TDICT_ELOCKED;
+    m_tree *copy = e->tree ? m_share(e->tree) : NULL;
+    if (e->array && !starts_with(e->array, to)) return TDICT_ESHAPE;
+    if (copy && !agrees(copy, to)) return TDICT_ESHAPE;
+    m_put(to, e->key, e->array, copy);
+  }
+  return TDICT_OK;
+}
+
+static void op_update(ops *o) {
+  int s = ops_slot(o), f = ops_slot(o);
+  m_tree *made = m_share(o->model[s]);
+  made->locked = o->model[s]->locked;
+  tdict_status wanted = s == f ? TDICT_OK : merge(made, o->model[f], made->locked);
+  tdict_status status = OPS_CALL(o, tdict_update(o->td[s], o->td[f], NULL, 0, o->err));
+  if (ops_judge(o, status, wanted)) o->model[s] = made;
+}
+
+static void op_merge(ops *o) {
+  int a = ops_slot(o), b = ops_slot(o);
+  m_tree *made = m_share(o->model[a]);
+  tdict_status wanted = merge(made, o->model[b], false);
+  const tdict_tree *items[2] = {o->td[a], o->td[b]};
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_merge(items, 2, &td, o->err));
+  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+}
+
+static bool is_wide(void *user, const tdict_leaves *at) {
+  (void)user;
+  return tdict_dtype_bytes(tdict_tensor_dtype(at->tensors[0])) > 1;
+}
+
+static void keep_wide(m_tree *t) {
+  for (int i = t->count - 1; i >= 0; i--) {
+    m_entry *e = &t->entries[i];
+    if (e->tree) keep_wide(e->tree);
+    if (e->array && e->array->dtype == TDICT_U8) m_drop(t, e->key);
+  }
+}
+
+static void op_filter(ops *o) {
+  int s = ops_slot(o);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_filter(o->td[s], is_wide, NULL, &td, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  m_tree *made = m_share(o->model[s]);
+  keep_wide(made);
+  ops_keep(o, td, made);
+}
+
+static tdict_status clone_first(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user;
+  return tdict_tensor_clone(at->tensors[0], NULL, out, err);
+}
+
+static void op_apply(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  const tdict_tree *trees[2] = {o->td[s], o->td[s]};
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_apply(trees, 2, clone_first, NULL, &td, o->err));
+  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL));
+}
+
+const ops_fn ops_keys[] = {op_set,        op_delete, op_rename,  op_lock,       op_unlock,       op_clone,
+                           op_clone_deep, op_select, op_exclude, op_split_keys, op_flatten_keys, op_unflatten_keys,
+                           op_update,     op_merge,  op_filter,  op_apply};
+const char *const ops_key_names[] = {"set",        "delete", "rename",  "lock",       "unlock",       "clone",
+                                     "clone_deep", "select", "exclude", "split_keys", "flatten_keys", "unflatten_keys",
+                                     "update",     "merge",  "filter",  "apply"};
+const int ops_num_keys = sizeof ops_keys / sizeof *ops_keys;

@@ -1,0 +1,403 @@
+/* Operations that look at trees, that make them from a schema, and calls that are to be refused. See ops.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops.h"
+
+enum { MOST_ARRAYS = 64 };
+
+static int count_arrays(const m_tree *t) {
+  int count = 0;
+  for (int i = 0; i < t->count; i++) count += t->entries[i].array ? 1 : count_arrays(t->entries[i].tree);
+  return count;
+}
+
+static void op_create_from(ops *o) {
+  static const char *const paths[] = {"a", "n.b", "n.m.u", "n", "a.b", ""};
+  static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I64, TDICT_F32, TDICT_I16, 77};
+  tdict_field fields[3];
+  int64_t bs[2] = {ops_pick(o, 4), 2};
+  memset(fields, 0, sizeof fields);
+  for (int i = 0; i < 3; i++) {
+    fields[i].path = paths[ops_pick(o, 2) ? (uint32_t)i : ops_pick(o, 6)];
+    fields[i].dtype = dtypes[ops_pick(o, 3) ? (uint32_t)i : ops_pick(o, 5)];
+    fields[i].ndim = (int32_t)ops_pick(o, 2);
+    fields[i].shape[0] = 3;
+  }
+  const tdict_schema schema = {fields, 3};
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_create_from(&schema, 2, bs, NULL, &td, o->err));
+  /* What it refuses is the business of other cases; what it makes is looked at. */
+  if (o->refused || status != TDICT_OK) return;
+  m_tree *made = m_tree_make(2, bs);
+  for (int i = 0; i < 3; i++) {
+    const int64_t shape[] = {bs[0], 2, 3};
+    m_array *a = m_array_make(fields[i].dtype, 2 + fields[i].ndim, shape);
+    char text[16], *part = text, *dot;
+    m_array_zero(a);
+    snprintf(text, sizeof text, "%s", fields[i].path);
+    m_tree *node = made;
+    for (; (dot = strchr(part, '.')) != NULL; part = dot + 1) {
+      *dot = 0;
+      m_entry *e = m_find(node, part);
+      node = e ? e->tree : m_put(node, part, NULL, m_tree_make(2, bs))->tree;
+    }
+    m_put(node, part, a, NULL);
+  }
+  ops_judge(o, status, TDICT_OK);
+  ops_keep(o, td, made);
+}
+
+static void op_batch_size(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s];
+  bool good = ops_pick(o, 2);
+  if (t->nb == 0 || (!good && count_arrays(t) == 0)) return;
+  const int64_t wrong[] = {97};
+  int ndim = good ? (int)ops_pick(o, (uint32_t)t->nb) : 1;
+  tdict_status status = OPS_CALL(o, tdict_set_batch_size(o->td[s], ndim, good ? t->bs : wrong, o->err));
+  if (ops_judge(o, status, t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE)) t->nb = ndim;
+}
+
+static void op_device(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  tdict_device cpu = tdict_cpu(), far = tdict_sim(9), none = {0, 0};
+  bool good = count_arrays(t) == 0;
+  tdict_status status = OPS_CALL(o, tdict_set_device(o->td[s], &far, o->err));
+  ops_judge(o, status, t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_EWRONGDEVICE);
+  if (o->refused) return;
+  if (tdict_set_device(o->td[s], &none, o->err) == TDICT_OK) ops_complain(o, "no place");
+  tdict_status set = tdict_set_device(o->td[s], &cpu, o->err);
+  if (!t->locked && set != TDICT_OK) ops_complain(o, "cpu");
+  if (tdict_get_device(o->td[s], &far) != (set == TDICT_OK)) ops_complain(o, "get");
+  if (!t->locked && tdict_set_device(o->td[s], NULL, o->err) != TDICT_OK) ops_complain(o, "clear");
+}
+
+static void op_pop(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s];
+  if (t->count == 0) return;
+  const m_entry *e = &t->entries[ops_pick(o, (uint32_t)t->count)];
+  char path[2 * M_KEY];
+  bool tree = ops_pick(o, 2), fits = tree == (e->tree != NULL);
+  tdict_path_escape(e->key, path, sizeof path);
+  tdict_tensor *tensor = NULL;
+  tdict_tree *child = NULL;
+  tdict_status status =
+      OPS_CALL(o, tree ? tdict_pop_tree(o->td[s], path, &child, o->err) : tdict_pop(o->td[s], path, &tensor, o->err));
+  if (ops_judge(o, status, !fits ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : TDICT_OK)) m_drop(t, e->key);
+  tdict_tensor_release(tensor);
+  tdict_release(child);
+}
+
+static size_t bytes_of(const m_tree *t) {
+  size_t bytes = 0;
+  for (int i = 0; i < t->count; i++) {
+    const m_array *a = t->entries[i].array;
+    bytes += a ? (size_t)a->n * (a->dtype >> 8 & 0xff) / 8 : bytes_of(t->entries[i].tree);
+  }
+  return bytes;
+}
+
+static int depth_of(const m_tree *t) {
+  int deepest = 0;
+  for (int i = 0; i < t->count; i++) {
+    int depth = t->entries[i].tree ? 1 + depth_of(t->entries[i].tree) : 0;
+    if (depth > deepest) deepest = depth;
+  }
+  return deepest;
+}
+
+typedef struct walk {
+  int left, trees;
+} walk;
+static tdict_status count_down(void *user, const tdict_entry *entry, tdict_error *err) {
+  walk *w = user;
+  (void)err;
+  w->trees += entry->tree != NULL;
+  return w->left-- > 0 ? TDICT_OK : TDICT_EHOOK;
+}
+static tdict_status stop(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)at, (void)err;
+  return --*(int *)user ? TDICT_OK : TDICT_EHOOK;
+}
+
+static void op_sums(ops *o) {
+  int s = ops_slot(o), count = count_arrays(o->model[s]), left = 1 + (int)ops_pick(o, 4), most = left;
+  const tdict_tree *td = o->td[s];
+  size_t unique = 0;
+  walk w = {1 << 20, 0};
+  tdict_status status = OPS_CALL(o, tdict_unique_bytes(td, &unique, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  if (tdict_num_leaves(td) != (size_t)count || tdict_bytes(td) != bytes_of(o->model[s]) ||
+      tdict_is_empty(td) != (count == 0) || tdict_depth(td) != depth_of(o->model[s]))
+    ops_complain(o, "a sum");
+  if (tdict_walk(td, count_down, &w, o->err) != TDICT_OK) ops_complain(o, "walk");
+  if ((1 << 20) - w.left != count + w.trees) ops_complain(o, "entries");
+  w.left = 0;
+  if (tdict_num_keys(td) && tdict_walk(td, count_down, &w, o->err) != TDICT_EHOOK) ops_complain(o, "walk on");
+  tdict_visit_options v = tdict_visit_options_default();
+  v.user = &left;
+  if (tdict_visit(&td, 1, stop, &v, o->err) != (count >= most ? TDICT_EHOOK : TDICT_OK)) ops_complain(o, "visit");
+  FILE *null = fopen("/dev/null", "w");
+  if (null && tdict_print(td, null, o->err) != TDICT_OK) ops_complain(o, "print");
+  if (null) fclose(null);
+}
+
+/* A copy with one other element is told from the tree, and where. */
+static void op_compare(ops *o) {
+  int s = ops_slot(o);
+  m_array *list[MOST_ARRAYS];
+  static char paths[MOST_ARRAYS][2 * M_KEY];
+  int count = m_arrays(o->model[s], list, paths, MOST_ARRAYS);
+  tdict_tree *copy = NULL;
+  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference found;
+  options.nan_equal = true;
+  if (tdict_clone_deep(o->td[s], NULL, &copy, NULL) != TDICT_OK) abort();
+  int at = count ? (int)ops_pick(o, (uint32_t)count) : 0;
+  bool changes = count && list[at]->n && ops_pick(o, 4);
+  int64_t k = changes ? ops_pick(o, (uint32_t)list[at]->n) : 0;
+  if (changes) {
+    unsigned char *bytes = tdict_data(copy, paths[at]);
+    size_t item = (list[at]->dtype >> 8 & 0xff) / 8;
+    bytes[(size_t)k * item] ^= 1; /* of a float the last bit, of an integer one more or less */
+  }
+  if (ops_pick(o, 3) == 0) options.absolute = options.relative = 0.5;
+  tdict_status status = OPS_CALL(o, tdict_compare(o->td[s], copy, &options, &found, o->err));
+  if (ops_judge(o, status, TDICT_OK) && options.absolute == 0) {
+    bool nan = false;
+    if (changes && list[at]->dtype == TDICT_F32) /* NaN with another last bit is NaN */
+      nan =
+          (m_value(list[at]->cells[k]) & 0x7f800000u) == 0x7f800000u || (m_value(list[at]->cells[k]) & 0x7fffffffu) < 2;
+    if (!nan && found.differs != changes) ops_complain(o, "differs");
+    if (!nan && changes && strcmp(found.path, paths[at]) != 0) ops_complain(o, "path");
+  }
+  tdict_release(copy);
+}
+
+static void op_row_of_empty(ops *o) {
+  int s = ops_slot(o);
+  m_tree *row = o->model[s];
+  int64_t bs[M_DIMS] = {3};
+  if (row->nb > 3 || row->count == 0) return;
+  for (int i = 0; i < row->nb; i++) bs[i + 1] = row->bs[i];
+  tdict_tree *td = NULL, *part = NULL;
+  if (tdict_create(row->nb + 1, bs, &td, NULL) != TDICT_OK) abort();
+  tdict_status status = OPS_CALL(o, tdict_write_row(td, 1, o->td[s], o->err));
+  if (ops_judge(o, status, TDICT_OK)) {
+    if (tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &part, NULL) != TDICT_OK) abort();
+    m_tree unlocked = *row;
+    unlocked.locked = false;
+    m_ignore_places = true;
+    const char *wrong = m_check(&unlocked, part);
+    m_ignore_places = false;
+    if (wrong) ops_complain(o, wrong);
+  }
+  tdict_release(part);
+  tdict_release(td);
+}
+
+/* Trees that do not fit one another. */
+static void op_misfits(ops *o) {
+  int s = ops_slot(o);
+  m_tree *t = o->model[s];
+  if (t->nb == 0 || t->bs[0] == 0 || t->count == 0) return;
+  int64_t bs[M_DIMS];
+  memcpy(bs, t->bs, sizeof bs);
+  bs[0]++;
+  tdict_tree *other = NULL, *out = NULL, *pad = NULL;
+  if (tdict_create(t->nb, bs, &other, NULL) != TDICT_OK) abort();
+  const tdict_tree *both[] = {o->td[s], other};
+  uint32_t way = ops_pick(o, 5);
+  tdict_status status = OPS_CALL(o, way == 0   ? tdict_stack(both, 2, NULL, &out, o->err)
+                                    : way == 1 ? tdict_stack_into(both, 1, NULL, other, o->err)
+                                    : way == 2 ? tdict_index_set(o->td[s], TDICT_INDEX(TDICT_REST), other, o->err)
+                                    : way == 3 ? tdict_cat_into(both, 1, NULL, other, o->err)
+                                               : tdict_write_row(o->td[s], 0, o->td[s], o->err));
+  ops_judge(o, status, TDICT_ESHAPE);
+  tdict_release(pad);
+  tdict_release(other);
+}
+
+/* Two trees of the pool: both ways give the same answer, and a tree is like itself. */
+static void op_compare_two(ops *o) {
+  int a = ops_slot(o), b = ops_slot(o);
+  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference one, other;
+  options.nan_equal = true;
+  tdict_status status = OPS_CALL(o, tdict_compare(o->td[a], o->td[b], &options, &one, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  if (tdict_compare(o->td[b], o->td[a], &options, &other, o->err) != TDICT_OK) ops_complain(o, "the other way");
+  if (one.differs != other.differs || (a == b && one.differs)) ops_complain(o, "both ways");
+}
+
+/* More keys than a table looks through one by one, some deleted, some renamed. */
+static void op_many_keys(ops *o) {
+  int64_t bs[1] = {2};
+  m_tree *model = m_tree_make(1, bs);
+  tdict_tree *td = NULL;
+  if (tdict_create(1, bs, &td, NULL) != TDICT_OK) abort();
+  int count = 5 + (int)ops_pick(o, 40);
+  for (int i = 0; i < 2 * count; i++) {
+    char key[M_KEY], other[M_KEY];
+    snprintf(key, sizeof key, "key%d", (int)ops_pick(o, (uint32_t)count));
+    snprintf(other, sizeof other, "%s%d",
+             ops_pick(o, 9) ? "key" : "a rather long name of a key, to fill the names' memory, ",
+             (int)ops_pick(o, (uint32_t)count));
+    m_entry *e = m_find(model, key), *there = m_find(model, other);
+    if (e && ops_pick(o, 3) == 0) {
+      if (tdict_delete(td, key, o->err) != TDICT_OK) ops_complain(o, "delete");
+      m_drop(model, key);
+    } else if (e && e != there) {
+      if (tdict_rename(td, key, other, false, o->err) != TDICT_OK) ops_complain(o, "rename");
+      if (there) m_drop(model, other);
+      snprintf(m_find(model, key)->key, M_KEY, "%s", other);
+    } else if (!e) {
+      m_array *a = m_array_make(TDICT_U8, 1, bs);
+      m_array_fresh(a, (uint64_t)i);
+      tdict_tensor *t = ops_tensor(a);
+      if (tdict_set(td, key, t, o->err) != TDICT_OK) ops_complain(o, "set");
+      tdict_tensor_release(t);
+      m_put(model, key, a, NULL);
+    }
+  }
+  tdict_tree *copy = NULL;
+  tdict_status status = OPS_CALL(o, tdict_clone(td, &copy, o->err));
+  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, copy, m_share(model));
+  const char *wrong = m_check(model, td);
+  if (wrong) ops_complain(o, wrong);
+  tdict_release(td);
+}
+
+/* Masks and items that are none, values of another dtype, storage that may not be written. */
+static void op_bad_indices(ops *o) {
+  static const int64_t five[] = {5};
+  static float fixed[5];
+  tdict_tree *td = NULL, *value = NULL, *out = NULL;
+  tdict_tensor *wide = NULL, *narrow = NULL, *constant = NULL, *number = NULL, *empty = NULL;
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.data = fixed;
+  v.dtype = TDICT_F32;
+  v.ndim = 1;
+  v.shape = five;
+  v.flags = TDICT_VIEW_READ_ONLY;
+  tdict_error *err = o->err;
+  bool made = tdict_create(1, five, &td, err) == TDICT_OK && tdict_create(1, five, &value, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_I64, 1, five, NULL, &wide, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){3}, NULL, &narrow, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_BOOL, 0, NULL, NULL, &empty, err) == TDICT_OK &&
+              tdict_tensor_zeros(TDICT_F32, 1, five, NULL, &number, err) == TDICT_OK &&
+              tdict_tensor_from_data(&v, NULL, NULL, &constant, err) == TDICT_OK &&
+              tdict_set(td, "x", constant, err) == TDICT_OK && tdict_set(value, "x", number, err) == TDICT_OK;
+  if (!made) abort();
+  const tdict_tree *items[] = {value};
+  const tdict_status answers[] = {tdict_index_get(td, TDICT_INDEX(TDICT_MASK(wide)), &out, err),
+                                  tdict_index_get(td, TDICT_INDEX(TDICT_MASK(narrow)), &out, err),
+                                  tdict_index_get(td, TDICT_INDEX(TDICT_MASK(empty)), &out, err),
+                                  tdict_index_get(td, TDICT_INDEX(tdict_index_of(9, 0, 0, 0, NULL)), &out, err),
+                                  tdict_write(td, "x", number, err),
+                                  tdict_write(td, "x", wide, err),
+                                  tdict_copy(td, value, err),
+                                  tdict_zero(td, err),
+                                  tdict_index_set(td, TDICT_INDEX(TDICT_REST), value, err),
+                                  tdict_cat_into(items, 1, NULL, td, err),
+                                  tdict_fill(value, "x.y", 0, err)};
+  static const tdict_status wanted[] = {TDICT_EDTYPE,    TDICT_ESHAPE,    TDICT_ESHAPE,    TDICT_EINVAL,
+                                        TDICT_EREADONLY, TDICT_EDTYPE,    TDICT_EREADONLY, TDICT_EREADONLY,
+                                        TDICT_EREADONLY, TDICT_EREADONLY, TDICT_ETYPE};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+    if (answers[i] != wanted[i]) ops_complain(o, tdict_status_name(wanted[i]));
+  o->answered = TDICT_EINVAL;
+  tdict_tensor_release(wide);
+  tdict_tensor_release(narrow);
+  tdict_tensor_release(empty);
+  tdict_tensor_release(number);
+  tdict_tensor_release(constant);
+  tdict_release(td);
+  tdict_release(value);
+}
+
+/* NULL where something is needed. */
+static void op_nulls(ops *o) {
+  const tdict_tree *td = o->td[0], *holes[] = {td, NULL};
+  tdict_tree *to = o->td[0], *out = NULL;
+  tdict_error *err = o->err;
+  const tdict_indices all = TDICT_INDEX(TDICT_REST);
+  const char *const no_path[] = {NULL};
+  const int64_t one[] = {1};
+  size_t count = 9;
+  tdict_difference found;
+  const tdict_status answers[] = {tdict_index_get(NULL, all, &out, err),
+                                  tdict_index_set(to, all, NULL, err),
+                                  tdict_write_row(to, 0, NULL, err),
+                                  tdict_write_rows(NULL, 0, td, err),
+                                  tdict_view(NULL, 1, one, &out, err),
+                                  tdict_reshape(td, 99, one, &out, err),
+                                  tdict_flatten(NULL, 0, 0, &out, err),
+                                  tdict_unflatten(NULL, 0, 1, one, &out, err),
+                                  tdict_unsqueeze(NULL, 0, &out, err),
+                                  tdict_squeeze(NULL, 0, &out, err),
+                                  tdict_expand(NULL, 1, one, &out, err),
+                                  tdict_permute(NULL, NULL, &out, err),
+                                  tdict_transpose(NULL, 0, 0, &out, err),
+                                  tdict_split(NULL, 0, one, 1, &out, err),
+                                  tdict_split_every(td, 0, 0, NULL, &count, err),
+                                  tdict_chunks(NULL, 0, &out, &count, err),
+                                  tdict_unbind(NULL, 0, &out, &count, err),
+                                  tdict_stack(holes, 2, NULL, &out, err),
+                                  tdict_cat(holes, 0, NULL, &out, err),
+                                  tdict_stack_into(holes, 2, NULL, NULL, err),
+                                  tdict_pad_sequence(holes, 2, 0, NULL, &out, err),
+                                  tdict_write(to, "a", NULL, err),
+                                  tdict_write_at(to, "a", all, NULL, err),
+                                  tdict_fill(NULL, NULL, 0, err),
+                                  tdict_copy(to, NULL, err),
+                                  tdict_update_in_place(to, NULL, NULL, 0, err),
+                                  tdict_update(NULL, td, NULL, 0, err),
+                                  tdict_update(to, o->td[1], no_path, 1, err),
+                                  tdict_select(td, no_path, 1, true, &out, err),
+                                  tdict_exclude(td, no_path, 1, &out, err),
+                                  tdict_split_keys(NULL, NULL, 0, &out, err),
+                                  tdict_flatten_keys(td, "", &out, err),
+                                  tdict_unflatten_keys(NULL, NULL, &out, err),
+                                  tdict_merge(holes, 2, &out, err),
+                                  tdict_clone(NULL, &out, err),
+                                  tdict_clone_deep(td, NULL, NULL, err),
+                                  tdict_compare(td, NULL, NULL, &found, err),
+                                  tdict_visit(holes, 2, stop, NULL, err),
+                                  tdict_apply(NULL, 0, NULL, NULL, &out, err),
+                                  tdict_filter(td, NULL, NULL, &out, err),
+                                  tdict_set(to, NULL, NULL, err),
+                                  tdict_set_tree(to, "x", NULL, err),
+                                  tdict_delete(to, "a..b", err),
+                                  tdict_rename(to, "a", NULL, false, err),
+                                  tdict_walk(td, NULL, NULL, err),
+                                  tdict_unique_bytes(NULL, &count, err),
+                                  tdict_create(-1, NULL, &out, err),
+                                  tdict_create(1, NULL, &out, err),
+                                  tdict_set_batch_size(NULL, 0, NULL, err),
+                                  tdict_set_device(NULL, NULL, err),
+                                  tdict_unlock(NULL, err),
+                                  tdict_print(NULL, NULL, err),
+                                  tdict_create_from(NULL, 0, NULL, NULL, &out, err),
+                                  tdict_set_tree(to, "x", to, err)};
+  for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+    char text[64];
+    if (answers[i] == TDICT_EINVAL || (i == sizeof answers / sizeof *answers - 1 && answers[i] == TDICT_ELOCKED))
+      continue;
+    snprintf(text, sizeof text, "call %zu answered %s", i, tdict_status_name(answers[i]));
+    ops_complain(o, text);
+  }
+  if (out) ops_complain(o, "something was made");
+  o->answered = TDICT_EINVAL;
+}
+
+const ops_fn ops_more[] = {op_create_from,  op_batch_size, op_device, op_pop,         op_sums,      op_compare,
+                           op_row_of_empty, op_misfits,    op_nulls,  op_compare_two, op_many_keys, op_bad_indices};
+const char *const ops_more_names[] = {"create_from", "batch_size",  "device",       "pop",
+                                      "sums",        "compare",     "row_of_empty", "misfits",
+                                      "nulls",       "compare_two", "many_keys",    "bad_indices"};
+const int ops_num_more = sizeof ops_more / sizeof *ops_more;

@@ -1,0 +1,463 @@
+/* Operations that make trees with other batch dimensions. See ops.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops.h"
+
+static m_array *map_array(const m_array *a, void *user) { return m_array_map(a, user); }
+
+/* The model's result of a map of the whole batch size. */
+static m_tree *mapped(const m_tree *t, m_map *map) {
+  m_tree *made = m_tree_each(t, map->in, map->out_ndim, map->shape, map_array, map);
+  made->locked = t->locked;
+  return made;
+}
+
+static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *from, m_map *map) {
+  if (ops_judge(o, status, map ? TDICT_OK : TDICT_EINVAL)) ops_keep(o, td, mapped(from, map));
+}
+
+/* A random index of dimension sizes; false when it is to be refused. What is read is in *map. */
+typedef struct index_choice {
+  tdict_indices index;
+  m_map map;
+  int64_t list[8], coords[4][64];
+  tdict_tensor *mask;
+} index_choice;
+
+static bool choose_mask(ops *o, index_choice *c, const m_tree *t, int d, int dims) {
+  int64_t n = 1, found = 0, at[M_DIMS] = {0};
+  for (int i = 0; i < dims; i++) n *= t->bs[d + i];
+  if (n > 64) return false;
+  if (tdict_tensor_empty(TDICT_BOOL, dims, t->bs + d, NULL, &c->mask, NULL) != TDICT_OK) abort();
+  unsigned char *bits = tdict_tensor_data(c->mask);
+  for (int64_t k = 0; k < n; k++) {
+    bits[k] = (unsigned char)ops_pick(o, 2);
+    for (int i = 0; i < dims && bits[k]; i++) c->coords[i][found] = at[i];
+    found += bits[k];
+    for (int i = dims - 1; i >= 0 && ++at[i] == t->bs[d + i]; i--) at[i] = 0;
+  }
+  for (int i = 0; i < dims; i++) {
+    c->map.out[d + i] = c->map.out_ndim;
+    c->map.list[d + i] = c->coords[i];
+  }
+  c->map.shape[c->map.out_ndim++] = found;
+  c->map.copies = true;
+  c->index = tdict_indices_add(c->index, TDICT_MASK(c->mask));
+  return true;
+}
+
+static void choose_range(ops *o, index_choice *c, int64_t n, int d) {
+  static const int64_t steps[] = {1, 1, 1, 2, -1, -2, 3};
+  int64_t step = steps[ops_pick(o, 7)], start = (int64_t)ops_pick(o, 9) - 4, stop = (int64_t)ops_pick(o, 9) - 4;
+  if (ops_pick(o, 3) == 0) start = TDICT_NONE;
+  if (ops_pick(o, 3) == 0) stop = TDICT_NONE;
+  c->index = tdict_indices_add(c->index, TDICT_RANGE(start, stop, step));
+  /* Python's rule, found by trying: the elements that a loop would visit. */
+  int64_t from = start == TDICT_NONE ? (step > 0 ? 0 : n - 1) : start < 0 ? start + n : start;
+  int64_t to = stop == TDICT_NONE ? (step > 0 ? n : -1) : stop < 0 ? stop + n : stop;
+  int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+  if (start != TDICT_NONE) from = from < low ? low : from > high ? high : from;
+  if (stop != TDICT_NONE) to = to < low ? low : to > high ? high : to;
+  int64_t count = 0;
+  for (int64_t i = from; step > 0 ? i < to : i > to; i += step) count++;
+  c->map.out[d] = c->map.out_ndim;
+  c->map.start[d] = from;
+  c->map.step[d] = step;
+  c->map.shape[c->map.out_ndim++] = count;
+}
+
+static bool choose_list(ops *o, index_choice *c, int64_t n, int d) {
+  int64_t count = ops_pick(o, 5);
+  bool good = true;
+  for (int64_t i = 0; i < count; i++) {
+    c->list[i] = (int64_t)ops_pick(o, (uint32_t)(2 * n)) - n;
+    if (n == 0) good = false;
+    c->coords[0][i] = c->list[i] < 0 ? c->list[i] + n : c->list[i];
+  }
+  c->index = tdict_indices_add(c->index, TDICT_LIST(c->list, count));
+  c->map.out[d] = c->map.out_ndim;
+  c->map.list[d] = c->coords[0];
+  c->map.shape[c->map.out_ndim++] = count;
+  c->map.copies = true;
+  return good;
+}
+
+static void whole(index_choice *c, const m_tree *t, int d) {
+  c->map.out[d] = c->map.out_ndim;
+  c->map.step[d] = 1;
+  c->map.shape[c->map.out_ndim++] = t->bs[d];
+}
+
+static bool choose_index(ops *o, const m_tree *t, index_choice *c) {
+  memset(c, 0, sizeof *c);
+  bool good = t->nb > 0, listed = false, rest = false;
+  c->map.in = t->nb;
+  int d = 0;
+  for (int items = 0; items < 5 && good; items++) {
+    uint32_t kind = ops_pick(o, 8);
+    if (kind == 0) {
+      c->index = tdict_indices_add(c->index, TDICT_NEW_AXIS);
+      c->map.shape[c->map.out_ndim++] = 1;
+    } else if (d == t->nb) {
+      break;
+    } else if (kind < 3) {
+      int64_t at = (int64_t)ops_pick(o, (uint32_t)(2 * t->bs[d] + 1)) - t->bs[d];
+      c->index = tdict_indices_add(c->index, TDICT_AT(at));
+      c->map.out[d] = -1;
+      c->map.start[d] = at < 0 ? at + t->bs[d] : at;
+      good = at < t->bs[d];
+      d++;
+    } else if (kind < 6) {
+      choose_range(o, c, t->bs[d], d);
+      d++;
+    } else if (kind == 6 && !rest && ops_pick(o, 2)) {
+      c->index = tdict_indices_add(c->index, TDICT_REST); /* the end of the index: all that is left */
+      rest = true;
+      while (d < t->nb) whole(c, t, d++);
+    } else if (!listed) {
+      listed = true;
+      int dims = t->nb - d > 1 && ops_pick(o, 2) ? 2 : 1;
+      if (ops_pick(o, 2) && choose_mask(o, c, t, d, dims)) {
+        d += dims;
+      } else {
+        good = choose_list(o, c, t->bs[d], d);
+        d++;
+      }
+    }
+  }
+  while (good && d < t->nb) whole(c, t, d++);
+  return good;
+}
+
+static void op_index_get(ops *o) {
+  int s = ops_slot(o);
+  index_choice c;
+  bool good = choose_index(o, o->model[s], &c);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, o->err));
+  m_tree open = *o->model[s];
+  open.locked = false;
+  finish(o, status, td, &open, good ? &c.map : NULL);
+  tdict_tensor_release(c.mask);
+}
+
+/* True when no cell is listed twice. */
+static bool distinct(const m_array *a) {
+  for (int64_t i = 0; i < a->n; i++)
+    for (int64_t j = i + 1; j < a->n; j++)
+      if (a->cells[i] == a->cells[j]) return false;
+  return true;
+}
+
+static bool all_distinct(const m_tree *t) {
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].array ? !distinct(t->entries[i].array) : !all_distinct(t->entries[i].tree)) return false;
+  return true;
+}
+
+/* A tree with new values like `t`, without its first `lead` batch dimensions and without some keys. */
+static m_tree *values_like(ops *o, const m_tree *t, int lead) {
+  m_tree *made = m_tree_make(0, NULL);
+  for (int i = lead; i < t->nb; i++) made->bs[made->nb++] = t->bs[i];
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    if (ops_pick(o, 6) == 0) continue;
+    m_array *a = NULL;
+    if (e->array) {
+      a = m_array_make(e->array->dtype, e->array->ndim - lead, e->array->shape + lead);
+      m_array_fresh(a, ops_pick(o, 1000));
+    }
+    m_put(made, e->key, a, e->tree ? values_like(o, e->tree, lead) : NULL);
+  }
+  return made;
+}
+
+static void write_values(const m_tree *to, const m_tree *from) {
+  for (int i = 0; i < from->count; i++) {
+    const m_entry *e = &from->entries[i], *there = m_find(to, e->key);
+    for (int64_t k = 0; e->array && k < there->array->n; k++)
+      m_write(there->array->cells[k], m_value(e->array->cells[k % (e->array->n ? e->array->n : 1)]));
+    if (e->tree) write_values(there->tree, e->tree);
+  }
+}
+
+static void op_index_set(ops *o) {
+  int s = ops_slot(o);
+  index_choice c;
+  bool good = choose_index(o, o->model[s], &c) && o->model[s]->count > 0;
+  if (good) {
+    c.map.copies = false;
+    m_tree *part = mapped(o->model[s], &c.map);
+    if (all_distinct(part)) {
+      m_tree *value = values_like(o, part, part->nb && ops_pick(o, 3) == 0 ? 1 : 0);
+      tdict_tree *td = ops_tree(value);
+      tdict_status status = OPS_CALL(o, tdict_index_set(o->td[s], c.index, td, o->err));
+      if (ops_judge(o, status, TDICT_OK)) write_values(part, value);
+      tdict_release(td);
+    }
+  }
+  tdict_tensor_release(c.mask);
+}
+
+typedef struct regrouping {
+  int in, ndim;
+  int64_t shape[M_DIMS];
+  bool copies;
+  bool refused; /* some array allows no view */
+} regrouping;
+
+static m_array *regroup_array(const m_array *a, void *user) {
+  regrouping *r = user;
+  m_array *made = m_array_regroup(a, r->in, r->ndim, r->shape);
+  if (m_array_can_view(a, r->in, r->ndim, r->shape)) return made;
+  if (!r->copies) r->refused = true;
+  return m_array_copy(made);
+}
+
+static void regroup(ops *o, tdict_status status, tdict_tree *td, const m_tree *from, regrouping *r) {
+  m_tree *made = m_tree_each(from, r->in, r->ndim, r->shape, regroup_array, r);
+  made->locked = from->locked;
+  if (ops_judge(o, status, r->refused ? TDICT_ESHAPE : TDICT_OK)) ops_keep(o, td, made);
+}
+
+static int64_t total(const m_tree *t) {
+  int64_t n = 1;
+  for (int i = 0; i < t->nb; i++) n *= t->bs[i];
+  return n;
+}
+
+static void view(ops *o, bool copies) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  regrouping r = {.in = t->nb, .copies = copies};
+  int64_t left = total(t);
+  r.ndim = 1 + (int)ops_pick(o, 3);
+  for (int i = 0; i < r.ndim; i++) { /* factors, the last takes what is left */
+    int64_t f = 1 + ops_pick(o, 4);
+    while (left == 0 || left % f) {
+      if (left == 0) break;
+      f--;
+    }
+    r.shape[i] = i == r.ndim - 1 ? left : f;
+    if (left) left /= f;
+  }
+  tdict_tree *td = NULL;
+  int64_t asked[M_DIMS];
+  memcpy(asked, r.shape, sizeof asked);
+  int open = (int)ops_pick(o, (uint32_t)r.ndim);
+  if (total(t) && ops_pick(o, 3) == 0) asked[open] = -1;
+  tdict_status status = OPS_CALL(o, copies ? tdict_reshape(o->td[s], r.ndim, asked, &td, o->err)
+                                           : tdict_view(o->td[s], r.ndim, asked, &td, o->err));
+  regroup(o, status, td, t, &r);
+}
+
+static void op_view(ops *o) { view(o, false); }
+static void op_reshape(ops *o) { view(o, true); }
+
+static void op_flatten(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int first = (int)ops_pick(o, 3), last = (int)ops_pick(o, 3);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_flatten(o->td[s], first, last, &td, o->err));
+  if (first > last || last >= t->nb) {
+    finish(o, status, td, t, NULL);
+    return;
+  }
+  regrouping r = {.in = t->nb, .copies = true};
+  for (int i = 0; i < t->nb; i++) {
+    if (i > first && i <= last)
+      r.shape[r.ndim - 1] *= t->bs[i];
+    else
+      r.shape[r.ndim++] = t->bs[i];
+  }
+  regroup(o, status, td, t, &r);
+}
+
+static void op_unflatten(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  if (t->nb == 0) return;
+  int dim = (int)ops_pick(o, (uint32_t)t->nb);
+  int64_t n = t->bs[dim], f = 1 + ops_pick(o, 3), parts[2];
+  while (n % f) f--;
+  parts[0] = f;
+  parts[1] = ops_pick(o, 2) && n ? -1 : n / f;
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_unflatten(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, o->err));
+  regrouping r = {.in = t->nb};
+  for (int i = 0; i < t->nb; i++) {
+    r.shape[r.ndim++] = i == dim ? f : t->bs[i];
+    if (i == dim) r.shape[r.ndim++] = n / f;
+  }
+  regroup(o, status, td, t, &r);
+}
+
+static void op_unsqueeze(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int dim = (int)ops_pick(o, (uint32_t)t->nb + 2);
+  tdict_tree *td = NULL;
+  m_map map;
+  tdict_status status = OPS_CALL(o, tdict_unsqueeze(o->td[s], dim, &td, o->err));
+  m_map_whole(&map, t->nb, t->bs);
+  if (dim <= t->nb) {
+    memmove(map.shape + dim + 1, map.shape + dim, (size_t)(t->nb - dim) * sizeof *map.shape);
+    map.shape[dim] = 1;
+    map.out_ndim++;
+    for (int i = dim; i < t->nb; i++) map.out[i]++;
+  }
+  finish(o, status, td, t, dim <= t->nb ? &map : NULL);
+}
+
+static void op_squeeze(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int dim = (int)ops_pick(o, (uint32_t)t->nb + 2) - 1;
+  tdict_tree *td = NULL;
+  m_map map = {.in = t->nb};
+  tdict_status status = OPS_CALL(o, tdict_squeeze(o->td[s], dim < 0 ? TDICT_EVERY_DIM : dim, &td, o->err));
+  for (int i = 0; i < t->nb; i++) {
+    bool goes = t->bs[i] == 1 && (dim < 0 || dim == i);
+    map.out[i] = goes ? -1 : map.out_ndim;
+    map.step[i] = 1;
+    if (!goes) map.shape[map.out_ndim++] = t->bs[i];
+  }
+  finish(o, status, td, t, dim < t->nb ? &map : NULL);
+}
+
+static void op_expand(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  if (t->nb > 4 || ops_cells(t) > OPS_MOST_CELLS / 9) return;
+  int lead = (int)ops_pick(o, 2);
+  int64_t asked[M_DIMS];
+  m_map map = {.in = t->nb, .out_ndim = t->nb + lead};
+  for (int i = 0; i < lead; i++) map.shape[i] = asked[i] = 1 + ops_pick(o, 3);
+  for (int i = 0; i < t->nb; i++) {
+    bool repeats = t->bs[i] == 1 && ops_pick(o, 2);
+    map.out[i] = i + lead;
+    map.step[i] = t->bs[i] != 1;
+    map.shape[i + lead] = asked[i + lead] = repeats ? ops_pick(o, 4) : t->bs[i];
+    if (!repeats && ops_pick(o, 2)) asked[i + lead] = -1;
+  }
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_expand(o->td[s], map.out_ndim, asked, &td, o->err));
+  finish(o, status, td, t, &map);
+}
+
+static void reorder(const m_tree *t, const int *order, m_map *map) {
+  m_map_whole(map, t->nb, t->bs);
+  for (int i = 0; i < t->nb; i++) {
+    map->shape[i] = t->bs[order[i]];
+    map->out[order[i]] = i;
+  }
+}
+
+static void op_permute(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int order[M_DIMS];
+  for (int i = 0; i < t->nb; i++) order[i] = i;
+  for (int i = t->nb - 1; i > 0; i--) {
+    int j = (int)ops_pick(o, (uint32_t)i + 1), kept = order[i];
+    order[i] = order[j];
+    order[j] = kept;
+  }
+  tdict_tree *td = NULL;
+  m_map map;
+  tdict_status status = OPS_CALL(o, tdict_permute(o->td[s], order, &td, o->err));
+  reorder(t, order, &map);
+  finish(o, status, td, t, &map);
+}
+
+static void op_transpose(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int a = (int)ops_pick(o, 3), b = (int)ops_pick(o, 3), order[M_DIMS];
+  bool good = a < t->nb && b < t->nb;
+  tdict_tree *td = NULL;
+  m_map map;
+  tdict_status status = OPS_CALL(o, tdict_transpose(o->td[s], a, b, &td, o->err));
+  for (int i = 0; i < t->nb; i++) order[i] = i == a ? b : i == b ? a : i;
+  if (good) reorder(t, order, &map);
+  finish(o, status, td, t, good ? &map : NULL);
+}
+
+/* Pieces [at, at + sizes[i]) of a dimension; `drops`: it goes. */
+typedef struct pieces {
+  int dim;
+  const int64_t *sizes;
+  size_t count;
+  bool drops;
+} pieces;
+
+static void keep_pieces(ops *o, const m_tree *t, tdict_tree **made, pieces p) {
+  const int dim = p.dim;
+  int64_t at = 0;
+  for (size_t i = 0; i < p.count; i++) {
+    m_map map;
+    m_map_whole(&map, t->nb, t->bs);
+    map.start[dim] = at;
+    map.shape[dim] = p.sizes[i];
+    if (p.drops) {
+      map.out[dim] = -1;
+      for (int d = dim + 1; d < t->nb; d++) map.out[d]--;
+      memmove(map.shape + dim, map.shape + dim + 1, (size_t)(t->nb - dim - 1) * sizeof *map.shape);
+      map.out_ndim--;
+    }
+    at += p.sizes[i];
+    m_tree *piece = mapped(t, &map);
+    piece->locked = t->locked && !p.drops;
+    ops_keep(o, made[i], piece);
+  }
+}
+
+static void op_split(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int dim = (int)ops_pick(o, 2);
+  if (dim >= t->nb) return;
+  int64_t n = t->bs[dim], first = ops_pick(o, (uint32_t)n + 1);
+  const int64_t sizes[3] = {first, n - first, 0};
+  bool good = ops_pick(o, 6) != 0;
+  const int64_t asked[3] = {first + !good, n - first, 0};
+  tdict_tree *made[3];
+  tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, 3, made, o->err));
+  if (ops_judge(o, status, good ? TDICT_OK : TDICT_ESHAPE)) keep_pieces(o, t, made, (pieces){dim, sizes, 3, false});
+}
+
+static void op_chunks(ops *o) {
+  int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  int dim = (int)ops_pick(o, 2);
+  uint32_t way = ops_pick(o, 3);
+  if (dim >= t->nb) return;
+  int64_t n = t->bs[dim], size = 1 + ops_pick(o, 3), sizes[16];
+  size_t count = way == 1 ? (size_t)size : 16;
+  if (n > 16) return;
+  tdict_tree *made[16];
+  tdict_status status = OPS_CALL(o, way == 0   ? tdict_split_every(o->td[s], dim, size, made, &count, o->err)
+                                    : way == 1 ? tdict_chunks(o->td[s], dim, made, &count, o->err)
+                                               : tdict_unbind(o->td[s], dim, made, &count, o->err));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  if (way == 1) size = n ? (n + size - 1) / size : 1;
+  if (way == 2) size = 1;
+  size_t wanted = 0;
+  for (int64_t at = 0; at < n; at += size) sizes[wanted++] = n - at < size ? n - at : size;
+  if (n == 0 && way != 2) sizes[wanted++] = 0;
+  if (count != wanted) {
+    ops_complain(o, "number of pieces");
+    return;
+  }
+  keep_pieces(o, t, made, (pieces){dim, sizes, count, way == 2});
+}
+
+const ops_fn ops_shapes[] = {op_index_get, op_index_set, op_view,    op_reshape, op_flatten,
+                             op_unflatten, op_unsqueeze, op_squeeze, op_expand,  op_permute,
+                             op_transpose, op_split,     op_chunks};
+const char *const ops_shape_names[] = {"index_get", "index_set", "view",    "reshape", "flatten",
+                                       "unflatten", "unsqueeze", "squeeze", "expand",  "permute",
+                                       "transpose", "split",     "pieces"};
+const int ops_num_shapes = sizeof ops_shapes / sizeof *ops_shapes;

@@ -1,0 +1,277 @@
+/* Stack and cat, new and into an existing tree, on each device. */
+#include "rig.h"
+
+enum { ITEMS = 3 };
+typedef struct items {
+  m_tree *model[ITEMS];
+  tdict_tree *td[ITEMS];
+} items;
+
+static void items_open(const rig *r, items *all, int64_t step) {
+  for (int i = 0; i < ITEMS; i++) {
+    all->model[i] = SAMPLE(2 + step * i, 3);
+    all->td[i] = rig_tree(r, all->model[i]);
+  }
+}
+static void items_close(items *all) {
+  for (int i = 0; i < ITEMS; i++) tdict_release(all->td[i]);
+}
+#define TREES(all) (const tdict_tree *const *)(all).td
+
+/* The arrays of the items joined along a dimension; other cells with their values. */
+typedef struct joining {
+  const items *all;
+  int dim, next;
+  bool stacks;
+} joining;
+static m_array *join_array(const m_array *first, void *user) {
+  joining *j = user;
+  m_array *parts[ITEMS][8];
+  int64_t shape[M_DIMS], sum = 0, inner = 1, outer = 1, at = 0;
+  for (int i = 0; i < ITEMS; i++) {
+    m_arrays(j->all->model[i], parts[i], NULL, 8);
+    sum += j->stacks ? 1 : parts[i][j->next]->shape[j->dim];
+  }
+  int ndim = first->ndim + j->stacks;
+  for (int d = 0; d < ndim; d++) {
+    shape[d] = d == j->dim ? sum : first->shape[d - (j->stacks && d > j->dim)];
+    if (d < j->dim) outer *= shape[d];
+    if (d > j->dim) inner *= shape[d];
+  }
+  m_array *made = m_array_make(first->dtype, ndim, shape);
+  for (int64_t k = 0; k < outer; k++)
+    for (int i = 0; i < ITEMS; i++) {
+      const m_array *part = parts[i][j->next];
+      int64_t run = inner * (j->stacks ? 1 : part->shape[j->dim]);
+      for (int64_t e = 0; e < run; e++) made->cells[at++] = part->cells[k * run + e];
+    }
+  j->next++;
+  return m_array_copy(made);
+}
+static m_tree *joined(const items *all, int dim, bool stacks) {
+  joining j = {all, dim, 0, stacks};
+  const m_tree *t = all->model[0];
+  int64_t shape[M_DIMS];
+  for (int d = 0; d < t->nb + stacks; d++) shape[d] = t->bs[d - (stacks && d > dim)];
+  shape[dim] = stacks ? ITEMS : 0;
+  for (int i = 0; i < ITEMS && !stacks; i++) shape[dim] += all->model[i]->bs[dim];
+  return m_tree_each(t, t->nb, t->nb + stacks, shape, join_array, &j);
+}
+static tdict_join_options along(int dim) {
+  tdict_join_options o = tdict_join_options_default();
+  o.dim = dim;
+  return o;
+}
+
+DEVICE_CASE(stack_stacks) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 0);
+  for (int dim = -3; dim < 3; dim++) {
+    tdict_tree *out = NULL;
+    const tdict_join_options o = along(dim);
+    tdict_lock(all.td[0]); /* results are not locked */
+    td_ok(tdict_stack(TREES(all), ITEMS, &o, &out, err));
+    rig_check(&r, joined(&all, dim < 0 ? dim + 3 : dim, true), out);
+    rig_shares(out, all.td[0], false);
+    assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "n.m.u")), td_device()));
+    tdict_release(out);
+  }
+  items_close(&all);
+  rig_close(&r);
+}
+
+DEVICE_CASE(stack_one_storage) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 0);
+  tdict_tree *out = NULL;
+  tdict_join_options o = along(0);
+  td_ok(tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "n.m.u")));
+  tdict_release(out);
+  if (r.context) { /* pinned memory, wherever the items are */
+    o.memory = tdict_pinned_memory(r.context);
+    td_ok(tdict_stack(TREES(all), ITEMS, &o, &out, err));
+    assert_true(tdict_tensor_is_pinned(help_get(out, "a")));
+    m_tree *wanted = joined(&all, 0, true);
+    rig_check(&r, wanted, out);
+    tdict_release(out);
+  }
+  items_close(&all);
+  rig_close(&r);
+}
+
+CASE(stack_keys_in_any_order) {
+  tdict_tree *a = TREE(2), *b = TREE(2), *out = NULL;
+  help_put(a, "x", TENSOR(2));
+  help_put(a, "y", TENSOR(2));
+  help_put(b, "gone", TENSOR(2));
+  help_put(b, "y", TENSOR(2));
+  help_put(b, "x", TENSOR(2));
+  td_ok(tdict_delete(b, "gone", err));
+  const tdict_tree *both[] = {a, b};
+  td_ok(tdict_stack(both, 2, NULL, &out, err));
+  help_paths(out, "x y");
+  const float *x = tdict_const_data(out, "x");
+  assert_memory_equal(x, tdict_const_data(a, "x"), 2 * sizeof(float));
+  assert_memory_equal(x + 2, tdict_const_data(b, "x"), 2 * sizeof(float));
+  tdict_release(out);
+  tdict_release(a);
+  tdict_release(b);
+}
+
+DEVICE_CASE(stack_refuses) {
+  rig r = rig_open();
+  items all;
+  tdict_tree *out = NULL, *kept;
+  items_open(&r, &all, 0);
+  const tdict_join_options far = along(3);
+  char *before = help_snapshot(all.td[0]);
+  td_fails(TDICT_EINVAL, "no trees", tdict_stack(TREES(all), 0, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_stack(NULL, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_stack(TREES(all), ITEMS, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "dimension 3", tdict_stack(TREES(all), ITEMS, &far, &out, err));
+  kept = all.td[2];
+  all.td[2] = NULL;
+  td_fails(TDICT_EINVAL, "tree 2 is NULL", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  all.td[2] = TREE(2, 4);
+  td_fails(TDICT_ESHAPE, "tree 2 has batch size [2, 4]", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  tdict_release(all.td[2]);
+  all.td[2] = kept;
+  help_put(kept, "n.b", TENSOR(2, 3, 3));
+  td_fails(TDICT_EDTYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  help_put(kept, "n.b", TENSOR(2, 3, 4));
+  td_fails(TDICT_ESHAPE, "[2, 3, 4] in tree 2", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  help_put_tree(kept, "n.b", TREE(2, 3));
+  td_fails(TDICT_ETYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  td_ok(tdict_delete(kept, "n.b", err));
+  td_fails(TDICT_ENOTFOUND, "tree 2 lacks", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  help_put(all.td[1], "n.z", TENSOR(2, 3));
+  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_stack(TREES(all), 2, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.z");
+  assert_null(out);
+  help_unchanged(all.td[0], before);
+  items_close(&all);
+  rig_close(&r);
+}
+
+CASE(stack_survives_enomem) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 0);
+  tdict_tree *out = NULL, *into = NULL;
+  RIG_WITHOUT_MEMORY(all.td[0], tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_ok(tdict_clone_deep(out, NULL, &into, err));
+  RIG_WITHOUT_MEMORY(into, tdict_stack_into(TREES(all), ITEMS, NULL, into, err));
+  rig_check(&r, joined(&all, 0, true), into);
+  tdict_release(out);
+  tdict_release(into);
+  items_close(&all);
+  rig_close(&r);
+}
+
+DEVICE_CASE(stack_into_keeps_addresses) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 0);
+  m_tree *made = joined(&all, 1, true), *old = rig_like(made);
+  tdict_tree *out = rig_tree(&r, old);
+  rig_check(&r, old, out);
+  tdict_lock(out);
+  char *before = help_snapshot(out);
+  const tdict_join_options o = along(1);
+  td_ok(tdict_stack_into(TREES(all), ITEMS, &o, out, err));
+  help_unchanged(out, before);
+  m_array *to[8], *from[8];
+  int count = m_arrays(old, to, NULL, 8);
+  m_arrays(made, from, NULL, 8);
+  for (int i = 0; i < count; i++)
+    for (int64_t k = 0; k < to[i]->n; k++) m_write(to[i]->cells[k], m_value(from[i]->cells[k]));
+  old->locked = true;
+  rig_check(&r, old, out); /* on the host with the addresses that the first look noted */
+  tdict_release(out);
+  items_close(&all);
+  rig_close(&r);
+}
+
+DEVICE_CASE(stack_into_refuses) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 0);
+  m_tree *old = rig_like(joined(&all, 0, true));
+  tdict_tree *out = rig_tree(&r, old), *small = TREE(2, 2, 3);
+  rig_check(&r, old, out);
+  td_fails(TDICT_EINVAL, "NULL", tdict_stack_into(TREES(all), ITEMS, NULL, NULL, err));
+  td_fails(TDICT_ESHAPE, "wanted [3, 2, 3]", tdict_stack_into(TREES(all), ITEMS, NULL, small, err));
+  td_fails(TDICT_ESHAPE, "out has batch size", tdict_cat_into(TREES(all), ITEMS, NULL, out, err));
+  help_put(all.td[2], "n.b", TENSOR(2, 3, 3));
+  td_fails(TDICT_EDTYPE, "float32", tdict_stack_into(TREES(all), ITEMS, NULL, out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  td_ok(tdict_delete(all.td[2], "n.b", err));
+  td_fails(TDICT_ENOTFOUND, "lacks", tdict_stack_into(TREES(all), ITEMS, NULL, out, err));
+  rig_check(&r, old, out); /* nothing was written */
+  tdict_release(small);
+  tdict_release(out);
+  items_close(&all);
+  rig_close(&r);
+}
+
+DEVICE_CASE(cat_joins) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 1); /* 2, 3 and 4 rows */
+  tdict_tree *out = NULL;
+  const tdict_join_options o = along(-2);
+  td_ok(tdict_cat(TREES(all), ITEMS, &o, &out, err));
+  assert_int_equal(tdict_batch_size(out)[0], 9);
+  rig_check(&r, joined(&all, 0, false), out);
+  tdict_release(out);
+  items_close(&all);
+  items_open(&r, &all, 0);
+  const tdict_join_options second = along(1);
+  td_ok(tdict_cat(TREES(all), ITEMS, &second, &out, err));
+  rig_check(&r, joined(&all, 1, false), out);
+  tdict_release(out);
+  items_close(&all);
+  rig_close(&r);
+}
+
+CASE(cat_refuses) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 1);
+  tdict_tree *out = NULL, *scalar = help_tree(0, NULL);
+  const tdict_join_options second = along(1), far = along(2);
+  const tdict_tree *scalars[] = {scalar, scalar};
+  td_fails(TDICT_ESHAPE, "batch size", tdict_cat(TREES(all), ITEMS, &second, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 2", tdict_cat(TREES(all), ITEMS, &far, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 0", tdict_cat(scalars, 2, NULL, &out, err));
+  help_put(all.td[1], "n.b", TENSOR(3, 3, 4));
+  td_fails(TDICT_ESHAPE, "tree 1", tdict_cat(TREES(all), ITEMS, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  assert_null(out);
+  tdict_release(scalar);
+  items_close(&all);
+  rig_close(&r);
+}
+
+DEVICE_CASE(cat_into_keeps_addresses) {
+  rig r = rig_open();
+  items all;
+  items_open(&r, &all, 1);
+  m_tree *made = joined(&all, 0, false), *old = rig_like(made);
+  tdict_tree *out = rig_tree(&r, old);
+  rig_check(&r, old, out);
+  char *before = help_snapshot(out);
+  td_ok(tdict_cat_into(TREES(all), ITEMS, NULL, out, err));
+  help_unchanged(out, before);
+  m_ignore_places = false;
+  rig_check(&r, made, out);
+  tdict_release(out);
+  items_close(&all);
+  rig_close(&r);
+}

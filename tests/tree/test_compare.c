@@ -1,0 +1,168 @@
+/* Whether two trees are the same, and where not. */
+#include <math.h>
+
+#include "rig.h"
+
+static tdict_difference differ(const tdict_tree *a, const tdict_tree *b, const tdict_compare_options *o) {
+  tdict_difference found;
+  memset(&found, 0xA5, sizeof found);
+  td_ok(tdict_compare(a, b, o, &found, err));
+  return found;
+}
+static tdict_tree *numbers(void) {
+  tdict_tree *td = TREE(2);
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(2, 3), NULL, &t, err));
+  help_put(td, "x", t);
+  td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(2), NULL, &t, err));
+  help_put(td, "n.i", t);
+  return td;
+}
+
+DEVICE_CASE(compare_finds_first_difference) {
+  rig r = rig_open();
+  tdict_tree *host = numbers(), *a = NULL, *b = NULL, *other = NULL;
+  td_ok(tdict_clone_deep(host, r.memory, &a, err));
+  ((float *)tdict_data(host, "x"))[4] = 2;
+  ((int64_t *)tdict_data(host, "n.i"))[1] = 5;
+  td_ok(tdict_clone_deep(host, r.memory, &b, err));
+  tdict_difference d = differ(a, b, NULL);
+  assert_true(d.differs);
+  assert_string_equal(d.path, "x");
+  assert_int_equal(d.ndim, 2);
+  assert_int_equal(d.index[0], 1);
+  assert_int_equal(d.index[1], 1);
+  assert_non_null(strstr(d.message, "0 and 2"));
+  td_ok(tdict_zero(b, err));
+  assert_false(differ(a, b, NULL).differs);
+  assert_false(differ(a, host, NULL).differs == differ(host, host, NULL).differs);
+  td_ok(tdict_select(b, (const char *const[]){"n"}, 1, true, &other, err));
+  d = differ(a, other, NULL);
+  assert_string_equal(d.path, "x");
+  assert_non_null(strstr(d.message, "only the first"));
+  d = differ(other, a, NULL);
+  assert_non_null(strstr(d.message, "only the second"));
+  assert_string_equal(d.path, "x");
+  assert_int_equal(d.ndim, 0);
+  tdict_release(other);
+  help_put(b, "n.i", TENSOR(2));
+  assert_non_null(strstr(differ(a, b, NULL).message, "dtypes int64"));
+  help_put_tree(b, "n.i", TREE(2));
+  assert_non_null(strstr(differ(a, b, NULL).message, "not both"));
+  help_put(b, "x", TENSOR(2, 4));
+  d = differ(a, b, NULL);
+  assert_non_null(strstr(d.message, "[2, 3] and [2, 4]"));
+  assert_string_equal(d.path, "x");
+  tdict_tree *none = TREE(3);
+  d = differ(a, none, NULL);
+  assert_string_equal(d.path, "");
+  assert_non_null(strstr(d.message, "batch sizes"));
+  tdict_release(none);
+  tdict_release(host);
+  tdict_release(a);
+  tdict_release(b);
+  rig_close(&r);
+}
+
+CASE(compare_equal) {
+  tdict_tree *a = numbers(), *b = NULL, *turned = NULL;
+  td_ok(tdict_select(a, (const char *const[]){"n", "x"}, 2, true, &b, err)); /* another order */
+  assert_true(tdict_equal(a, b));
+  tdict_lock(b);
+  assert_true(tdict_equal(a, b));
+  td_ok(tdict_clone_deep(a, NULL, &turned, err));
+  ((float *)tdict_data(turned, "x"))[0] = -0.0f; /* values, not bytes */
+  assert_true(tdict_equal(a, turned));
+  ((int64_t *)tdict_data(turned, "n.i"))[0] = INT64_C(1) << 62;
+  assert_false(tdict_equal(a, turned));
+  ((int64_t *)tdict_data(a, "n.i"))[0] = (INT64_C(1) << 62) + 1; /* not as doubles */
+  assert_false(tdict_equal(a, turned));
+  assert_false(tdict_equal(a, NULL));
+  tdict_release(turned);
+  tdict_release(b);
+  tdict_release(a);
+}
+
+CASE(compare_close) {
+  tdict_tree *a = numbers(), *b = NULL;
+  tdict_compare_options o = tdict_compare_options_default();
+  td_ok(tdict_clone_deep(a, NULL, &b, err));
+  ((float *)tdict_data(a, "x"))[2] = 100.5f;
+  ((float *)tdict_data(b, "x"))[2] = 100;
+  ((int64_t *)tdict_data(a, "n.i"))[1] = 1;
+  o.relative = 0.004;
+  assert_string_equal(differ(a, b, &o).path, "x");
+  o.absolute = 0.11;
+  assert_string_equal(differ(a, b, &o).path, "n.i");
+  o.absolute = 1;
+  assert_false(differ(a, b, &o).differs);
+  ((float *)tdict_data(a, "x"))[2] = INFINITY;
+  assert_true(differ(a, b, &o).differs);
+  ((float *)tdict_data(b, "x"))[2] = INFINITY;
+  assert_false(differ(a, b, &o).differs);
+  tdict_release(a);
+  tdict_release(b);
+}
+
+CASE(compare_nan) {
+  tdict_tree *a = numbers(), *b = NULL;
+  tdict_compare_options o = tdict_compare_options_default();
+  ((float *)tdict_data(a, "x"))[5] = NAN;
+  td_ok(tdict_clone_deep(a, NULL, &b, err));
+  assert_int_equal(differ(a, b, &o).index[1], 2);
+  o.nan_equal = true;
+  assert_false(differ(a, b, &o).differs);
+  ((float *)tdict_data(a, "x"))[5] = 1;
+  assert_true(differ(a, b, &o).differs);
+  tdict_release(a);
+  tdict_release(b);
+}
+
+/* Every number type is read as what it is: x and x + a little are close, x and x + much are not. */
+CASE(compare_reads_all_dtypes) {
+  static const struct {
+    tdict_dtype dtype;
+    unsigned char one[16], near[16], far[16]; /* 1, up to 1.25, and 2 or more */
+  } rows[] = {{TDICT_F16, {0, 0x3c}, {0, 0x3d}, {0, 0x40}},
+              {TDICT_BF16, {0x80, 0x3f}, {0xa0, 0x3f}, {0, 0x40}},
+              {TDICT_F8E4M3, {0x38}, {0x3a}, {0x40}},
+              {TDICT_F8E5M2, {0x3c}, {0x3d}, {0x40}},
+              {TDICT_F64, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0, 0, 0, 0, 0, 0, 0xf4, 0x3f}, {0, 0, 0, 0, 0, 0, 0, 0x40}},
+              {TDICT_C64, {0, 0, 0x80, 0x3f}, {0, 0, 0xa0, 0x3f}, {0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x3f}},
+              {TDICT_I8, {1}, {1}, {0xff}},
+              {TDICT_U16, {1}, {1}, {0xff, 0xff}}};
+  tdict_compare_options o = tdict_compare_options_default();
+  o.absolute = 0.3;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tdict_tree *td[3];
+    const unsigned char *bytes[] = {rows[i].one, rows[i].near, rows[i].far};
+    for (int k = 0; k < 3; k++) {
+      tdict_tensor *t = NULL;
+      td[k] = help_tree(0, NULL);
+      td_ok(tdict_tensor_full(rows[i].dtype, COUNTS(2), bytes[k], &t, err));
+      help_put(td[k], "t", t);
+    }
+    assert_false(differ(td[0], td[1], &o).differs);
+    assert_true(differ(td[0], td[2], &o).differs);
+    assert_true(differ(td[2], td[0], &o).differs);
+    for (int k = 0; k < 3; k++) tdict_release(td[k]);
+  }
+}
+
+CASE(compare_refuses) {
+  tdict_tree *a = numbers(), *b = numbers();
+  tdict_difference d;
+  tdict_compare_options o = tdict_compare_options_default();
+  td_fails(TDICT_EINVAL, "b is NULL", tdict_compare(a, NULL, NULL, &d, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_compare(a, b, NULL, NULL, err));
+  o.absolute = -1;
+  td_fails(TDICT_EINVAL, "-1", tdict_compare(a, b, &o, &d, err));
+  o.absolute = NAN;
+  td_fails(TDICT_EINVAL, "nan", tdict_compare(a, b, &o, &d, err));
+  help_put(a, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
+  help_put(b, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
+  td_fails(TDICT_EWRONGDEVICE, "no context", tdict_compare(a, b, NULL, &d, err));
+  assert_string_equal(td_last_error.path, "far");
+  tdict_release(a);
+  tdict_release(b);
+}

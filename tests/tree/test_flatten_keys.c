@@ -1,0 +1,73 @@
+/* Nested names made flat and back. */
+#include "rig.h"
+
+CASE(flatten_keys_flattens) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  td_ok(tdict_flatten_keys(td, NULL, &out, err));
+  help_paths(out, "a n\\.b n\\.m\\.u"); /* e was empty */
+  assert_string_equal(tdict_key_at(out, 2), "n.m.u");
+  assert_ptr_equal(help_get(out, "n\\.m\\.u"), help_get(td, "n.m.u"));
+  assert_int_equal(tdict_batch_ndim(out), 1);
+  tdict_release(out);
+  td_ok(tdict_flatten_keys(td, "->", &out, err));
+  help_paths(out, "a n->b n->m->u");
+  tdict_release(out);
+  td_fails(TDICT_EINVAL, "separator is empty", tdict_flatten_keys(td, "", &out, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_flatten_keys(NULL, NULL, &out, err));
+  tdict_release(td);
+  m_reset();
+}
+
+CASE(flatten_keys_refuses_collision) {
+  tdict_tree *td = TREE(3), *out = NULL;
+  help_put(td, "n\\.b", TENSOR(3));
+  help_put(td, "n.b", TENSOR(3));
+  char *before = help_snapshot(td);
+  td_fails(TDICT_EEXIST, "n.b", tdict_flatten_keys(td, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  assert_null(out);
+  help_unchanged(td, before);
+  td_ok(tdict_flatten_keys(td, "_", &out, err));
+  help_paths(out, "n\\.b n_b");
+  tdict_release(out);
+  tdict_release(td);
+}
+
+CASE(unflatten_keys_unflattens) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *flat = NULL, *out = NULL;
+  td_ok(tdict_flatten_keys(td, NULL, &flat, err));
+  td_ok(tdict_unflatten_keys(flat, NULL, &out, err));
+  help_paths(out, "a n n.b n.m n.m.u");
+  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+  tdict_release(out);
+  td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no key holds it */
+  help_paths(out, "a n n.b n.m n.m.u e");
+  tdict_release(out);
+  tdict_release(flat);
+  tdict_release(td);
+  m_reset();
+}
+
+CASE(unflatten_keys_refuses) {
+  static const char *const bad[][2] = {{"a", "a\\.b"}, {"a\\.b", "a"}, {"a\\.b\\.c", "a\\.b"}};
+  tdict_tree *out = NULL;
+  for (int i = 0; i < 3; i++) {
+    tdict_tree *td = TREE(3);
+    help_put(td, bad[i][0], TENSOR(3));
+    help_put(td, bad[i][1], TENSOR(3));
+    char *before = help_snapshot(td);
+    td_fails(TDICT_EEXIST, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
+    assert_string_equal(td_last_error.path, bad[i][1]);
+    help_unchanged(td, before);
+    tdict_release(td);
+  }
+  static const char *const empty[] = {"\\.a", "a\\.", "a\\.\\.b"};
+  for (int i = 0; i < 3; i++) {
+    tdict_tree *td = TREE(3);
+    help_put(td, empty[i], TENSOR(3));
+    td_fails(TDICT_EINVAL, "empty part", tdict_unflatten_keys(td, NULL, &out, err));
+    td_fails(TDICT_EINVAL, "separator is empty", tdict_unflatten_keys(td, "", &out, err));
+    tdict_release(td);
+  }
+  assert_null(out);
+}

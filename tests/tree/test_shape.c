@@ -1,0 +1,309 @@
+/* Other batch dimensions over the same elements, on each device. */
+#include "rig.h"
+
+typedef struct grouping {
+  int in, ndim;
+  int64_t shape[M_DIMS];
+  bool copies;
+} grouping;
+static m_array *group_array(const m_array *a, void *user) {
+  const grouping *g = user;
+  m_array *made = m_array_regroup(a, g->in, g->ndim, g->shape);
+  return g->copies ? m_array_copy(made) : made;
+}
+#define GROUP(in, copies, ...) \
+  (grouping) { in, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}, copies }
+/* Takes the result. */
+static void check_group(const rig *r, const m_tree *t, tdict_tree *out, grouping g) {
+  m_tree *made = m_tree_each(t, g.in, g.ndim, g.shape, group_array, &g);
+  made->locked = t->locked;
+  rig_check(r, made, out);
+  tdict_release(out);
+}
+static void check_map(const rig *r, const m_tree *t, const tdict_tree *td, tdict_tree *out, m_map *map) {
+  rig_check(r, rig_mapped(t, map), out);
+  rig_shares(td, out, true);
+  tdict_release(out);
+}
+
+DEVICE_CASE(shape_view) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 6);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  rig_check(&r, t, td);
+  td_ok(tdict_view(td, COUNTS(2, 3, 4), &out, err));
+  check_group(&r, t, out, GROUP(2, false, 2, 3, 4));
+  td_ok(tdict_view(td, COUNTS(-1), &out, err));
+  check_group(&r, t, out, GROUP(2, false, 24));
+  td_ok(tdict_view(td, COUNTS(1, 2, -1, 1), &out, err));
+  rig_shares(td, out, true);
+  check_group(&r, t, out, GROUP(2, false, 1, 2, 12, 1));
+  td_fails(TDICT_ESHAPE, "24 batch elements", tdict_view(td, COUNTS(5, -1), &out, err));
+  td_fails(TDICT_ESHAPE, "[5, 5]", tdict_view(td, COUNTS(5, 5), &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_view_refuses_strides) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(4, 6)), *turned = NULL, *out = NULL;
+  td_ok(tdict_transpose(td, 0, 1, &turned, err));
+  td_fails(TDICT_ESHAPE, "reshape copies", tdict_view(turned, COUNTS(24), &out, err));
+  assert_string_equal(td_last_error.path, "a");
+  td_ok(tdict_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides of the first dimension allow this */
+  rig_shares(td, out, true);
+  tdict_release(out);
+  tdict_release(turned);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_reshape_copies_where_needed) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 6);
+  tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+  m_map map;
+  m_map_whole(&map, t->nb, t->bs);
+  map.shape[0] = 6;
+  map.shape[1] = 4;
+  map.out[0] = 1;
+  map.out[1] = 0;
+  rig_check(&r, t, td);
+  td_ok(tdict_transpose(td, 0, 1, &turned, err));
+  td_ok(tdict_reshape(turned, COUNTS(2, 12), &out, err));
+  rig_shares(turned, out, false);
+  assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "a")), td_device()));
+  check_group(&r, rig_mapped(t, &map), out, GROUP(2, true, 2, 12));
+  td_ok(tdict_reshape(td, COUNTS(2, 12), &out, err));
+  rig_shares(td, out, true);
+  check_group(&r, t, out, GROUP(2, false, 2, 12));
+  tdict_release(turned);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_flatten) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(2, 3, 4);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  rig_check(&r, t, td);
+  td_ok(tdict_flatten(td, 0, 1, &out, err));
+  check_group(&r, t, out, GROUP(3, false, 6, 4));
+  td_ok(tdict_flatten(td, -2, -1, &out, err));
+  check_group(&r, t, out, GROUP(3, false, 2, 12));
+  td_ok(tdict_flatten(td, 1, 1, &out, err));
+  check_group(&r, t, out, GROUP(3, false, 2, 3, 4));
+  td_fails(TDICT_EINVAL, "behind", tdict_flatten(td, 2, 1, &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_unflatten) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(2, 12);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  rig_check(&r, t, td);
+  td_ok(tdict_unflatten(td, -1, COUNTS(3, -1, 2), &out, err));
+  rig_shares(td, out, true);
+  check_group(&r, t, out, GROUP(2, false, 2, 3, 2, 2));
+  td_fails(TDICT_ESHAPE, "12 batch elements", tdict_unflatten(td, 1, COUNTS(5, 2), &out, err));
+  td_fails(TDICT_EINVAL, "no counts", tdict_unflatten(td, 1, 0, NULL, &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_unsqueeze) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(2, 3);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  rig_check(&r, t, td);
+  for (int dim = -3; dim < 3; dim++) {
+    m_map map;
+    m_map_whole(&map, t->nb, t->bs);
+    rig_insert(&map, dim < 0 ? dim + 3 : dim, 1);
+    td_ok(tdict_unsqueeze(td, dim, &out, err));
+    check_map(&r, t, td, out, &map);
+  }
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_squeeze) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(1, 3, 1);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  m_map map;
+  rig_check(&r, t, td);
+  m_map_whole(&map, t->nb, t->bs);
+  td_ok(tdict_squeeze(td, 1, &out, err));
+  check_map(&r, t, td, out, &map);
+  rig_cut(&map, 2, 0, 1, -1);
+  td_ok(tdict_squeeze(td, -1, &out, err));
+  check_map(&r, t, td, out, &map);
+  rig_cut(&map, 0, 0, 1, -1);
+  td_ok(tdict_squeeze(td, TDICT_EVERY_DIM, &out, err));
+  check_map(&r, t, td, out, &map);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_expand) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(1, 3);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  m_map map;
+  rig_check(&r, t, td);
+  m_map_whole(&map, t->nb, t->bs);
+  map.step[0] = 0;
+  map.shape[0] = 5;
+  rig_insert(&map, 0, 2);
+  td_ok(tdict_expand(td, COUNTS(2, 5, -1), &out, err));
+  check_map(&r, t, td, out, &map);
+  td_fails(TDICT_ESHAPE, "from 3 elements to 4", tdict_expand(td, COUNTS(1, 4), &out, err));
+  td_fails(TDICT_EINVAL, "from 2", tdict_expand(td, COUNTS(3), &out, err));
+  td_fails(TDICT_EINVAL, "-1", tdict_expand(td, COUNTS(-1, 1, 3), &out, err));
+  td_fails(TDICT_EOVERFLOW, "63 bits", tdict_expand(td, COUNTS(INT64_MAX / 4, 1, 3), &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_permute) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(2, 3, 4);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  m_map map;
+  rig_check(&r, t, td);
+  m_map_whole(&map, t->nb, t->bs);
+  map.shape[0] = 4, map.shape[1] = 2, map.shape[2] = 3;
+  map.out[2] = 0, map.out[0] = 1, map.out[1] = 2;
+  td_ok(tdict_permute(td, (const int[]){-1, 0, 1}, &out, err));
+  check_map(&r, t, td, out, &map);
+  td_fails(TDICT_EINVAL, "twice", tdict_permute(td, (const int[]){0, 0, 1}, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 3", tdict_permute(td, (const int[]){0, 3, 1}, &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_transpose) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(2, 3, 4);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  m_map map;
+  rig_check(&r, t, td);
+  m_map_whole(&map, t->nb, t->bs);
+  map.shape[0] = 4, map.shape[2] = 2;
+  map.out[2] = 0, map.out[0] = 2;
+  td_ok(tdict_transpose(td, 0, -1, &out, err));
+  check_map(&r, t, td, out, &map);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_children) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = NULL;
+  td_ok(tdict_view(td, COUNTS(2, 2), &out, err));
+  const tdict_tree *deep = help_get_tree(out, "n.m");
+  assert_int_equal(tdict_batch_ndim(deep), 3);
+  assert_int_equal(tdict_batch_size(deep)[2], 2);
+  assert_int_equal(tdict_tensor_ndim(help_get(out, "n.m.u")), 4);
+  tdict_release(out);
+  /* an empty child is exempt: its batch size need not agree */
+  tdict_tree *empty = TREE(4);
+  help_put_tree(empty, "x", TREE(4, 9));
+  td_ok(tdict_unsqueeze(empty, 0, &out, err));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "x")), 3);
+  tdict_release(out);
+  tdict_release(empty);
+  /* more batch dimensions than a tree may have */
+  int64_t ones[TDICT_MAX_BATCH_NDIM];
+  for (int i = 0; i < TDICT_MAX_BATCH_NDIM; i++) ones[i] = 1;
+  ones[0] = 4;
+  td_fails(TDICT_ESHAPE, "17 batch", tdict_view(td, TDICT_MAX_BATCH_NDIM, ones, &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_keeps_locks) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(2, 3)), *out = NULL;
+  tdict_lock(td);
+  td_ok(tdict_flatten(td, 0, 1, &out, err));
+  assert_true(tdict_is_locked(out) && tdict_is_locked(help_get_tree(out, "n.m")));
+  tdict_release(out);
+  td_ok(tdict_permute(td, (const int[]){1, 0}, &out, err));
+  assert_true(tdict_is_locked(out));
+  td_ok(tdict_unlock(out, err));
+  assert_true(tdict_is_locked(td));
+  tdict_release(out);
+  tdict_tree *rows[2];
+  size_t count = 2;
+  td_ok(tdict_unbind(td, 0, rows, &count, err));
+  assert_false(tdict_is_locked(rows[0]) || tdict_is_locked(rows[1]));
+  tdict_release(rows[0]);
+  tdict_release(rows[1]);
+  td_ok(tdict_unlock(td, err));
+  tdict_lock(help_get_tree(td, "n")); /* a part only */
+  td_ok(tdict_unsqueeze(td, 0, &out, err));
+  assert_false(tdict_is_locked(out));
+  assert_true(tdict_is_locked(help_get_tree(out, "n")) && tdict_is_locked(help_get_tree(out, "n.m")));
+  tdict_release(out);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(shape_views_share) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(4, 3)), *out = NULL;
+  tdict_tensor_view was, is;
+  td_ok(tdict_unsqueeze(td, 1, &out, err));
+  tdict_tensor_get_view(help_get(td, "n.b"), &was);
+  tdict_tensor_get_view(help_get(out, "n.b"), &is);
+  assert_ptr_equal(was.data, is.data);
+  td_ok(tdict_zero(out, err)); /* written through */
+  tdict_release(out);
+  m_tree *t = SAMPLE(4, 3), *zero = m_tree_make(2, t->bs);
+  m_put(zero, "a", m_array_make(TDICT_F32, 2, t->bs), NULL);
+  m_array_zero(zero->entries[0].array);
+  const char *const paths[] = {"a"};
+  td_ok(tdict_select(td, paths, 1, true, &out, err));
+  rig_check(&r, zero, out);
+  tdict_release(out);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+CASE(shape_refuses) {
+  tdict_tree *td = TREE(2, 3), *out = NULL, *many[3];
+  size_t room = 3;
+  td_fails(TDICT_EINVAL, "NULL", tdict_view(NULL, COUNTS(6), &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_view(td, COUNTS(6), NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_reshape(td, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "17 dimensions", tdict_reshape(td, 17, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "-2", tdict_view(td, COUNTS(-2, 3), &out, err));
+  td_fails(TDICT_EINVAL, "open already", tdict_view(td, COUNTS(-1, -1), &out, err));
+  td_fails(TDICT_EINVAL, "dimension 2", tdict_flatten(td, 0, 2, &out, err));
+  td_fails(TDICT_EINVAL, "dimension -3", tdict_unflatten(td, -3, COUNTS(1), &out, err));
+  td_fails(TDICT_EINVAL, "dimension 4", tdict_unsqueeze(td, 4, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 2", tdict_squeeze(td, 2, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_permute(td, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 7", tdict_transpose(td, 7, 0, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 2", tdict_unbind(td, 2, many, &room, err));
+  assert_null(out);
+  tdict_release(td);
+}
+
+CASE(shape_survives_enomem) {
+  tdict_tree *td = ops_tree(SAMPLE(2, 3)), *out = NULL, *turned = NULL, *many[3];
+  size_t room = 3;
+  RIG_WITHOUT_MEMORY(td, tdict_view(td, COUNTS(6), &out, err));
+  tdict_release(out);
+  RIG_WITHOUT_MEMORY(td, tdict_transpose(td, 0, 1, &turned, err));
+  RIG_WITHOUT_MEMORY(td, tdict_reshape(turned, COUNTS(6), &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_unbind(td, 1, many, &room, err));
+  for (int i = 0; i < 3; i++) tdict_release(many[i]);
+  tdict_release(out);
+  tdict_release(turned);
+  tdict_release(td);
+  m_reset();
+}

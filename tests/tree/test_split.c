@@ -1,0 +1,119 @@
+/* Trees cut along a batch dimension, on each device. */
+#include "rig.h"
+
+enum { ROOM = 12 };
+
+/* Checks pieces [at, at + sizes[i]) of a dimension and releases them. */
+static void check(const rig *r, const m_tree *t, const tdict_tree *td, int dim, tdict_tree **pieces,
+                  const int64_t *sizes) {
+  int64_t at = 0;
+  for (size_t i = 0; at < t->bs[dim]; i++) {
+    m_map map;
+    m_map_whole(&map, t->nb, t->bs);
+    rig_cut(&map, dim, at, 1, sizes[i]);
+    rig_check(r, rig_mapped(t, &map), pieces[i]);
+    rig_shares(td, pieces[i], true);
+    tdict_release(pieces[i]);
+    at += sizes[i];
+  }
+}
+
+DEVICE_CASE(split_sizes) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(7, 4);
+  tdict_tree *td = rig_tree(&r, t), *out[ROOM];
+  const int64_t sizes[] = {2, 4, 1}, columns[] = {1, 3};
+  rig_check(&r, t, td);
+  td_ok(tdict_split(td, 0, sizes, 3, out, err));
+  check(&r, t, td, 0, out, sizes);
+  td_ok(tdict_split(td, -1, columns, 2, out, err));
+  check(&r, t, td, 1, out, columns);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(split_every) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(7, 4);
+  tdict_tree *td = rig_tree(&r, t), *out[ROOM];
+  const int64_t sizes[] = {3, 3, 1};
+  size_t count = ROOM;
+  rig_check(&r, t, td);
+  td_ok(tdict_split_every(td, 0, 3, out, &count, err));
+  assert_int_equal(count, 3);
+  check(&r, t, td, 0, out, sizes);
+  count = 1;
+  td_ok(tdict_split_every(td, 0, 100, out, &count, err));
+  assert_int_equal(count, 1);
+  check(&r, t, td, 0, out, (const int64_t[]){7});
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(split_chunk) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(7, 4);
+  tdict_tree *td = rig_tree(&r, t), *out[ROOM];
+  const int64_t sizes[] = {2, 2, 2, 1};
+  size_t count = 5; /* of two each there are four */
+  rig_check(&r, t, td);
+  td_ok(tdict_chunks(td, 0, out, &count, err));
+  assert_int_equal(count, 4);
+  check(&r, t, td, 0, out, sizes);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(split_unbind) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(3, 4);
+  tdict_tree *td = rig_tree(&r, t), *out[ROOM];
+  size_t count = ROOM;
+  rig_check(&r, t, td);
+  td_ok(tdict_unbind(td, 1, out, &count, err));
+  assert_int_equal(count, 4);
+  for (int i = 0; i < 4; i++) {
+    m_map map;
+    m_map_whole(&map, t->nb, t->bs);
+    rig_cut(&map, 1, i, 0, -1);
+    rig_check(&r, rig_mapped(t, &map), out[i]);
+    rig_shares(td, out[i], true);
+    tdict_release(out[i]);
+  }
+  tdict_release(td);
+  rig_close(&r);
+}
+
+CASE(split_refuses) {
+  tdict_tree *td = TREE(4), *out[ROOM] = {NULL};
+  const int64_t sizes[] = {2, 1}, negative[] = {5, -1};
+  size_t count = 1;
+  td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, 2, out, err));
+  td_fails(TDICT_EINVAL, "-1", tdict_split(td, 0, negative, 2, out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, NULL, 2, out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, sizes, 2, NULL, err));
+  td_fails(TDICT_EINVAL, "room for 1", tdict_split_every(td, 0, 2, out, &count, err));
+  td_fails(TDICT_EINVAL, "size is 0", tdict_split_every(td, 0, 0, out, &count, err));
+  td_fails(TDICT_EINVAL, "room for 1", tdict_unbind(td, 0, out, &count, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_unbind(td, 0, out, NULL, err));
+  assert_int_equal(count, 1);
+  count = 0;
+  td_fails(TDICT_EINVAL, "0 pieces", tdict_chunks(td, 0, out, &count, err));
+  assert_null(out[0]);
+  tdict_release(td);
+}
+
+CASE(split_all_or_nothing) {
+  tdict_tree *td = ops_tree(SAMPLE(4)), *out[ROOM];
+  size_t count = ROOM;
+  memset(out, 0xA5, sizeof out);
+  tdict_tree *untouched = out[0];
+  td_fail_alloc(9, true); /* within the third piece */
+  tdict_status status = tdict_unbind(td, 0, out, &count, NULL);
+  assert_true(td_fail_alloc_stop());
+  assert_int_equal(status, TDICT_ENOMEM);
+  assert_int_equal(count, ROOM);
+  for (int i = 0; i < ROOM; i++) assert_ptr_equal(out[i], untouched);
+  tdict_release(td);
+  m_reset();
+}

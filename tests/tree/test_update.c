@@ -1,0 +1,151 @@
+/* Merging one tree into another: whole or not at all. */
+#include "rig.h"
+
+DEVICE_CASE(update_merges) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4), *s = SAMPLE(4);
+  m_array *z = rig_array(TDICT_I16, s, 0, NULL);
+  m_put(m_find(s, "n")->tree, "z", z, NULL);
+  m_drop(m_find(s, "n")->tree, "b");
+  m_drop(s, "a");
+  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, s), *n = help_get_tree(td, "n");
+  tdict_tensor *a = help_get(td, "a");
+  rig_check(&r, t, td);
+  rig_check(&r, s, from);
+  td_ok(tdict_update(td, from, NULL, 0, err));
+  m_put(m_find(m_find(t, "n")->tree, "m")->tree, "u", m_find(m_find(m_find(s, "n")->tree, "m")->tree, "u")->array,
+        NULL);
+  m_put(m_find(t, "n")->tree, "z", z, NULL);
+  rig_check(&r, t, td);
+  help_paths(td, "a n n.b n.m n.m.u n.z e");
+  assert_ptr_equal(help_get_tree(td, "n"), n); /* trees that were there stay the same trees */
+  assert_ptr_equal(help_get(td, "a"), a);
+  assert_ptr_equal(help_get(td, "n.z"), help_get(from, "n.z"));
+  assert_ptr_not_equal(help_get_tree(td, "n.m"), help_get_tree(from, "n.m"));
+  char *before = help_snapshot(td);
+  td_ok(tdict_update(td, td, NULL, 0, err));
+  help_unchanged(td, before);
+  tdict_release(td);
+  tdict_release(from);
+  rig_close(&r);
+}
+
+CASE(update_takes_paths) {
+  tdict_tree *td = TREE(4), *from = ops_tree(SAMPLE(4));
+  const char *const paths[] = {"n.m", "a"};
+  td_ok(tdict_update(td, from, paths, 2, err));
+  help_paths(td, "n n.m n.m.u a");
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.m")), 2);
+  tdict_release(td);
+  tdict_release(from);
+  m_reset();
+}
+
+CASE(update_replaces_kinds) {
+  tdict_tree *td = TREE(2), *from = TREE(2);
+  help_put(td, "x", TENSOR(2));
+  help_put_tree(td, "y", TREE(2));
+  help_put_tree(from, "x", TREE(2));
+  help_put(from, "y", TENSOR(2));
+  td_ok(tdict_update(td, from, NULL, 0, err));
+  assert_ptr_equal(help_get(td, "y"), help_get(from, "y"));
+  (void)help_get_tree(td, "x");
+  tdict_release(td);
+  tdict_release(from);
+}
+
+CASE(update_makes_no_circle) {
+  /* two trees that would come to hang in each other */
+  tdict_tree *td = TREE(2), *from = TREE(2), *p = TREE(2), *q = TREE(2);
+  help_put(p, "t", TENSOR(2));
+  help_put(q, "t", TENSOR(2));
+  td_ok(tdict_set_tree(td, "p", p, err));
+  td_ok(tdict_set_tree(td, "q", q, err));
+  td_ok(tdict_set_tree(from, "p.k", q, err));
+  td_ok(tdict_set_tree(from, "q.k", p, err));
+  td_ok(tdict_update(td, from, NULL, 0, err));
+  help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t");
+  td_ok(tdict_update(td, help_get_tree(td, "p"), NULL, 0, err)); /* from a part of itself */
+  help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t t k k.t");
+  td_ok(tdict_update(p, td, NULL, 0, err)); /* and from what it is a part of */
+  assert_true(tdict_has(p, "p.k.t") && !tdict_has(p, "p.p"));
+  tdict_release(p);
+  tdict_release(q);
+  tdict_release(td);
+  tdict_release(from);
+}
+
+CASE(update_reaches_a_tree_twice) {
+  /* one tree at two places of the destination takes what comes to both */
+  tdict_tree *td = TREE(2), *from = TREE(2), *n = TREE(2);
+  td_ok(tdict_set_tree(td, "x", n, err));
+  td_ok(tdict_set_tree(td, "y", n, err));
+  help_put(from, "x.a", TENSOR(2));
+  help_put(from, "y.b", TENSOR(2));
+  td_ok(tdict_update(td, from, NULL, 0, err));
+  help_paths(n, "a b");
+  tdict_release(n);
+  tdict_release(td);
+  tdict_release(from);
+}
+
+CASE(update_is_atomic) {
+  tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4));
+  char *before = help_snapshot(td);
+  help_put_tree(from, "z", help_tree(0, NULL));
+  tdict_tree *wrong = help_tree(0, NULL);
+  help_put(wrong, "deep.t", TENSOR(9));
+  tdict_tree *loose = help_tree(0, NULL);
+  const char *const keep[] = {"a"};
+  td_ok(tdict_update(loose, from, keep, 1, err)); /* has no batch size, so anything goes in */
+  td_ok(tdict_set_tree(loose, "z", wrong, err));
+  td_fails(TDICT_ESHAPE, "batch size is [4]", tdict_update(td, loose, NULL, 0, err));
+  assert_string_equal(td_last_error.path, "z.deep.t");
+  help_unchanged(td, before);
+  before = help_snapshot(td);
+  tdict_lock(help_get_tree(td, "n.m"));
+  free(before);
+  before = help_snapshot(td);
+  td_fails(TDICT_ELOCKED, "locked", tdict_update(td, from, NULL, 0, err));
+  assert_string_equal(td_last_error.path, "n.m.u");
+  help_unchanged(td, before);
+  tdict_release(wrong);
+  tdict_release(loose);
+  tdict_release(td);
+  tdict_release(from);
+  m_reset();
+}
+
+CASE(update_refuses) {
+  tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4)), *other = TREE(5);
+  const char *const missing[] = {"a", "q"};
+  char *before = help_snapshot(td);
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_update(td, NULL, NULL, 0, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_update(NULL, td, NULL, 0, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_update(td, from, missing, 2, err));
+  help_put(other, "w", TENSOR(5));
+  td_fails(TDICT_ESHAPE, "[5]", tdict_update(td, other, NULL, 0, err));
+  assert_string_equal(td_last_error.path, "w");
+  tdict_device cpu = tdict_cpu();
+  td_ok(tdict_set_device(td, &cpu, err));
+  free(before);
+  before = help_snapshot(td);
+  help_put(from, "d", help_tensor_on(tdict_sim(3), COUNTS(4)));
+  td_fails(TDICT_EWRONGDEVICE, "sim:3", tdict_update(td, from, NULL, 0, err));
+  help_unchanged(td, before);
+  tdict_release(td);
+  tdict_release(from);
+  tdict_release(other);
+  m_reset();
+}
+
+CASE(update_survives_enomem) {
+  tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4));
+  help_put(from, "new.deep.t", TENSOR(4));
+  td_ok(tdict_delete(td, "n.m", err));
+  RIG_WITHOUT_MEMORY(td, tdict_update(td, from, NULL, 0, err));
+  help_paths(td, "a n n.b n.m n.m.u e new new.deep new.deep.t");
+  tdict_release(td);
+  tdict_release(from);
+  m_reset();
+}

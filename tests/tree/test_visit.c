@@ -1,0 +1,229 @@
+/* Functions called for the tensors of trees, in order and on a pool. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "rig.h"
+
+typedef struct seen {
+  help_text text;
+  const char *stop_at; /* the path that ends the visit */
+  size_t trees;
+  _Atomic(int) calls;
+  bool quiet;
+} seen;
+
+static tdict_status look(void *user, const tdict_leaves *at, tdict_error *err) {
+  seen *s = user;
+  (void)err;
+  s->trees = at->count;
+  s->calls++;
+  help_add(&s->text, "%s%s", s->text.length ? " " : "", at->path);
+  if (s->stop_at && strcmp(s->stop_at, at->path) == 0) return TDICT_EHOOK;
+  return TDICT_OK;
+}
+static tdict_visit_options with(void *user) {
+  tdict_visit_options o = tdict_visit_options_default();
+  o.user = user;
+  return o;
+}
+
+static tdict_status subtract(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)user, (void)err;
+  float *to = tdict_tensor_data(at->tensors[0]);
+  const float *by = tdict_tensor_const_data(at->tensors[1]);
+  for (int64_t i = 0; i < tdict_tensor_numel(at->tensors[0]); i++) to[i] = by[i] + 1;
+  return TDICT_OK;
+}
+
+CASE(visit_shows_all) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *other = NULL;
+  seen s = {.calls = 0};
+  const tdict_visit_options o = with(&s);
+  const char *const paths[] = {"n", "e", "a"}; /* the same keys in another order */
+  td_ok(tdict_select(td, paths, 3, true, &other, err));
+  const tdict_tree *both[] = {td, other};
+  td_ok(tdict_visit(both, 2, look, &o, err));
+  assert_string_equal(s.text.text, "a n.b n.m.u");
+  assert_int_equal(s.trees, 2);
+  free(s.text.text);
+  tdict_release(td);
+  tdict_release(other);
+  /* the tensors of each path stand beside each other */
+  tdict_tree *x = TREE(4), *y = TREE(4);
+  help_put(x, "p", TENSOR(4));
+  help_put(x, "q", TENSOR(4));
+  help_put(y, "q", TENSOR(4));
+  help_put(y, "p", TENSOR(4));
+  const tdict_tree *pair[] = {x, y};
+  td_ok(tdict_visit(pair, 2, subtract, NULL, err));
+  for (int i = 0; i < 4; i++)
+    assert_true(((const float *)tdict_const_data(x, "q"))[i] == ((const float *)tdict_const_data(y, "q"))[i] + 1 ||
+                ((const float *)tdict_const_data(y, "q"))[i] != ((const float *)tdict_const_data(y, "q"))[i]);
+  tdict_release(x);
+  tdict_release(y);
+  m_reset();
+}
+
+CASE(visit_refuses) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *other = ops_tree(SAMPLE(3));
+  seen s = {.calls = 0};
+  tdict_visit_options o = with(&s);
+  const tdict_tree *both[] = {td, other}, *holes[] = {td, NULL};
+  td_fails(TDICT_EINVAL, "function is NULL", tdict_visit(both, 2, NULL, &o, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_visit(NULL, 0, look, &o, err));
+  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_visit(holes, 2, look, &o, err));
+  td_ok(tdict_delete(other, "n.b", err));
+  td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_visit(both, 2, look, &o, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  help_put_tree(other, "n.b", TREE(3));
+  td_fails(TDICT_ETYPE, "tree", tdict_visit(both, 2, look, &o, err));
+  o.num_threads = -2;
+  td_fails(TDICT_EINVAL, "num_threads", tdict_visit(both, 2, look, &o, err));
+  assert_int_equal(s.calls, 0);
+  tdict_release(td);
+  tdict_release(other);
+  m_reset();
+}
+
+CASE(visit_stops) {
+  tdict_tree *td = ops_tree(SAMPLE(3));
+  const tdict_tree *one[] = {td};
+  seen s = {.stop_at = "n.b"};
+  const tdict_visit_options o = with(&s);
+  td_fails(TDICT_EHOOK, "ended by the function", tdict_visit(one, 1, look, &o, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  assert_string_equal(s.text.text, "a n.b");
+  free(s.text.text);
+  tdict_release(td);
+  m_reset();
+}
+
+enum { MANY = 300 };
+typedef struct crowd {
+  _Atomic(int) calls, others; /* others: on another thread than the caller's */
+  pthread_t caller;
+  int fail_from;
+} crowd;
+static tdict_status count_call(void *user, const tdict_leaves *at, tdict_error *err) {
+  crowd *c = user;
+  (void)err;
+  c->calls++;
+  if (!pthread_equal(c->caller, pthread_self())) c->others++;
+  struct timespec nap = {0, 100000};
+  nanosleep(&nap, NULL);
+  return c->fail_from && atoi(at->path + 1) >= c->fail_from ? TDICT_EHOOK : TDICT_OK;
+}
+static tdict_status make_copy(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user;
+  return tdict_tensor_clone(at->tensors[0], NULL, out, err);
+}
+
+DEVICE_CASE(visit_on_pool) {
+  tdict_context *context = td_context(NULL);
+  tdict_tree *td = TREE(2), *out = NULL;
+  for (int i = 0; i < MANY; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    help_put(td, key, TENSOR(2, 3));
+  }
+  crowd c = {.calls = 0};
+  c.caller = pthread_self();
+  tdict_visit_options o = with(&c);
+  o.context = context;
+  const tdict_tree *one[] = {td};
+  td_ok(tdict_visit(one, 1, count_call, &o, err));
+  assert_int_equal(c.calls, MANY);
+  assert_true(c.others > 0);
+  c.fail_from = 200;
+  td_fails(TDICT_EHOOK, "ended", tdict_visit(one, 1, count_call, &o, err));
+  assert_string_equal(td_last_error.path, "k200"); /* the first in order, as threads take paths in order */
+  td_ok(tdict_apply(one, 1, make_copy, &o, &out, err));
+  tdict_compare_options same = tdict_compare_options_default();
+  tdict_difference found;
+  same.nan_equal = true;
+  td_ok(tdict_compare(td, out, &same, &found, err));
+  assert_false(found.differs);
+  assert_false(tdict_tensor_shares_storage(help_get(td, "k7"), help_get(out, "k7")));
+  tdict_release(out);
+  tdict_release(td);
+  tdict_context_destroy(context);
+}
+
+static tdict_status leave_out_b(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user, (void)err;
+  if (strcmp(at->path, "n.m.u") != 0) *out = tdict_tensor_retain(at->tensors[0]);
+  return TDICT_OK;
+}
+static tdict_status make_wrong(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)at, (void)user;
+  return tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, out, err);
+}
+static tdict_status make_then_fail(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user;
+  if (strcmp(at->path, "n.m.u") == 0) return TDICT_EHOOK;
+  return tdict_tensor_clone(at->tensors[0], NULL, out, err);
+}
+
+CASE(apply_makes_a_tree) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  const tdict_tree *one[] = {td};
+  tdict_lock(td);
+  td_ok(tdict_apply(one, 1, leave_out_b, NULL, &out, err));
+  help_paths(out, "a n n.b n.m e");
+  assert_false(tdict_is_locked(out));
+  assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 2);
+  help_put(out, "n.m.v", TENSOR(3, 2)); /* a key of a node that lost one */
+  help_paths(td, "a n n.b n.m n.m.u e");
+  tdict_release(out);
+  tdict_release(td);
+  m_reset();
+}
+
+CASE(apply_refuses) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  const tdict_tree *one[] = {td};
+  td_fails(TDICT_EINVAL, "function is NULL", tdict_apply(one, 1, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_apply(one, 1, make_copy, NULL, NULL, err));
+  td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_apply(one, 1, make_wrong, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "a");
+  td_fails(TDICT_EHOOK, "ended", tdict_apply(one, 1, make_then_fail, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_filter(td, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_filter(NULL, NULL, NULL, &out, err));
+  assert_null(out);
+  RIG_WITHOUT_MEMORY(td, tdict_apply(one, 1, leave_out_b, NULL, &out, err));
+  tdict_release(out);
+  tdict_release(td);
+  m_reset();
+}
+
+static bool is_deep(void *user, const tdict_leaves *at) {
+  (void)user;
+  return strchr(at->path, '.') != NULL;
+}
+
+DEVICE_CASE(filter_keeps) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
+  td_ok(tdict_filter(td, is_deep, NULL, &out, err));
+  help_paths(out, "n n.b n.m n.m.u e");
+  assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
+  tdict_release(out);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+CASE(tree_depth_and_empty) {
+  tdict_tree *td = ops_tree(SAMPLE(3));
+  assert_int_equal(tdict_depth(td), 2);
+  assert_int_equal(tdict_depth(help_get_tree(td, "n.m")), 0);
+  assert_false(tdict_is_empty(td));
+  assert_true(tdict_is_empty(help_get_tree(td, "e")));
+  tdict_tree *empty = TREE(1);
+  help_put_tree(empty, "x.y", TREE(1));
+  assert_true(tdict_is_empty(empty));
+  assert_int_equal(tdict_depth(empty), 2);
+  tdict_release(empty);
+  tdict_release(td);
+  m_reset();
+}

@@ -1,0 +1,322 @@
+/* Writing elements in place, on each device. */
+#include "rig.h"
+
+static m_array *array_at(m_tree *t, int i) {
+  m_array *all[8];
+  m_arrays(t, all, NULL, 8);
+  return all[i];
+}
+static void take_values(m_array *to, const m_array *from) {
+  for (int64_t k = 0; k < to->n; k++) m_write(to->cells[k], m_value(from->cells[k % from->n]));
+}
+
+DEVICE_CASE(write_keeps_address) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3);
+  tdict_tree *td = rig_tree(&r, t);
+  m_array *new = rig_new_array(array_at(t, 1), NULL);
+  tdict_tensor *value = ops_tensor(new);
+  char *before = help_snapshot(td);
+  rig_check(&r, t, td);
+  td_ok(tdict_write(td, "n.b", value, err));
+  take_values(array_at(t, 1), new);
+  rig_check(&r, t, td);
+  td_ok(tdict_write(td, "n.b", help_get(td, "n.b"), err)); /* itself */
+  rig_check(&r, t, td);
+  help_unchanged(td, before);
+  tdict_tensor_release(value);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(write_refuses) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4);
+  tdict_tree *td = rig_tree(&r, t);
+  tdict_tensor *f32 = TENSOR(4, 3), *row = TENSOR(3), *whole = TENSOR(4);
+  rig_check(&r, t, td);
+  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, "a", NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, f32, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_write(td, "q", f32, err));
+  td_fails(TDICT_ETYPE, "tree", tdict_write(td, "n", f32, err));
+  td_fails(TDICT_EDTYPE, "float32", tdict_write(td, "n.b", f32, err));
+  td_fails(TDICT_ESHAPE, "[3]", tdict_write(td, "a", row, err));
+  assert_string_equal(td_last_error.path, "a");
+  static const float fixed[4];
+  tdict_tensor_view v = tdict_tensor_view_default();
+  v.data = (void *)(uintptr_t)fixed;
+  v.dtype = TDICT_F32;
+  v.ndim = 1;
+  v.shape = t->bs;
+  v.flags = TDICT_VIEW_READ_ONLY;
+  tdict_tensor *constant = NULL;
+  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &constant, err));
+  help_put(td, "c", constant);
+  td_fails(TDICT_EREADONLY, "may not be written", tdict_write(td, "c", whole, err));
+  td_ok(tdict_delete(td, "c", err));
+  help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
+  td_fails(TDICT_EDTYPE, "uint8", tdict_write(td, "d", whole, err));
+  td_ok(tdict_delete(td, "d", err));
+  rig_check(&r, t, td);
+  tdict_tensor_release(f32);
+  tdict_tensor_release(row);
+  tdict_tensor_release(whole);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(write_at_writes_elements) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4);
+  tdict_tree *td = rig_tree(&r, t);
+  m_array *b = array_at(t, 1); /* [4, 3] */
+  m_map map;
+  m_map_whole(&map, 2, b->shape);
+  rig_cut(&map, 1, 1, 1, 2);
+  rig_cut(&map, 0, 2, 0, -1);
+  m_array *part = m_array_map(b, &map), *new = rig_new_array(part, NULL);
+  tdict_tensor *value = ops_tensor(new);
+  rig_check(&r, t, td);
+  td_ok(tdict_write_at(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
+  take_values(part, new);
+  rig_check(&r, t, td);
+  m_map_whole(&map, 2, b->shape); /* a short value is repeated */
+  rig_cut(&map, 1, 0, 2, 2);
+  td_ok(tdict_write_at(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
+  take_values(m_array_map(b, &map), new);
+  rig_check(&r, t, td);
+  tdict_tensor_release(value);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(write_at_refuses) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4);
+  tdict_tree *td = rig_tree(&r, t);
+  tdict_tensor *one = TENSOR(1), *none = help_tensor(0, NULL);
+  rig_check(&r, t, td);
+  td_fails(TDICT_EINVAL, "NULL", tdict_write_at(td, NULL, TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_write_at(td, "q", TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_EINVAL, "position 4", tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(4)), none, err));
+  assert_string_equal(td_last_error.path, "a");
+  td_fails(TDICT_ESHAPE, "[1]", tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_EDTYPE, "float32", tdict_write_at(td, "n.b", TDICT_INDEX(TDICT_AT(0)), one, err));
+  rig_check(&r, t, td);
+  tdict_tensor_release(one);
+  tdict_tensor_release(none);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+CASE(fill_fills) {
+  tdict_tree *td = TREE(2);
+  static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I16,  TDICT_F16, TDICT_F32,
+                                       TDICT_F64, TDICT_BOOL, TDICT_C64, TDICT_C128};
+  static const unsigned char bytes[][16] = {{3},
+                                            {3},
+                                            {0, 0x42},
+                                            {0, 0, 0x40, 0x40},
+                                            {0, 0, 0, 0, 0, 0, 8, 0x40},
+                                            {1},
+                                            {0, 0, 0x40, 0x40},
+                                            {0, 0, 0, 0, 0, 0, 8, 0x40}};
+  for (int i = 0; i < 8; i++) {
+    char path[16];
+    tdict_tensor *t = NULL;
+    snprintf(path, sizeof path, "n.k%d", i);
+    td_ok(tdict_tensor_empty(dtypes[i], COUNTS(2, 5), NULL, &t, err));
+    memset(tdict_tensor_data(t), 0xA5, tdict_tensor_bytes(t));
+    help_put(td, path, t);
+  }
+  td_ok(tdict_fill(td, NULL, 3, err));
+  for (int i = 0; i < 8; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "n.k%d", i);
+    size_t item = tdict_dtype_bytes(dtypes[i]);
+    for (size_t k = 0; k < 10; k++)
+      assert_memory_equal((const char *)tdict_const_data(td, path) + k * item, bytes[i], item);
+  }
+  td_ok(tdict_fill(td, "n.k1", -1, err)); /* one tensor, and below one tree */
+  td_ok(tdict_delete(td, "n.k0", err));
+  assert_int_equal(((const int16_t *)tdict_const_data(td, "n.k1"))[9], -1);
+  assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == 3);
+  td_ok(tdict_fill(td, "n", -2, err));
+  assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == -2);
+  /* columns of a strided view only */
+  tdict_tree *part = NULL;
+  help_put(td, "m", TENSOR(2, 3));
+  float was = ((const float *)tdict_const_data(td, "m"))[0];
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &part, err));
+  td_ok(tdict_fill(part, NULL, 8, err));
+  assert_memory_equal(tdict_const_data(td, "m"), &was, sizeof was);
+  assert_true(((const float *)tdict_const_data(td, "m"))[3] == 8);
+  tdict_release(part);
+  tdict_release(td);
+}
+
+DEVICE_CASE(fill_zero) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3);
+  tdict_tree *td = rig_tree(&r, t), *turned = NULL;
+  rig_check(&r, t, td);
+  m_array *all[8];
+  int count = m_arrays(t, all, NULL, 8);
+  m_map map;
+  m_map_whole(&map, t->nb, t->bs);
+  rig_cut(&map, 1, 1, 0, -1);
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_AT(1)), &turned, err)); /* bytes with gaps */
+  td_ok(tdict_zero(turned, err));
+  for (int i = 0; i < count; i++) {
+    m_array *part = m_array_map(all[i], &map);
+    for (int64_t k = 0; k < part->n; k++) m_write(part->cells[k], 0);
+  }
+  rig_check(&r, t, td);
+  tdict_lock(td);
+  t->locked = true;
+  td_ok(tdict_zero(td, err));
+  for (int i = 0; i < count; i++)
+    for (int64_t k = 0; k < all[i]->n; k++) m_write(all[i]->cells[k], 0);
+  rig_check(&r, t, td);
+  tdict_release(turned);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(fill_refuses) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4);
+  tdict_tree *td = rig_tree(&r, t);
+  rig_check(&r, t, td);
+  td_fails(TDICT_EINVAL, "NULL", tdict_fill(NULL, NULL, 0, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_fill(td, "q", 0, err));
+  td_fails(TDICT_EINVAL, "empty key", tdict_fill(td, "", 0, err));
+  if (r.context) {
+    td_fails(TDICT_ENOTSUP, "equal bytes", tdict_fill(td, "a", 1, err));
+  } else {
+    td_fails(TDICT_EOVERFLOW, "does not hold 256", tdict_fill(td, NULL, 256, err));
+    assert_string_equal(td_last_error.path, "n.m.u");
+    tdict_tensor *small = NULL;
+    td_ok(tdict_tensor_zeros(TDICT_F8E4M3, 1, t->bs, NULL, &small, err));
+    help_put(td, "f8", small);
+    td_fails(TDICT_ENOTSUP, "with 0 only", tdict_fill(td, NULL, 1, err));
+    td_ok(tdict_delete(td, "f8", err));
+  }
+  help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
+  td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, err));
+  td_ok(tdict_delete(td, "d", err));
+  rig_check(&r, t, td); /* looked at before the first write */
+  tdict_release(td);
+  rig_close(&r);
+}
+
+static void take_tree(m_tree *to, m_tree *from) {
+  m_array *a[8], *b[8];
+  int count = m_arrays(to, a, NULL, 8);
+  m_arrays(from, b, NULL, 8);
+  for (int i = 0; i < count; i++) take_values(a[i], b[i]);
+}
+
+DEVICE_CASE(copy_copies_all) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
+  tdict_tree *td = rig_tree(&r, t), *from = ops_tree(value), *back = ops_tree(SAMPLE(4, 3));
+  rig_check(&r, t, td);
+  td_ok(tdict_copy(td, from, err));
+  take_tree(t, value);
+  rig_check(&r, t, td);
+  td_ok(tdict_copy(back, td, err)); /* from the device */
+  tdict_compare_options same = tdict_compare_options_default();
+  tdict_difference found;
+  same.nan_equal = true;
+  td_ok(tdict_compare(back, from, &same, &found, err));
+  if (found.differs) fail_msg("%s: %s", found.path, found.message);
+  tdict_release(back);
+  tdict_release(from);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+CASE(copy_refuses) {
+  m_tree *t = SAMPLE(4);
+  tdict_tree *td = ops_tree(t), *from = ops_tree(rig_like(t));
+  rig r = {NULL, NULL};
+  rig_check(&r, t, td);
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy(td, NULL, err));
+  help_put(td, "more", TENSOR(4));
+  td_fails(TDICT_ENOTFOUND, "has 4 keys", tdict_copy(td, from, err));
+  td_ok(tdict_delete(td, "more", err));
+  help_put(from, "n.m.x", TENSOR(4, 2));
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_copy(td, from, err));
+  assert_string_equal(td_last_error.path, "n.m.x");
+  td_ok(tdict_delete(from, "n.m.x", err));
+  help_put(from, "e", TENSOR(4));
+  td_fails(TDICT_ETYPE, "both", tdict_copy(td, from, err));
+  rig_check(&r, t, td);
+  tdict_release(from);
+  tdict_release(td);
+  m_reset();
+}
+
+DEVICE_CASE(update_in_place_writes) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
+  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
+  rig_check(&r, t, td);
+  const char *const paths[] = {"n.m", "a"};
+  td_ok(tdict_update_in_place(td, from, paths, 2, err));
+  take_values(array_at(t, 0), array_at(value, 0));
+  take_values(array_at(t, 2), array_at(value, 2));
+  rig_check(&r, t, td);
+  td_ok(tdict_update_in_place(td, from, NULL, 0, err));
+  take_tree(t, value);
+  rig_check(&r, t, td);
+  td_ok(tdict_update_in_place(td, td, NULL, 0, err));
+  rig_check(&r, t, td);
+  tdict_release(from);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(update_in_place_refuses) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4);
+  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, rig_like(t));
+  const char *const missing[] = {"a", "n.q"};
+  rig_check(&r, t, td);
+  td_fails(TDICT_EINVAL, "NULL", tdict_update_in_place(td, NULL, NULL, 0, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_update_in_place(td, from, missing, 2, err));
+  assert_string_equal(td_last_error.path, "n.q");
+  help_put(from, "z", TENSOR(4));
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, from, NULL, 0, err));
+  assert_string_equal(td_last_error.path, "z");
+  td_ok(tdict_delete(from, "z", err));
+  help_put(from, "n.b", TENSOR(4, 2));
+  td_fails(TDICT_ESHAPE, "[4, 2]", tdict_update_in_place(td, from, NULL, 0, err));
+  rig_check(&r, t, td);
+  tdict_release(from);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(write_allowed_when_locked) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(2), *value = rig_like(t);
+  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value), *row = NULL;
+  rig_check(&r, t, td);
+  tdict_lock(td);
+  td_ok(tdict_index_get(from, TDICT_INDEX(TDICT_AT(1)), &row, err));
+  td_ok(tdict_write(td, "a", help_get(from, "a"), err));
+  td_ok(tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(1)), help_get(row, "a"), err));
+  td_ok(tdict_fill(td, "n", 0, err));
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_AT(1)), row, err));
+  td_ok(tdict_copy(td, from, err));
+  take_tree(t, value);
+  t->locked = true;
+  rig_check(&r, t, td);
+  td_fails(TDICT_ELOCKED, "locked", tdict_update(td, from, NULL, 0, err));
+  tdict_release(row);
+  tdict_release(from);
+  tdict_release(td);
+  rig_close(&r);
+}
