@@ -203,12 +203,23 @@ class Maker:
         if any(isinstance(i, torch.Tensor) for i in index) and None in index:
             raise Wanted("a new axis beside a list or mask in one index")
         copies = any(isinstance(i, torch.Tensor) for i in index)  # tdict's copies are in C order
+        if copies:
+            self.check_lists(td, index)
         return self.shape_op(s, d, "index", " ".join(texts),
                              lambda t: t[index].contiguous() if copies else t[index])
+
+    def check_lists(self, td, index):
+        try:
+            empty = 0 in td[index].batch_size
+        except Exception:
+            return
+        if empty and any(isinstance(i, torch.Tensor) and i.dtype != torch.bool for i in index):
+            raise Wanted("a position that is not there in a list, where the result is empty")
 
     def op_setindex(self, s):
         td = self.pool[s]
         index, texts = self.index(td)
+        self.check_lists(td, index)
         if any(isinstance(i, torch.Tensor) for i in index) and (None in index or any(isinstance(i, int) for i in index)):
             raise Wanted("an integer beside a list or mask in one index")
         try:

@@ -320,16 +320,24 @@ static void op_bad_indices(ops *o) {
   tdict_release(value);
 }
 
+/* All must be TDICT_EINVAL. */
+static void expect_einval(ops *o, const tdict_status *answers, size_t number, const char *group) {
+  for (size_t i = 0; i < number; i++) {
+    char text[96];
+    if (answers[i] == TDICT_EINVAL) continue;
+    snprintf(text, sizeof text, "call %zu of %s answered %s", i, group, tdict_status_name(answers[i]));
+    ops_complain(o, text);
+  }
+}
+
 /* NULL where something is needed. */
-static void op_nulls(ops *o) {
+static void op_nulls_of_shapes(ops *o) {
   const tdict_tree *td = o->td[0], *holes[] = {td, NULL};
   tdict_tree *to = o->td[0], *out = NULL;
   tdict_error *err = o->err;
   const tdict_indices all = TDICT_INDEX(TDICT_REST);
-  const char *const no_path[] = {NULL};
   const int64_t one[] = {1};
   size_t count = 9;
-  tdict_difference found;
   const tdict_status answers[] = {tdict_index_get(NULL, all, &out, err),
                                   tdict_index_set(to, all, NULL, err),
                                   tdict_write_row(to, 0, NULL, err),
@@ -353,8 +361,21 @@ static void op_nulls(ops *o) {
                                   tdict_pad_sequence(holes, 2, 0, NULL, &out, err),
                                   tdict_write(to, "a", NULL, err),
                                   tdict_write_at(to, "a", all, NULL, err),
-                                  tdict_fill(NULL, NULL, 0, err),
-                                  tdict_copy(to, NULL, err),
+                                  tdict_fill(NULL, NULL, 0, err)};
+  expect_einval(o, answers, sizeof answers / sizeof *answers, "shapes");
+  if (out) ops_complain(o, "something was made");
+}
+
+/* NULL where something is needed. */
+static void op_nulls(ops *o) {
+  const tdict_tree *td = o->td[0], *holes[] = {td, NULL};
+  tdict_tree *to = o->td[0], *out = NULL;
+  tdict_error *err = o->err;
+  const char *const no_path[] = {NULL};
+  size_t count = 9;
+  tdict_difference found;
+  op_nulls_of_shapes(o);
+  const tdict_status answers[] = {tdict_copy(to, NULL, err),
                                   tdict_update_in_place(to, NULL, NULL, 0, err),
                                   tdict_update(NULL, td, NULL, 0, err),
                                   tdict_update(to, o->td[1], no_path, 1, err),
@@ -382,15 +403,10 @@ static void op_nulls(ops *o) {
                                   tdict_set_device(NULL, NULL, err),
                                   tdict_unlock(NULL, err),
                                   tdict_print(NULL, NULL, err),
-                                  tdict_create_from(NULL, 0, NULL, NULL, &out, err),
-                                  tdict_set_tree(to, "x", to, err)};
-  for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
-    char text[64];
-    if (answers[i] == TDICT_EINVAL || (i == sizeof answers / sizeof *answers - 1 && answers[i] == TDICT_ELOCKED))
-      continue;
-    snprintf(text, sizeof text, "call %zu answered %s", i, tdict_status_name(answers[i]));
-    ops_complain(o, text);
-  }
+                                  tdict_create_from(NULL, 0, NULL, NULL, &out, err)};
+  expect_einval(o, answers, sizeof answers / sizeof *answers, "keys");
+  const tdict_status own = tdict_set_tree(to, "x", to, err);
+  if (own != TDICT_EINVAL && own != TDICT_ELOCKED) ops_complain(o, "a tree went into itself");
   if (out) ops_complain(o, "something was made");
   o->answered = TDICT_EINVAL;
 }

@@ -285,7 +285,8 @@ static void op_unflatten(ops *o) {
   parts[0] = f;
   parts[1] = ops_pick(o, 2) && n ? -1 : n / f;
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_unflatten(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, o->err));
+  tdict_status status =
+      OPS_CALL(o, tdict_unflatten(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, o->err));
   regrouping r = {.in = t->nb};
   for (int i = 0; i < t->nb; i++) {
     r.shape[r.ndim++] = i == dim ? f : t->bs[i];

@@ -92,8 +92,9 @@ static void op_fill(ops *o) {
   bool good = true, one = all.count && ops_pick(o, 2);
   int at = one ? (int)ops_pick(o, (uint32_t)all.count) : 0, end = one ? at + 1 : all.count;
   for (int i = at; i < end; i++) good = good && !(all.list[i]->dtype == TDICT_U8 && (value < 0 || value > 255));
-  tdict_status status = OPS_CALL(o, !one && value == 0 ? tdict_zero(o->td[s], o->err)
-                                                       : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, o->err));
+  tdict_status status =
+      OPS_CALL(o, !one && value == 0 ? tdict_zero(o->td[s], o->err)
+                                     : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, o->err));
   if (!ops_judge(o, status, good ? TDICT_OK : TDICT_EOVERFLOW)) return;
   for (int i = at; i < end; i++)
     for (int64_t k = 0; k < all.list[i]->n; k++) m_write(all.list[i]->cells[k], number_of(all.list[i]->dtype, value));

@@ -1,0 +1,253 @@
+/* tdict-tree-ops: what operations on whole trees cost on the host, beside a plain C floor for the same work. Prints one
+ * JSON object: seconds by name, the smallest of many rounds. bench/peers/tree_ops.py runs it in turn with TensorDict.
+ * Tensors and keys are made beforehand. Owner: main. Thread rule: one thread. */
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tdict/tdict.h"
+
+enum { LEAVES = 1000, SAMPLES = 32, SAMPLE_LEAVES = 7, SIDE = 64, MOST_KEYS = 100000, KEY_BYTES = 16, ROUNDS = 40 };
+
+static char (*keys)[KEY_BYTES];
+static tdict_tensor **leaves;
+static tdict_tree *flat, *deep, *nested, *samples[SAMPLES], *stacked;
+static char *rows, *target;
+static size_t row_bytes;
+static tdict_error error;
+static int count; /* of keys, for what is measured at several sizes */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void check(tdict_status status) {
+  if (status == TDICT_OK) return;
+  fprintf(stderr, "tdict-tree-ops: %s: %s\n", error.path, error.message);
+  exit(1);
+}
+
+/* The floor of a tree: keys copied into memory of their own, an open table of them, values beside. */
+typedef struct floor_entry {
+  char *key;
+  void *value;
+} floor_entry;
+typedef struct floor_table {
+  floor_entry *entries;
+  size_t cap;
+} floor_table;
+
+static size_t floor_hash(const char *key) {
+  size_t h = 1469598103934665603u;
+  for (; *key; key++) h = (h ^ (unsigned char)*key) * 1099511628211u;
+  return h;
+}
+static void *floor_find(const floor_table *t, const char *key) {
+  size_t i = floor_hash(key) & (t->cap - 1);
+  for (; t->entries[i].key; i = (i + 1) & (t->cap - 1))
+    if (strcmp(t->entries[i].key, key) == 0) return t->entries[i].value;
+  return NULL;
+}
+static void floor_build(floor_table *t, int n) {
+  t->cap = 16;
+  while (t->cap < (size_t)n * 2) t->cap *= 2;
+  t->entries = calloc(t->cap, sizeof *t->entries);
+  for (int k = 0; k < n; k++) {
+    size_t bytes = strlen(keys[k]) + 1, i = floor_hash(keys[k]) & (t->cap - 1);
+    while (t->entries[i].key && strcmp(t->entries[i].key, keys[k]) != 0) i = (i + 1) & (t->cap - 1);
+    t->entries[i].key = memcpy(malloc(bytes), keys[k], bytes);
+    t->entries[i].value = leaves[k % LEAVES];
+  }
+}
+static void floor_free(floor_table *t) {
+  for (size_t i = 0; i < t->cap; i++) free(t->entries[i].key);
+  free(t->entries);
+}
+static floor_table table;
+
+static double time_build(void) {
+  tdict_tree *td = NULL;
+  const int64_t batch[1] = {8};
+  double begin = now();
+  check(tdict_create(1, batch, &td, &error));
+  for (int i = 0; i < count; i++) check(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
+  double seconds = now() - begin;
+  tdict_release(td);
+  return seconds;
+}
+static double time_floor_build(void) {
+  floor_table t;
+  double begin = now();
+  floor_build(&t, count);
+  double seconds = now() - begin;
+  floor_free(&t);
+  return seconds;
+}
+static double time_get(void) {
+  tdict_tensor *t;
+  double begin = now();
+  for (int i = 0; i < count; i++) check(tdict_get(flat, keys[i], &t, &error));
+  return (now() - begin) / count;
+}
+static double time_floor_get(void) {
+  volatile const void *found;
+  double begin = now();
+  for (int i = 0; i < count; i++) found = floor_find(&table, keys[i]);
+  (void)found;
+  return (now() - begin) / count;
+}
+static double time_get_deep(void) {
+  tdict_tensor *t;
+  double begin = now();
+  for (int i = 0; i < LEAVES; i++) check(tdict_get(deep, "next.obs.pixels", &t, &error));
+  return (now() - begin) / LEAVES;
+}
+static double time_slice(void) {
+  tdict_tree *out = NULL;
+  double begin = now();
+  check(tdict_index_get(flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), &out, &error));
+  double seconds = now() - begin;
+  tdict_release(out);
+  return seconds;
+}
+static double time_clone(void) {
+  tdict_tree *out = NULL;
+  double begin = now();
+  check(tdict_clone(flat, &out, &error));
+  double seconds = now() - begin;
+  tdict_release(out);
+  return seconds;
+}
+static double time_flatten_keys(void) {
+  tdict_tree *out = NULL;
+  double begin = now();
+  check(tdict_flatten_keys(nested, NULL, &out, &error));
+  double seconds = now() - begin;
+  tdict_release(out);
+  return seconds;
+}
+static double time_stack(void) {
+  tdict_tree *out = NULL;
+  double begin = now();
+  check(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &out, &error));
+  double seconds = now() - begin;
+  tdict_release(out);
+  return seconds;
+}
+static double time_stack_into(void) {
+  double begin = now();
+  check(tdict_stack_into((const tdict_tree *const *)samples, SAMPLES, NULL, stacked, &error));
+  return now() - begin;
+}
+static double time_memcpy_into(void) {
+  double begin = now();
+  memcpy(target, rows, row_bytes);
+  return now() - begin;
+}
+static double time_memcpy_new(void) {
+  double begin = now();
+  char *to = malloc(row_bytes);
+  memcpy(to, rows, row_bytes);
+  double seconds = now() - begin;
+  volatile char kept = to[row_bytes / 2];
+  (void)kept;
+  free(to);
+  return seconds;
+}
+
+static void report(const char *name, double (*fn)(void), int rounds) {
+  double best = fn();
+  for (int i = 1; i < rounds; i++) {
+    double seconds = fn();
+    if (seconds < best) best = seconds;
+  }
+  printf("\"%s\": %.4g, ", name, best);
+}
+
+static tdict_tree *tree_of(int n) {
+  tdict_tree *td = NULL;
+  const int64_t batch[1] = {8};
+  check(tdict_create(1, batch, &td, &error));
+  for (int i = 0; i < n; i++) check(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
+  return td;
+}
+
+static void prepare(void) {
+  const int64_t batch[1] = {8}, side[2] = {SIDE, SIDE};
+  keys = calloc(MOST_KEYS, sizeof *keys);
+  leaves = calloc(LEAVES, sizeof *leaves);
+  for (int i = 0; i < MOST_KEYS; i++) snprintf(keys[i], KEY_BYTES, "key%d", i);
+  for (int i = 0; i < LEAVES; i++) check(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &leaves[i], &error));
+  flat = tree_of(LEAVES);
+  check(tdict_create(1, batch, &deep, &error));
+  check(tdict_set(deep, "next.obs.pixels", leaves[0], &error));
+  check(tdict_create(1, batch, &nested, &error));
+  for (int i = 0; i < LEAVES; i++) {
+    char path[48];
+    snprintf(path, sizeof path, "g%d.k%d", i / 10, i % 10);
+    check(tdict_set(nested, path, leaves[i], &error));
+  }
+  for (int s = 0; s < SAMPLES; s++) {
+    check(tdict_create(0, NULL, &samples[s], &error));
+    for (int i = 0; i < SAMPLE_LEAVES; i++) {
+      tdict_tensor *t = NULL;
+      check(tdict_tensor_zeros(TDICT_F32, 2, side, NULL, &t, &error));
+      check(tdict_set(samples[s], keys[i], t, &error));
+      tdict_tensor_release(t);
+    }
+  }
+  check(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &stacked, &error));
+  row_bytes = tdict_bytes(stacked);
+  rows = malloc(row_bytes);
+  target = malloc(row_bytes);
+  memset(rows, 1, row_bytes);
+  memset(target, 1, row_bytes);
+}
+
+static void report_sizes(void) {
+  static const int sizes[] = {10, 100, 1000, 10000, 100000};
+  for (int i = 0; i < 5; i++) {
+    char name[48];
+    count = sizes[i];
+    tdict_release(flat);
+    size_t before = mallinfo2().uordblks;
+    flat = tree_of(count);
+    size_t bytes = mallinfo2().uordblks - before;
+    snprintf(name, sizeof name, "set_%d", count);
+    report(name, time_build, count > 10000 ? 5 : ROUNDS);
+    snprintf(name, sizeof name, "get_%d", count);
+    report(name, time_get, count > 10000 ? 5 : ROUNDS);
+    printf("\"bytes_%d\": %zu, ", count, bytes);
+  }
+}
+
+int main(void) {
+  prepare();
+  printf("{");
+  count = LEAVES;
+  report("set", time_build, ROUNDS);
+  report("set_floor", time_floor_build, ROUNDS);
+  report("get", time_get, ROUNDS);
+  floor_build(&table, LEAVES);
+  report("get_floor", time_floor_get, ROUNDS);
+  report("get_deep", time_get_deep, ROUNDS);
+  report("slice", time_slice, ROUNDS);
+  report("clone", time_clone, ROUNDS);
+  report("flatten_keys", time_flatten_keys, ROUNDS);
+  report("stack", time_stack, ROUNDS);
+  report("stack_floor", time_memcpy_new, ROUNDS);
+  report("stack_into", time_stack_into, ROUNDS);
+  report("stack_into_floor", time_memcpy_into, ROUNDS);
+  report_sizes();
+  static tdict_tree *empty[LEAVES];
+  size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < LEAVES; i++) check(tdict_create(0, NULL, &empty[i], &error));
+  printf("\"bytes_empty\": %zu, \"stack_bytes\": %zu}\n", (mallinfo2().uordblks - before) / LEAVES, row_bytes);
+  for (int i = 0; i < LEAVES; i++) tdict_release(empty[i]);
+  floor_free(&table);
+  return 0;
+}

@@ -1,0 +1,8 @@
+# tdict beside the real TensorDict: a small record of what that did is replayed. make_operations.py makes longer ones.
+
+add_executable(beside_replay beside/replay.c)
+tdict_compile(beside_replay)
+target_link_libraries(beside_replay PRIVATE tdict::tdict_static Threads::Threads)
+add_test(NAME beside_tensordict COMMAND beside_replay ${PROJECT_SOURCE_DIR}/tests/beside/operations.txt)
+set_tests_properties(beside_tensordict PROPERTIES LABELS "tree;host" SKIP_RETURN_CODE 77 TIMEOUT 120)
+tdict_test_environment(beside_tensordict)
