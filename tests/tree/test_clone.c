@@ -74,7 +74,7 @@ CASE(clone_survives_enomem) {
 
 CASE(clone_of_a_deep_tree) {
   /* deeper than a stack of calls could go */
-  enum { LEVELS = 50000 };
+  enum { LEVELS = 10000 };
   tdict_tree *td = TREE(2), *out = NULL;
   for (int i = 0; i < LEVELS; i++) {
     tdict_tree *above = TREE(2);
