@@ -8,6 +8,7 @@
 #include "tdict/combine.h"
 #include "tdict/index.h"
 #include "tdict/keysets.h"
+#include "tdict/loader.h"
 #include "tdict/shape.h"
 #include "tdict/transfer.h"
 #include "tdict/visit.h"

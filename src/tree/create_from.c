@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 #include "tree/agree.h"
+#include "tree/create_from.h"
 #include "tree/place.h"
 
 static const char what[] = "create_from";
@@ -14,6 +15,7 @@ enum { FIELD_NDIM = 6, LEAF_ALIGNMENT = 256 };
 /* What the whole schema needs. */
 typedef struct plan {
   const tdict_schema *schema;
+  bool zero;
   int batch_ndim;
   const int64_t *batch_size;
   size_t num_dims, bytes;
@@ -94,7 +96,7 @@ static tdict_status fill(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_
 
 static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
   tdict_storage *storage;
-  tdict_status status = tdict_storage_create(memory, p->bytes, true, &storage, err);
+  tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
   if (status != TDICT_OK) return status;
   storage->flags |= TDICT_STORAGE_ARENA;
   status = tdict_slab_create(p->schema->num_fields, p->num_dims, storage, out, err);
@@ -102,17 +104,13 @@ static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **
   return status;
 }
 
-tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
-                               tdict_memory *memory, tdict_tree **out, tdict_error *err) {
-  if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, schema ? "out" : "schema");
-  if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
-  plan p = {.batch_ndim = batch_ndim, .batch_size = batch_size};
+static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   tdict_slab *slab = NULL;
   tdict_tree *td = NULL;
-  tdict_status status = make_plan(&p, schema, err);
-  if (status == TDICT_OK) status = tdict_create(batch_ndim, batch_size, &td, err);
-  if (status == TDICT_OK && schema->num_fields) status = make_slab(&p, memory, &slab, err);
-  if (status == TDICT_OK) status = fill(td, &p, slab, err);
+  tdict_status status = make_plan(p, schema, err);
+  if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
+  if (status == TDICT_OK && schema->num_fields) status = make_slab(p, memory, &slab, err);
+  if (status == TDICT_OK) status = fill(td, p, slab, err);
   if (slab) tdict_slab_release(slab, 1);
   if (status != TDICT_OK) {
     tdict_release(td);
@@ -120,4 +118,25 @@ tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const
   }
   *out = td;
   return TDICT_OK;
+}
+
+static tdict_status check_schema(const tdict_schema *schema, tdict_error *err) {
+  if (!schema) return tdict_fail(err, TDICT_EINVAL, "%s: schema is NULL", what);
+  if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
+  return TDICT_OK;
+}
+
+tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+                               tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  plan p = {.zero = true, .batch_ndim = batch_ndim, .batch_size = batch_size};
+  tdict_status status = check_schema(schema, err);
+  return status == TDICT_OK ? make(&p, schema, memory, out, err) : status;
+}
+
+tdict_status tdict_create_unset(const tdict_schema *schema, int64_t count, tdict_memory *memory, tdict_tree **out,
+                                tdict_error *err) {
+  plan p = {.zero = false, .batch_ndim = 1, .batch_size = &count};
+  tdict_status status = check_schema(schema, err);
+  return status == TDICT_OK ? make(&p, schema, memory, out, err) : status;
 }

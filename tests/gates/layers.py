@@ -26,6 +26,9 @@ HEADERS = {
     "context.h": "device",
     "hook.h": "transfer",
     "transfer.h": "transfer",
+    "dataset.h": "loader",
+    "sampler.h": "loader",
+    "loader.h": "loader",
     "tdict.h": "context",
 }
 BELOW = {
@@ -36,7 +39,8 @@ BELOW = {
     "tree": ["tensor"],
     "device": ["memory"],
     "transfer": ["tree", "device"],
-    "context": ["transfer"],  # src/context.c, the one file that sees all, and its header
+    "loader": ["transfer"],
+    "context": ["loader"],  # src/context.c, the one file that sees all, and its header
 }
 
 

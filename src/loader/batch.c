@@ -1,0 +1,174 @@
+/* One batch: fetched, collated, pinned and sent. The slot and what it holds are the calling thread's.
+ * Thread rule: several threads at once, each with a slot of its own; no lock is held. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "loader/loader_state.h"
+#include "tdict/combine.h"
+#include "tdict/index.h"
+#include "tree/create_from.h"
+
+/* Puts the sample's index before what a dataset's function said. */
+static tdict_status blame(const tdict_loader *l, tdict_load *slot, int64_t index, tdict_status status) {
+  char text[sizeof slot->error.message];
+  memcpy(text, slot->error.message, sizeof text);
+  text[sizeof text - 1] = 0;
+  int32_t native = slot->error.native;
+  bool known = status > TDICT_OK && slot->error.status == (int32_t)status;
+  char path[sizeof slot->error.path];
+  memcpy(path, slot->error.path, sizeof path);
+  path[sizeof path - 1] = 0;
+  const char *name = l->dataset.name ? l->dataset.name : "dataset";
+  if (index >= 0)
+    tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name,
+                      known ? text : "its function gave no message");
+  else
+    tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->place.batch,
+                      name, known ? text : "its function gave no message");
+  if (known && path[0]) tdict_at(&slot->error, status, path);
+  return status;
+}
+
+static bool is_stream(const tdict_loader *l) { return !l->sampler; }
+
+/* Which samples: asks the sampler, or counts on. */
+static void find_indices(const tdict_loader *l, tdict_load *slot) {
+  int64_t first = slot->place.batch * l->options.batch_size;
+  for (int64_t i = 0; i < slot->count; i++)
+    slot->indices[i] = l->sampler ? tdict_sampler_at(l->sampler, slot->place.epoch, first + i) : first + i;
+}
+
+/* The slot has `rows` samples, and there are no more. */
+static void end_stream(tdict_load *slot, int64_t rows) {
+  slot->ended = true;
+  slot->count = rows;
+}
+
+/* Cuts the batch to the rows that a stream had left. */
+static tdict_status cut(tdict_load *slot) {
+  tdict_tree *whole = slot->tree;
+  tdict_status status = tdict_index_get(whole, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), &slot->tree, &slot->error);
+  tdict_release(whole);
+  if (status != TDICT_OK) slot->tree = NULL;
+  return status;
+}
+
+static tdict_status fetch_rows(tdict_loader *l, tdict_load *slot) {
+  const tdict_dataset *d = &l->dataset;
+  int64_t wanted = slot->count;
+  tdict_status status = tdict_create_unset(l->schema, wanted, l->memory, &slot->tree, &slot->error);
+  if (status != TDICT_OK) return blame(l, slot, -1, status);
+  if (d->fetch_batch && !is_stream(l)) {
+    status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
+    return status == TDICT_OK ? TDICT_OK : blame(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
+  }
+  for (int64_t i = 0; i < wanted; i++) {
+    status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
+    if (status == TDICT_ENOTFOUND && is_stream(l)) {
+      end_stream(slot, i);
+      break;
+    }
+    if (status != TDICT_OK) return blame(l, slot, slot->indices[i], status);
+  }
+  return slot->count < wanted ? cut(slot) : TDICT_OK;
+}
+
+static void release_samples(tdict_load *slot, int64_t count) {
+  for (int64_t i = 0; i < count; i++) tdict_release(slot->samples[i]);
+}
+
+static tdict_status fetch_samples(tdict_loader *l, tdict_load *slot, int64_t *got) {
+  const tdict_dataset *d = &l->dataset;
+  for (*got = 0; *got < slot->count; (*got)++) {
+    tdict_tree *sample = NULL;
+    int64_t index = slot->indices[*got];
+    tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
+    if (status == TDICT_ENOTFOUND && is_stream(l)) {
+      end_stream(slot, *got);
+      break;
+    }
+    if (status == TDICT_OK && !sample)
+      status = tdict_fail(&slot->error, TDICT_EINVAL, "it gave no tree and said that all was well");
+    if (status != TDICT_OK) return blame(l, slot, index, status);
+    slot->samples[*got] = sample;
+  }
+  return TDICT_OK;
+}
+
+static tdict_status collate(tdict_loader *l, tdict_load *slot) {
+  const tdict_tree *const *samples = (const tdict_tree *const *)slot->samples;
+  tdict_join_options join = tdict_join_options_default();
+  join.memory = l->memory;
+  tdict_status status;
+  if (l->options.collate) {
+    status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
+    if (status == TDICT_OK && !slot->tree)
+      status = tdict_fail(&slot->error, TDICT_EINVAL, "collate gave no tree and said that all was well");
+    if (status != TDICT_OK) slot->tree = NULL;
+  } else if (l->options.pad) {
+    status = tdict_pad_sequence(samples, (size_t)slot->count, l->options.pad_value, &join, &slot->tree, &slot->error);
+  } else {
+    status = tdict_stack(samples, (size_t)slot->count, &join, &slot->tree, &slot->error);
+  }
+  return status == TDICT_OK ? TDICT_OK : blame(l, slot, -1, status);
+}
+
+static tdict_status make_tree(tdict_loader *l, tdict_load *slot) {
+  if (l->schema) return fetch_rows(l, slot);
+  int64_t got;
+  tdict_status status = fetch_samples(l, slot, &got);
+  if (status == TDICT_OK && slot->count > 0) status = collate(l, slot);
+  release_samples(slot, got);
+  return status;
+}
+
+/* On the cpu: what did not come pinned is pinned now, objects by their hooks. */
+static tdict_status pin(tdict_loader *l, tdict_load *slot) {
+  if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
+  tdict_tree *pinned;
+  tdict_status status = tdict_pin_memory(l->context, slot->tree, NULL, &pinned, &slot->error);
+  if (status != TDICT_OK) return blame(l, slot, -1, status);
+  tdict_release(slot->tree);
+  slot->tree = pinned;
+  return TDICT_OK;
+}
+
+static tdict_status send(tdict_loader *l, tdict_load *slot) {
+  tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, NULL, &slot->future, &slot->error);
+  if (status != TDICT_OK) return blame(l, slot, -1, status);
+  tdict_release(slot->tree); /* the transfer keeps what it reads */
+  slot->tree = NULL;
+  return TDICT_OK;
+}
+
+void tdict_load_fill(tdict_loader *l, tdict_load *slot) {
+  memset(&slot->error, 0, sizeof slot->error);
+  find_indices(l, slot);
+  int64_t wanted = slot->count;
+  slot->status = make_tree(l, slot);
+  if (slot->status == TDICT_OK && slot->count < wanted && l->options.drop_last) slot->count = 0;
+  if (slot->status == TDICT_OK && slot->count == 0) {
+    tdict_release(slot->tree);
+    slot->tree = NULL;
+    return;
+  }
+  if (slot->status == TDICT_OK) {
+    slot->bytes = tdict_bytes(slot->tree);
+    slot->status = l->device.type == TDICT_DEVICE_CPU ? pin(l, slot) : send(l, slot);
+  }
+  if (slot->status != TDICT_OK) {
+    tdict_release(slot->tree);
+    slot->tree = NULL;
+  }
+}
+
+void tdict_load_empty(tdict_load *slot) {
+  tdict_release(slot->tree);
+  tdict_future_cancel(slot->future);
+  tdict_future_release(slot->future);
+  slot->tree = NULL;
+  slot->future = NULL;
+  slot->bytes = 0;
+  slot->state = TDICT_LOAD_FREE;
+}

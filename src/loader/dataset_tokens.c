@@ -1,0 +1,155 @@
+/* Windows over files of tokens as samples. The dataset owns its files. Thread rule: as in tdict/dataset.h; nothing is
+ * written after the making. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "loader/token_file.h"
+#include "tdict/dataset.h"
+
+static const char what[] = "dataset_from_tokens";
+
+typedef struct source {
+  int64_t num_files, window, step;
+  tdict_dtype dtype;
+  tdict_token_file *files;
+  int64_t *first; /* of each file, the index of its first sample; then the number of all */
+  tdict_field fields[2];
+  tdict_schema schema;
+} source;
+
+static void release(void *self) {
+  source *s = self;
+  for (int64_t i = 0; i < s->num_files && s->files; i++) tdict_token_file_close(&s->files[i]);
+  free(s->files);
+  free(s->first);
+  free(s);
+}
+
+static int64_t length_of(void *self) { return ((source *)self)->first[((source *)self)->num_files]; }
+static const tdict_schema *schema_of(void *self) { return &((source *)self)->schema; }
+
+/* The file that holds a sample. */
+static int64_t file_of(const source *s, int64_t index) {
+  int64_t low = 0, high = s->num_files; /* first[low] <= index < first[high] */
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (s->first[middle] <= index) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+static void widen_u16(const uint16_t *src, int64_t count, bool wide, void *dst) {
+  if (wide)
+    for (int64_t i = 0; i < count; i++) ((int64_t *)dst)[i] = src[i];
+  else
+    for (int64_t i = 0; i < count; i++) ((int32_t *)dst)[i] = src[i];
+}
+
+/* False when a token does not fit. */
+static bool widen_u32(const uint32_t *src, int64_t count, bool wide, void *dst) {
+  uint32_t seen = 0;
+  if (wide)
+    for (int64_t i = 0; i < count; i++) ((int64_t *)dst)[i] = src[i];
+  else
+    for (int64_t i = 0; i < count; i++) {
+      seen |= src[i];
+      ((int32_t *)dst)[i] = (int32_t)src[i];
+    }
+  return seen <= INT32_MAX;
+}
+
+static tdict_status write_window(const source *s, int64_t index, char *tokens, char *targets, tdict_error *err) {
+  int64_t f = file_of(s, index);
+  const tdict_token_file *file = &s->files[f];
+  int64_t begin = (index - s->first[f]) * s->step;
+  bool wide = s->dtype == TDICT_I64, fits = true;
+  if (file->width == 2) {
+    const uint16_t *src = (const uint16_t *)file->tokens + begin;
+    widen_u16(src, s->window, wide, tokens);
+    widen_u16(src + 1, s->window, wide, targets);
+  } else {
+    const uint32_t *src = (const uint32_t *)file->tokens + begin;
+    fits = widen_u32(src, s->window, wide, tokens) && widen_u32(src + 1, s->window, wide, targets);
+  }
+  if (fits) return TDICT_OK;
+  return tdict_fail(err, TDICT_EOVERFLOW, "tokens: a token of sample %lld does not fit int32", (long long)index);
+}
+
+static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err) {
+  const source *s = self;
+  char *tokens = tdict_data(batch, "tokens"), *targets = tdict_data(batch, "targets");
+  size_t row = (size_t)s->window * tdict_dtype_bytes(s->dtype);
+  if (!tokens || !targets) return tdict_fail(err, TDICT_EINVAL, "tokens: the batch has no tokens or no targets");
+  for (int64_t i = 0; i < count; i++) {
+    if (indices[i] < 0 || indices[i] >= s->first[s->num_files])
+      return tdict_fail(err, TDICT_EINVAL, "tokens: sample %lld of %lld", (long long)indices[i],
+                        (long long)s->first[s->num_files]);
+    tdict_status status = write_window(s, indices[i], tokens + (size_t)i * row, targets + (size_t)i * row, err);
+    if (status != TDICT_OK) return status;
+  }
+  return TDICT_OK;
+}
+
+static tdict_status check(const tdict_token_options *o, tdict_error *err) {
+  if (o->num_paths < 1 || !o->paths) return tdict_fail(err, TDICT_EINVAL, "%s: no file is named", what);
+  for (int64_t i = 0; i < o->num_paths; i++)
+    if (!o->paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: path %lld is NULL", what, (long long)i);
+  if (o->window < 1 || o->step < 0)
+    return tdict_fail(err, TDICT_EINVAL, "%s: window is %lld and step %lld, wanted 1 or more, and 0 or more", what,
+                      (long long)o->window, (long long)o->step);
+  if (o->format < TDICT_TOKENS_AUTO || o->format > TDICT_TOKENS_U32)
+    return tdict_fail(err, TDICT_EINVAL, "%s: format is %d, wanted a tdict_token_format", what, (int)o->format);
+  if (o->dtype != TDICT_I64 && o->dtype != TDICT_I32)
+    return tdict_fail(err, TDICT_EINVAL, "%s: dtype is %s, wanted int64 or int32", what, tdict_dtype_name(o->dtype));
+  return TDICT_OK;
+}
+
+static tdict_status open_all(source *s, const tdict_token_options *o, tdict_error *err) {
+  s->files = calloc((size_t)o->num_paths, sizeof *s->files);
+  s->first = calloc((size_t)o->num_paths + 1, sizeof *s->first);
+  if (!s->files || !s->first)
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld files", what, (long long)o->num_paths);
+  s->num_files = o->num_paths;
+  for (int64_t i = 0; i < s->num_files; i++) {
+    tdict_status status = tdict_token_file_open(&s->files[i], o->paths[i], o->format, err);
+    if (status != TDICT_OK) return status;
+    int64_t room = s->files[i].count - 1 - s->window;
+    s->first[i + 1] = s->first[i] + (room >= 0 ? room / s->step + 1 : 0);
+  }
+  if (s->first[s->num_files] > 0) return TDICT_OK;
+  return tdict_fail(err, TDICT_ESHAPE, "%s: no file holds a window of %lld tokens and the one behind it", what,
+                    (long long)s->window);
+}
+
+tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out, tdict_error *err) {
+  if (!options || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, options ? "out" : "options");
+  tdict_token_options o = tdict_token_options_default();
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "token options", err);
+  if (status == TDICT_OK) status = check(&o, err);
+  if (status != TDICT_OK) return status;
+  source *s = calloc(1, sizeof *s);
+  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", what);
+  s->window = o.window;
+  s->step = o.step ? o.step : o.window;
+  s->dtype = o.dtype;
+  status = open_all(s, &o, err);
+  if (status != TDICT_OK) {
+    release(s);
+    return status;
+  }
+  s->fields[0] = (tdict_field){"tokens", o.dtype, 1, {o.window}};
+  s->fields[1] = (tdict_field){"targets", o.dtype, 1, {o.window}};
+  s->schema = (tdict_schema){s->fields, 2};
+  tdict_dataset d = tdict_dataset_default();
+  d.name = "tokens";
+  d.self = s;
+  d.length = length_of;
+  d.schema = schema_of;
+  d.fetch_batch = fetch_batch;
+  d.release = release;
+  *out = d;
+  return TDICT_OK;
+}

@@ -1,0 +1,159 @@
+/* The elements of a tree as samples. The dataset owns a reference to the tree, and the table of its fields.
+ * Thread rule: as in tdict/dataset.h; the table is never written after the making. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tdict/dataset.h"
+#include "tdict/index.h"
+#include "tdict/object.h"
+
+static const char what[] = "dataset_from_tree";
+enum { FIELD_NDIM = 6 };
+
+typedef struct source {
+  tdict_tree *tree;
+  int64_t length;
+  size_t num_fields, room;
+  tdict_field *fields; /* their paths are this record's own */
+  size_t *row_bytes;   /* of each field's rows; all are one piece, or `strided` */
+  bool strided;        /* some row is not one piece: rows are written one by one */
+  tdict_schema schema;
+} source;
+
+static void release(void *self) {
+  source *s = self;
+  for (size_t i = 0; i < s->num_fields; i++) free((char *)s->fields[i].path);
+  free(s->fields);
+  free(s->row_bytes);
+  tdict_release(s->tree);
+  free(s);
+}
+
+/* True when the elements behind the first dimension lie in C order. */
+static bool row_is_one_piece(const tdict_tensor *t) {
+  const int64_t *shape = tdict_tensor_shape(t), *strides = tdict_tensor_strides(t);
+  int64_t step = 1;
+  for (int i = tdict_tensor_ndim(t) - 1; i > 0; i--) {
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+static tdict_status add_field(void *user, const tdict_entry *entry, tdict_error *err) {
+  source *s = user;
+  if (entry->tree) return TDICT_OK;
+  if (!entry->tensor)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %s, wanted tensors", what, entry->type->name);
+  const tdict_tensor *t = entry->tensor;
+  int ndim = tdict_tensor_ndim(t) - 1;
+  char name[32];
+  if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", what,
+                      tdict_device_format(tdict_tensor_device(t), name, sizeof name));
+  if (ndim > FIELD_NDIM)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: %d dimensions behind the first, wanted at most %d", what, ndim,
+                      (int)FIELD_NDIM);
+  if (s->num_fields == s->room)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the tree was changed while it was read", what);
+  tdict_field *field = &s->fields[s->num_fields];
+  field->path = strdup(entry->path);
+  if (!field->path) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a path", what);
+  field->dtype = tdict_tensor_dtype(t);
+  field->ndim = ndim;
+  size_t bytes = tdict_dtype_bytes(field->dtype);
+  for (int i = 0; i < ndim; i++) {
+    field->shape[i] = tdict_tensor_shape(t)[i + 1];
+    bytes *= (size_t)field->shape[i];
+  }
+  s->row_bytes[s->num_fields++] = bytes;
+  if (!row_is_one_piece(t)) s->strided = true;
+  return TDICT_OK;
+}
+
+static int64_t length_of(void *self) { return ((source *)self)->length; }
+static const tdict_schema *schema_of(void *self) { return &((source *)self)->schema; }
+
+static tdict_status missing(const tdict_field *field, tdict_error *err) {
+  return tdict_at(err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is not there or its bytes never came", what),
+                  field->path);
+}
+
+/* One field of all samples: rows that are one piece. */
+static tdict_status gather(const source *s, size_t f, const int64_t *indices, int64_t count, tdict_tree *batch,
+                           tdict_error *err) {
+  tdict_tensor *from;
+  const tdict_field *field = &s->fields[f];
+  size_t bytes = s->row_bytes[f];
+  tdict_status status = tdict_get(s->tree, field->path, &from, err);
+  if (status != TDICT_OK) return status;
+  if (bytes == 0 || s->length == 0) return TDICT_OK;
+  const char *src = tdict_tensor_const_data(from);
+  char *dst = tdict_data(batch, field->path);
+  if (!src || !dst) return missing(field, err);
+  int64_t pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
+  for (int64_t i = 0; i < count; i++) memcpy(dst + (size_t)i * bytes, src + indices[i] * pitch, bytes);
+  return TDICT_OK;
+}
+
+static tdict_status write_rows(const source *s, const int64_t *indices, int64_t count, tdict_tree *batch,
+                               tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
+    tdict_tree *row;
+    status = tdict_index_get(s->tree, TDICT_INDEX(TDICT_AT(indices[i])), &row, err);
+    if (status != TDICT_OK) break;
+    status = tdict_write_row(batch, i, row, err);
+    tdict_release(row);
+  }
+  return status;
+}
+
+static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err) {
+  const source *s = self;
+  for (int64_t i = 0; i < count; i++)
+    if (indices[i] < 0 || indices[i] >= s->length)
+      return tdict_fail(err, TDICT_EINVAL, "%s: sample %lld of %lld", what, (long long)indices[i], (long long)s->length);
+  if (s->strided) return write_rows(s, indices, count, batch, err);
+  tdict_status status = TDICT_OK;
+  for (size_t f = 0; f < s->num_fields && status == TDICT_OK; f++)
+    status = gather(s, f, indices, count, batch, err);
+  return status;
+}
+
+static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+  const source *s = self;
+  return tdict_index_get(s->tree, TDICT_INDEX(TDICT_AT(index)), out, err);
+}
+
+tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out, tdict_error *err) {
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "the tree");
+  if (tdict_batch_ndim(td) < 1)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", what);
+  source *s = calloc(1, sizeof *s);
+  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", what);
+  s->tree = tdict_retain(td);
+  s->length = tdict_batch_size(td)[0];
+  s->room = tdict_num_leaves(td);
+  s->fields = calloc(s->room + 1, sizeof *s->fields);
+  s->row_bytes = calloc(s->room + 1, sizeof *s->row_bytes);
+  tdict_status status = s->fields && s->row_bytes ? tdict_walk(td, add_field, s, err)
+                                                  : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields",
+                                                               what, s->room);
+  if (status != TDICT_OK) {
+    release(s);
+    return status;
+  }
+  s->schema = (tdict_schema){s->fields, s->num_fields};
+  tdict_dataset d = tdict_dataset_default();
+  d.name = "tree";
+  d.self = s;
+  d.length = length_of;
+  d.schema = schema_of;
+  d.fetch_batch = fetch_batch;
+  d.fetch_sample = fetch_sample;
+  d.release = release;
+  *out = d;
+  return TDICT_OK;
+}

@@ -1,0 +1,225 @@
+/* The loader: made, ended, asked where it stands. Thread rule: as in tdict/loader.h. */
+#include "tdict/loader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "loader/loader_state.h"
+#include "transfer/engine.h"
+
+enum { MAX_WORKERS = 1024, MAX_PREFETCH = 1 << 20 };
+
+static tdict_status check(const tdict_loader_options *o, tdict_error *err) {
+  if (o->batch_size < 1)
+    return tdict_fail(err, TDICT_EINVAL, "loader: batch_size is %lld, wanted 1 or more", (long long)o->batch_size);
+  if (o->num_workers < 0 || o->num_workers > MAX_WORKERS)
+    return tdict_fail(err, TDICT_EINVAL, "loader: num_workers is %d, wanted 0 to %d", (int)o->num_workers, MAX_WORKERS);
+  if (o->prefetch < 0 || o->prefetch > MAX_PREFETCH)
+    return tdict_fail(err, TDICT_EINVAL, "loader: prefetch is %d, wanted 0 to %d", (int)o->prefetch, MAX_PREFETCH);
+  if (o->timeout_ns < 0)
+    return tdict_fail(err, TDICT_EINVAL, "loader: timeout_ns is %lld, wanted 0 or more", (long long)o->timeout_ns);
+  if (o->collate && o->pad) return tdict_fail(err, TDICT_EINVAL, "loader: both collate and pad are set");
+  return TDICT_OK;
+}
+
+/* How samples come: by rows into a batch, or as trees. */
+static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
+  const tdict_dataset *d = &l->dataset;
+  bool wants_samples = l->options.collate || l->options.pad;
+  int64_t length = d->length ? d->length(d->self) : -1;
+  bool by_row = d->schema && (d->fetch || (d->fetch_batch && length >= 0));
+  if (!wants_samples && by_row) l->schema = d->schema(d->self);
+  if (l->schema || d->fetch_sample) return TDICT_OK;
+  if (by_row && !wants_samples) return tdict_fail(err, TDICT_EINVAL, "loader: the dataset's schema is NULL");
+  return tdict_fail(err, TDICT_EINVAL, "loader: %s needs the dataset's fetch_sample, which it has not",
+                    l->options.collate ? "collate" : l->options.pad ? "pad" : "a stream without fetch");
+}
+
+static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
+  const tdict_loader_options *o = &l->options;
+  const tdict_dataset *d = &l->dataset;
+  int64_t length = d->length ? d->length(d->self) : -1;
+  l->num_batches = -1;
+  if (length < 0) {
+    if (o->sampler || o->shuffle)
+      return tdict_fail(err, TDICT_EINVAL, "loader: a stream has no samples to choose from: sampler and shuffle must not be "
+                                           "set");
+    return TDICT_OK;
+  }
+  tdict_status status = TDICT_OK;
+  if (o->sampler) {
+    l->sampler = tdict_sampler_retain(o->sampler);
+  } else {
+    tdict_sampler_options s = tdict_sampler_options_default();
+    s.kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
+    s.seed = o->seed;
+    status = tdict_sampler_create(length, &s, &l->sampler, err);
+  }
+  if (status != TDICT_OK) return status;
+  int64_t drawn = tdict_sampler_length(l->sampler);
+  l->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
+  return TDICT_OK;
+}
+
+static tdict_status find_device(tdict_loader *l, tdict_error *err) {
+  tdict_device given = l->options.device;
+  tdict_devices *devices = tdict_context_devices(l->context);
+  l->device = given.type == TDICT_DEVICE_AUTO ? tdict_context_device(l->context, NULL) : given;
+  if (l->device.type == TDICT_DEVICE_CPU) {
+    if (l->options.pin_memory) l->memory = tdict_pinned_memory(l->context);
+    return TDICT_OK;
+  }
+  tdict_gpu *gpu;
+  tdict_status status = tdict_devices_gpu(devices, l->device, &gpu, err);
+  l->memory = tdict_pinned_memory(l->context);
+  return status;
+}
+
+static tdict_status make_slots(tdict_loader *l, tdict_error *err) {
+  const tdict_loader_options *o = &l->options;
+  l->depth = o->num_workers == 0 ? 1 : o->prefetch ? o->prefetch : 2 * o->num_workers;
+  l->slots = calloc((size_t)l->depth, sizeof *l->slots);
+  l->workers = calloc((size_t)o->num_workers + 1, sizeof *l->workers);
+  bool there = l->slots && l->workers;
+  for (int32_t i = 0; i < l->depth && there; i++) {
+    l->slots[i].indices = calloc((size_t)o->batch_size, sizeof *l->slots[i].indices);
+    l->slots[i].samples = calloc((size_t)o->batch_size, sizeof *l->slots[i].samples);
+    there = l->slots[i].indices && l->slots[i].samples;
+  }
+  if (there) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for %d batches of %lld samples", (int)l->depth,
+                    (long long)o->batch_size);
+}
+
+static void free_all(tdict_loader *l) {
+  for (int32_t i = 0; i < l->depth && l->slots; i++) {
+    free(l->slots[i].indices);
+    free(l->slots[i].samples);
+  }
+  free(l->slots);
+  free(l->workers);
+  tdict_sampler_release(l->sampler);
+  tdict_forkmark_release(l->mark);
+  pthread_cond_destroy(&l->room);
+  pthread_cond_destroy(&l->ready);
+  pthread_cond_destroy(&l->turn);
+  pthread_mutex_destroy(&l->lock);
+  free(l);
+}
+
+static void init_sync(tdict_loader *l) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_mutex_init(&l->lock, NULL);
+  pthread_cond_init(&l->room, NULL);
+  pthread_cond_init(&l->ready, &monotonic);
+  pthread_cond_init(&l->turn, NULL);
+  pthread_condattr_destroy(&monotonic);
+}
+
+static tdict_status build(tdict_loader *l, tdict_error *err) {
+  tdict_status status = find_device(l, err);
+  if (status == TDICT_OK) status = choose_fetch(l, err);
+  if (status == TDICT_OK) status = make_sampler(l, err);
+  if (status == TDICT_OK) status = make_slots(l, err);
+  return status == TDICT_OK ? tdict_loader_start(l, err) : status;
+}
+
+tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
+                                 const tdict_loader_options *options, tdict_loader **out, tdict_error *err) {
+  if (!context || !dataset || !out)
+    return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", !context ? "the context" : dataset ? "out" : "the dataset");
+  tdict_loader_options o = tdict_loader_options_default();
+  tdict_dataset d;
+  tdict_forkmark *mark = tdict_engine_mark(tdict_context_engine(context));
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
+  if (status == TDICT_OK) status = check(&o, err);
+  if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
+  if (status == TDICT_OK) status = tdict_dataset_read(&d, dataset, err);
+  if (status != TDICT_OK) return status;
+  tdict_loader *l = calloc(1, sizeof *l);
+  if (!l) return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for its record");
+  l->context = context;
+  l->options = o;
+  l->dataset = d;
+  l->mark = tdict_forkmark_retain(mark);
+  init_sync(l);
+  status = build(l, err);
+  if (status != TDICT_OK) {
+    free_all(l);
+    return status;
+  }
+  *out = l;
+  return TDICT_OK;
+}
+
+void tdict_loader_destroy(tdict_loader *l) {
+  if (!l) return;
+  if (tdict_forkmark_forked(l->mark)) { /* threads, locks and batches are the parent's */
+    free(l->slots);
+    free(l->workers);
+    free(l);
+    return;
+  }
+  tdict_loader_stop(l);
+  if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
+  for (int32_t i = 0; i < l->depth; i++) tdict_load_empty(&l->slots[i]);
+  tdict_dataset_reset(&l->dataset);
+  free_all(l);
+}
+
+int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
+
+static int64_t length_of(const tdict_loader *l) { return l->sampler ? tdict_sampler_length(l->sampler) : -1; }
+
+tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
+  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
+  pthread_mutex_lock(&l->lock);
+  tdict_place_in_epoch at = l->next_taken;
+  pthread_mutex_unlock(&l->lock);
+  *out = tdict_loader_state_default();
+  out->epoch = at.epoch;
+  out->batch = at.batch;
+  out->length = length_of(l);
+  out->batch_size = l->options.batch_size;
+  return TDICT_OK;
+}
+
+tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
+  if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
+  tdict_loader_state s = tdict_loader_state_default();
+  tdict_status status = tdict_options_read(&s, sizeof s, state, "loader state", err);
+  if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
+  if (status != TDICT_OK) return status;
+  if (s.length != length_of(l) || s.batch_size != l->options.batch_size)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: it is of %lld samples in batches of %lld, wanted %lld in batches of "
+                                         "%lld",
+                      (long long)s.length, (long long)s.batch_size, (long long)length_of(l),
+                      (long long)l->options.batch_size);
+  if (s.epoch < 0 || s.batch < 0 || (l->num_batches >= 0 && s.batch > l->num_batches))
+    return tdict_fail(err, TDICT_EINVAL, "loader state: batch %lld of epoch %lld, and an epoch has %lld batches",
+                      (long long)s.batch, (long long)s.epoch, (long long)l->num_batches);
+  pthread_mutex_lock(&l->lock);
+  tdict_loader_move(l, (tdict_place_in_epoch){s.epoch, s.batch});
+  pthread_mutex_unlock(&l->lock);
+  return TDICT_OK;
+}
+
+tdict_status tdict_loader_get_stats(tdict_loader *l, tdict_loader_stats *out, tdict_error *err) {
+  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader stats: %s is NULL", l ? "out" : "the loader");
+  pthread_mutex_lock(&l->lock);
+  tdict_loader_stats s = l->stats;
+  s.num_ready = l->num_ready;
+  s.mean_ready = l->num_calls ? (double)l->ready_sum / (double)l->num_calls : 0;
+  pthread_mutex_unlock(&l->lock);
+  size_t size = out->struct_size < sizeof s ? out->struct_size : sizeof s;
+  if (size < sizeof s.struct_size)
+    return tdict_fail(err, TDICT_EINVAL, "loader stats: struct_size is %zu, wanted at least %zu", size,
+                      sizeof s.struct_size);
+  s.struct_size = out->struct_size;
+  memcpy(out, &s, size);
+  return TDICT_OK;
+}

@@ -1,0 +1,94 @@
+/* What a loader is inside. The loader owns its slots, threads, dataset and sampler; a slot's contents belong to the worker
+ * that fills it until it is READY, then to the consumer. Thread rule: fields name their guard. */
+#ifndef TDICT_LOADER_STATE_H
+#define TDICT_LOADER_STATE_H
+
+#include <pthread.h>
+
+#include "base/forkmark.h"
+#include "tdict/loader.h"
+
+/* A batch of an epoch; the one behind the last is the epoch's end. */
+typedef struct tdict_place_in_epoch {
+  int64_t epoch, batch;
+} tdict_place_in_epoch;
+
+typedef enum tdict_load_state { TDICT_LOAD_FREE, TDICT_LOAD_BUSY, TDICT_LOAD_READY } tdict_load_state;
+/* One batch on its way. */
+typedef struct tdict_load {
+  tdict_load_state state; /* the loader's lock; what follows belongs to the worker while BUSY */
+  tdict_place_in_epoch place;
+  int64_t ticket, count; /* its number since the last set_state; samples asked for, then those that it has */
+  int64_t began_ns;
+  int32_t worker;
+  bool ended;            /* the epoch is over: behind its samples, if it has any */
+  tdict_tree *tree;      /* in host memory, or NULL */
+  tdict_future *future;  /* to the device, or NULL */
+  size_t bytes;
+  tdict_status status;   /* of the whole, with */
+  tdict_error error;
+  int64_t *indices;      /* room for batch_size */
+  tdict_tree **samples;  /* the same */
+} tdict_load;
+
+typedef struct tdict_loader_worker {
+  struct tdict_loader *loader;
+  pthread_t thread;
+  int32_t number;
+} tdict_loader_worker;
+
+struct tdict_loader {
+  tdict_context *context; /* borrowed; what follows is fixed when the threads start */
+  tdict_forkmark *mark;   /* counted */
+  tdict_loader_options options;
+  tdict_dataset dataset;
+  const tdict_schema *schema; /* the dataset's, when rows are written; else NULL */
+  tdict_sampler *sampler;     /* NULL: a stream */
+  tdict_device device;
+  tdict_memory *memory;       /* of host batches; NULL: plain */
+  int64_t num_batches;        /* of an epoch; -1: nobody knows */
+  int32_t depth, num_threads; /* slots; threads that were started */
+  tdict_loader_worker *workers;
+  tdict_load *slots;
+
+  pthread_mutex_t lock;   /* guards all that follows, and the slots' states */
+  pthread_cond_t room;    /* a batch may be begun, or the end has come */
+  pthread_cond_t ready;   /* a batch is whole, or no worker is busy; by the monotonic clock */
+  pthread_cond_t turn;    /* in_order: the next call may be made */
+  int64_t begun, taken;   /* tickets, since the last set_state */
+  int64_t fetched;        /* in_order: the ticket whose turn it is */
+  tdict_place_in_epoch next_begun, next_taken;
+  size_t bytes_ahead, bytes_of_one; /* of batches that are whole and not taken; of the last one that was */
+  int32_t num_busy, num_ready;
+  bool stopping, held;    /* the end; set_state is at work */
+  bool epoch_ended;       /* a stream is over: nothing is begun until that is taken */
+  tdict_error failure;    /* what every further call answers; status 0: nothing */
+  tdict_loader_stats stats;
+  int64_t ready_sum, num_calls;
+
+  tdict_tree *previous;   /* the consumer's: the batch that it has now */
+  tdict_stream previous_stream;
+};
+
+/* batch.c: fetches, collates, pins and sends one batch; writes the slot's result. No lock held. */
+void tdict_load_fill(tdict_loader *loader, tdict_load *slot);
+/* Releases what a slot holds; it is FREE then. */
+void tdict_load_empty(tdict_load *slot);
+
+/* workers.c. Threads: TDICT_ENOMEM, and none is left. */
+tdict_status tdict_loader_start(tdict_loader *loader, tdict_error *err);
+void tdict_loader_stop(tdict_loader *loader);
+/* Begins the next batch and fills it on the calling thread; the lock is held on entry and return. */
+void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
+/* Drops everything that is ahead and goes on from a place; waits for busy workers; the lock is held. */
+void tdict_loader_move(tdict_loader *loader, tdict_place_in_epoch to);
+/* The place behind this one. */
+tdict_place_in_epoch tdict_loader_after(const tdict_loader *loader, tdict_place_in_epoch place);
+
+/* deliver.c: lets go of the batch that the consumer had. */
+tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err);
+
+/* dataset.c: TDICT_EINVAL when there is no way to fetch; reads the struct by its size. */
+tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
+
+#endif

@@ -1,0 +1,160 @@
+/* Samplers. The record and its tables are the sampler's own. Thread rule: as in tdict/sampler.h; nothing is written after
+ * the making but the count. */
+#include "tdict/sampler.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "loader/shuffle.h"
+
+/* A column of an alias table (Walker's method, filled as Vose does): the share of the column that is its own index's, of
+ * 2^64; the rest is `other`'s. */
+typedef struct column {
+  uint64_t own;
+  int64_t other;
+} column;
+
+struct tdict_sampler {
+  atomic_long references;
+  int64_t length, drawn, per_rank; /* indices; positions of an epoch of all ranks, and of this one */
+  int32_t kind, rank, world_size;
+  uint64_t seed;
+  column *columns; /* WEIGHTED */
+};
+
+static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
+  if (length < 0) return tdict_fail(err, TDICT_EINVAL, "sampler: the length is %lld, wanted 0 or more", (long long)length);
+  if (o->kind < TDICT_SAMPLER_SEQUENTIAL || o->kind > TDICT_SAMPLER_WEIGHTED)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: kind is %d, wanted a tdict_sampler_kind", (int)o->kind);
+  if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: rank is %d of %d, wanted 0 to world_size - 1", (int)o->rank,
+                      (int)o->world_size);
+  if (o->num_samples < 0)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld, wanted 0 or more", (long long)o->num_samples);
+  bool draws = o->kind >= TDICT_SAMPLER_WITH_REPLACEMENT;
+  if (!draws && o->num_samples > length)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld of %lld, and none is drawn twice",
+                      (long long)o->num_samples, (long long)length);
+  if (draws && length == 0 && o->num_samples > 0)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: %lld are to be drawn from nothing", (long long)o->num_samples);
+  if (o->kind == TDICT_SAMPLER_WEIGHTED && !o->weights && length > 0)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted %lld of them", (long long)length);
+  return TDICT_OK;
+}
+
+static tdict_status sum_of(const double *weights, int64_t length, double *out, tdict_error *err) {
+  double sum = 0;
+  for (int64_t i = 0; i < length; i++) {
+    if (!(weights[i] >= 0) || !isfinite(weights[i]))
+      return tdict_fail(err, TDICT_EINVAL, "sampler: weight %lld is %g, wanted a finite number that is not negative",
+                        (long long)i, weights[i]);
+    sum += weights[i];
+  }
+  if (!(sum > 0) || !isfinite(sum))
+    return tdict_fail(err, TDICT_EINVAL, "sampler: the weights' sum is %g, wanted a positive finite one", sum);
+  *out = sum;
+  return TDICT_OK;
+}
+
+static uint64_t share(double part) { return part >= 1 ? UINT64_MAX : (uint64_t)(part * 18446744073709549568.0); }
+
+/* Fills the table: columns poorer than the average are topped up by one that is richer. `part` and `order` have room for
+ * one entry a column: poor ones are listed from the front, rich ones from the back. */
+static void fill_columns(tdict_sampler *s, const double *weights, double sum, double *part, int64_t *order) {
+  int64_t poor = 0, rich = s->length;
+  for (int64_t i = 0; i < s->length; i++) {
+    part[i] = weights[i] / sum * (double)s->length;
+    s->columns[i] = (column){UINT64_MAX, i};
+    if (part[i] < 1) order[poor++] = i;
+    else order[--rich] = i;
+  }
+  while (poor > 0 && rich < s->length) {
+    int64_t low = order[--poor], high = order[rich];
+    s->columns[low] = (column){share(part[low]), high};
+    part[high] -= 1 - part[low];
+    if (part[high] < 1) {
+      rich++;
+      order[poor++] = high;
+    }
+  }
+}
+
+static tdict_status weigh(tdict_sampler *s, const double *weights, tdict_error *err) {
+  double sum = 0;
+  if (s->length == 0) return TDICT_OK;
+  tdict_status status = sum_of(weights, s->length, &sum, err);
+  if (status != TDICT_OK) return status;
+  size_t count = (size_t)s->length, bytes;
+  double *part = NULL;
+  int64_t *order = NULL;
+  if (tdict_mul_size(count, sizeof *s->columns, &bytes)) {
+    s->columns = malloc(bytes);
+    part = malloc(count * sizeof *part);
+    order = malloc(count * sizeof *order);
+  }
+  if (s->columns && part && order) fill_columns(s, weights, sum, part, order);
+  else status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
+  free(part);
+  free(order);
+  return status;
+}
+
+tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options, tdict_sampler **out,
+                                  tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "sampler: out is NULL");
+  tdict_sampler_options o = tdict_sampler_options_default();
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "sampler options", err);
+  if (status == TDICT_OK) status = check(length, &o, err);
+  if (status != TDICT_OK) return status;
+  tdict_sampler *s = calloc(1, sizeof *s);
+  if (!s) return tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for its record");
+  atomic_init(&s->references, 1);
+  s->length = length;
+  s->drawn = o.num_samples ? o.num_samples : length;
+  s->per_rank = s->drawn / o.world_size + (!o.drop_uneven && s->drawn % o.world_size ? 1 : 0);
+  s->kind = o.kind;
+  s->rank = o.rank;
+  s->world_size = o.world_size;
+  s->seed = o.seed;
+  if (s->kind == TDICT_SAMPLER_WEIGHTED) status = weigh(s, o.weights, err);
+  if (status != TDICT_OK) {
+    tdict_sampler_release(s);
+    return status;
+  }
+  *out = s;
+  return TDICT_OK;
+}
+
+tdict_sampler *tdict_sampler_retain(const tdict_sampler *s) {
+  tdict_sampler *mine = (tdict_sampler *)s; /* the count is not what a reader means by const */
+  atomic_fetch_add_explicit(&mine->references, 1, memory_order_relaxed);
+  return mine;
+}
+
+void tdict_sampler_release(tdict_sampler *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) != 1) return;
+  free(s->columns);
+  free(s);
+}
+
+int64_t tdict_sampler_length(const tdict_sampler *s) { return s->per_rank; }
+
+int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {
+  if (epoch < 0 || position < 0 || position >= s->per_rank) return -1;
+  /* No overflow: position * world_size is at most drawn + world_size. */
+  int64_t place = (position * s->world_size + s->rank) % s->drawn;
+  if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return place;
+  uint64_t key = tdict_mix(s->seed, (uint64_t)epoch);
+  if (s->kind == TDICT_SAMPLER_SHUFFLED) {
+    tdict_shuffle p = tdict_shuffle_of((uint64_t)s->length, key);
+    return (int64_t)tdict_shuffle_at(&p, (uint64_t)place);
+  }
+  int64_t drawn = (int64_t)tdict_pick(tdict_mix(key, (uint64_t)place), (uint64_t)s->length);
+  if (s->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
+  const column *c = &s->columns[drawn];
+  return tdict_mix(~key, (uint64_t)place) < c->own ? drawn : c->other;
+}

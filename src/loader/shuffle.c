@@ -1,0 +1,49 @@
+/* A shuffle without a table: a Feistel network over the cells of a rectangle that is a little larger than the range; a
+ * cell outside the range is sent through again until it falls inside, which keeps the whole a permutation (Black and
+ * Rogaway, "Ciphers with arbitrary finite domains", 2002). */
+#include "loader/shuffle.h"
+
+enum { ROUNDS = 8 };
+
+/* The finaliser of splitmix64 (Steele, Lea and Flood, 2014), twice. */
+static uint64_t scramble(uint64_t x) {
+  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return x ^ (x >> 31);
+}
+
+uint64_t tdict_mix(uint64_t key, uint64_t counter) {
+  return scramble(scramble(key + UINT64_C(0x9e3779b97f4a7c15)) ^ (counter * UINT64_C(0x9e3779b97f4a7c15)));
+}
+
+static uint64_t root_above(uint64_t count) {
+  uint64_t low = 1, high = UINT64_C(1) << 32;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (middle * middle >= count) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+tdict_shuffle tdict_shuffle_of(uint64_t count, uint64_t key) {
+  uint64_t width = root_above(count);
+  return (tdict_shuffle){count, width, (count + width - 1) / width, key};
+}
+
+static uint64_t turn(const tdict_shuffle *p, uint64_t i) {
+  uint64_t left = i % p->width, right = i / p->width;
+  for (uint64_t round = 0; round < ROUNDS; round += 2) {
+    left += tdict_pick(tdict_mix(p->key + round, right), p->width);
+    if (left >= p->width) left -= p->width;
+    right += tdict_pick(tdict_mix(p->key + round + 1, left), p->height);
+    if (right >= p->height) right -= p->height;
+  }
+  return right * p->width + left;
+}
+
+uint64_t tdict_shuffle_at(const tdict_shuffle *p, uint64_t i) {
+  do i = turn(p, i);
+  while (i >= p->count);
+  return i;
+}

@@ -1,0 +1,96 @@
+/* Opening files of tokens: the layout is the one of llm.c's shards, or none. Thread rule: as in token_file.h. */
+#include "loader/token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "tdict/dataset.h"
+
+enum { HEADER_BYTES = 1024, MAGIC_U16 = 20240520, VERSION_U16 = 1, MAGIC_U32 = 20240801, VERSION_U32 = 7 };
+
+static tdict_status fail_io(const char *path, const char *verb, tdict_error *err) {
+  int code = errno;
+  tdict_fail_native(err, TDICT_EIO, code, "tokens: the file cannot be %s: %s", verb, strerror(code));
+  return tdict_at(err, TDICT_EIO, path);
+}
+
+static tdict_status map(tdict_token_file *file, int fd, const char *path, tdict_error *err) {
+  struct stat about;
+  if (fstat(fd, &about) != 0) return fail_io(path, "looked at", err);
+  if (!S_ISREG(about.st_mode)) {
+    tdict_fail(err, TDICT_EFORMAT, "tokens: it is no ordinary file");
+    return tdict_at(err, TDICT_EFORMAT, path);
+  }
+  file->map_bytes = (size_t)about.st_size;
+  if (file->map_bytes == 0) return TDICT_OK;
+  void *there = mmap(NULL, file->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (there == MAP_FAILED) return fail_io(path, "mapped", err);
+  file->map = there;
+  return TDICT_OK;
+}
+
+static int32_t number_at(const tdict_token_file *file, size_t i) {
+  const unsigned char *byte = (const unsigned char *)file->map + 4 * i;
+  return (int32_t)((uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 | (uint32_t)byte[3] << 24);
+}
+
+static bool has_header(const tdict_token_file *file) {
+  if (file->map_bytes < HEADER_BYTES) return false;
+  int32_t magic = number_at(file, 0);
+  return magic == MAGIC_U16 || magic == MAGIC_U32;
+}
+
+static tdict_status read_header(tdict_token_file *file, tdict_error *err) {
+  if (!has_header(file))
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: it does not begin with the magic number %d or %d", MAGIC_U16,
+                      MAGIC_U32);
+  int32_t magic = number_at(file, 0), version = number_at(file, 1), count = number_at(file, 2);
+  int32_t wanted = magic == MAGIC_U16 ? VERSION_U16 : VERSION_U32;
+  if (version != wanted)
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: version %d, wanted %d behind magic number %d", (int)version,
+                      (int)wanted, (int)magic);
+  file->width = magic == MAGIC_U16 ? 2 : 4;
+  if (count < 0 || file->map_bytes != HEADER_BYTES + (size_t)count * (size_t)file->width)
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: %zu bytes, wanted %d of header and %d tokens of %d bytes",
+                      file->map_bytes, HEADER_BYTES, (int)count, (int)file->width);
+  file->count = count;
+  file->tokens = (const char *)file->map + HEADER_BYTES;
+  return TDICT_OK;
+}
+
+static tdict_status read_raw(tdict_token_file *file, int32_t width, tdict_error *err) {
+  if (file->map_bytes % (size_t)width)
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: %zu bytes, wanted a multiple of %d", file->map_bytes, (int)width);
+  file->width = width;
+  file->count = (int64_t)(file->map_bytes / (size_t)width);
+  file->tokens = file->map;
+  return TDICT_OK;
+}
+
+tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int32_t format, tdict_error *err) {
+  tdict_token_file file = {.width = 2};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail_io(path, "opened", err);
+  tdict_status status = map(&file, fd, path, err);
+  close(fd);
+  if (status != TDICT_OK) return status;
+  bool header = format == TDICT_TOKENS_LLMC || (format == TDICT_TOKENS_AUTO && has_header(&file));
+  status = header ? read_header(&file, err) : read_raw(&file, format == TDICT_TOKENS_U32 ? 4 : 2, err);
+  if (status != TDICT_OK) {
+    tdict_token_file_close(&file);
+    return tdict_at(err, status, path);
+  }
+  *out = file;
+  return TDICT_OK;
+}
+
+void tdict_token_file_close(tdict_token_file *file) {
+  if (file->map) munmap(file->map, file->map_bytes);
+  file->map = NULL;
+}

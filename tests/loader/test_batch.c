@@ -1,0 +1,220 @@
+/* One batch: rows, stacked and padded samples, the program's own collate, objects; failures in their place. */
+#include <sys/wait.h>
+
+#include "numbers.h"
+#include "support/things.h"
+
+DEVICE_CASE(loader_errors_in_place) {
+  yard y = open_yard();
+  for (int way = 0; way < 3; way++) {
+    for (int workers = 0; workers < 5; workers += 2) {
+      for (int go_on = 0; go_on < 2; go_on++) {
+        numbers n = numbers_of(20);
+        n.fail_at = 11;
+        n.delay_us = 100;
+        tdict_dataset d = way == 0 ? by_row(&n) : by_sample(&n);
+        if (way == 2) {
+          d.schema = numbers_schema;
+          d.fetch_batch = numbers_fetch_batch;
+        }
+        tdict_loader_options o = tdict_loader_options_default();
+        o.batch_size = 2;
+        o.num_workers = workers;
+        o.continue_on_error = go_on;
+        tdict_loader *l = open_loader(&y, &d, &o);
+        int64_t ids[2];
+        tdict_tree *batch = NULL;
+        for (int i = 0; i < 10; i++) {
+          if (i == 5) {
+            td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, NULL, &batch, err));
+            assert_non_null(strstr(td_last_error.message, way == 2 ? "batch 5 of numbers" : "sample 11 of numbers"));
+            assert_int_equal(td_last_error.native, 5);
+            if (!go_on) break;
+            continue;
+          }
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          assert_int_equal(read_batch(&y, batch, ids, 2), 2);
+          assert_int_equal(ids[0], 2 * i);
+          tdict_release(batch);
+        }
+        if (go_on) {
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          assert_null(batch);
+        } else {
+          td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, NULL, &batch, err));
+          tdict_loader_state s;
+          td_ok(tdict_loader_get_state(l, &s, err));
+          assert_int_equal(s.batch, 6);
+          td_ok(tdict_loader_set_state(l, &s, err)); /* from behind it on */
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          assert_int_equal(read_batch(&y, batch, ids, 2), 2);
+          assert_int_equal(ids[0], 12);
+          tdict_release(batch);
+        }
+        tdict_loader_stats stats = tdict_loader_stats_default();
+        td_ok(tdict_loader_get_stats(l, &stats, err));
+        assert_int_equal(stats.num_errors, 1);
+        tdict_loader_destroy(l);
+      }
+    }
+  }
+  close_yard(&y);
+}
+
+/* Sample i is a sequence of 1 + i % 4 numbers. */
+static tdict_status ragged(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+  int64_t length = 1 + index % 4;
+  tdict_tree *td = NULL;
+  tdict_tensor *t = NULL;
+  (void)user;
+  tdict_status status = tdict_create(1, &length, &td, err);
+  if (status == TDICT_OK) status = tdict_tensor_arange(TDICT_I32, (double)(100 * index), 1, length, &t, err);
+  if (status == TDICT_OK) status = tdict_set(td, "words", t, err);
+  tdict_tensor_release(t);
+  *out = td;
+  return status;
+}
+
+DEVICE_CASE(loader_pads_ragged_samples) {
+  yard y = open_yard();
+  tdict_dataset d;
+  td_ok(tdict_dataset_from_callback(ragged, NULL, 6, &d, err));
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 3;
+  o.pad = true;
+  o.pad_value = -7;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  static const int32_t wanted[2][12] = {{0, -7, -7, 100, 101, -7, 200, 201, 202},
+                                        {300, 301, 302, 303, 400, -7, -7, -7, 500, 501, -7, -7}};
+  for (int i = 0; i < 2; i++) {
+    tdict_tree *batch = NULL;
+    int32_t words[12];
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    size_t bytes = read_leaf(&y, batch, "words", words, sizeof words);
+    assert_int_equal(bytes, i ? 48 : 36);
+    assert_memory_equal(words, wanted[i], bytes);
+    tdict_release(batch);
+  }
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+/* A batch whose samples come to an object, with a count beside it. */
+static tdict_status collate_thing(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                                  tdict_tree **out, tdict_error *err) {
+  tdict_tensor *parts[2] = {NULL, NULL};
+  tdict_tree *td = NULL;
+  (void)memory; /* plain memory: the hook has something to pin */
+  tdict_status status = tdict_create(0, NULL, &td, err);
+  for (int p = 0; p < 2 && status == TDICT_OK; p++) status = tdict_tensor_empty(TDICT_I64, 1, &count, NULL, &parts[p], err);
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
+    int64_t id = *(const int64_t *)tdict_const_data(samples[i], "id");
+    ((int64_t *)tdict_tensor_data(parts[0]))[i] = id;
+    ((int64_t *)tdict_tensor_data(parts[1]))[i] = -id;
+  }
+  thing *made = status == TDICT_OK ? thing_create(parts[0], parts[1]) : NULL;
+  if (status == TDICT_OK) status = made ? tdict_set_object(td, "batch", user, made, err) : TDICT_ENOMEM;
+  if (status != TDICT_OK) tdict_release(td);
+  else *out = td;
+  return status;
+}
+
+static void check_thing(const yard *y, const tdict_tree *batch, const tdict_type *type, int64_t first, bool pinned) {
+  void *self = NULL;
+  td_ok(tdict_get_object(batch, "batch", type, &self, err));
+  const thing *t = self;
+  int64_t ids[2][3];
+  const tdict_tensor *parts[2] = {t->a, t->b};
+  for (int p = 0; p < 2; p++) {
+    tdict_tensor_view v = tdict_tensor_view_default();
+    assert_true(tdict_device_equal(tdict_tensor_device(parts[p]), y->device));
+    assert_int_equal(tdict_tensor_is_pinned(parts[p]), pinned);
+    tdict_tensor_get_view(parts[p], &v);
+    assert_int_equal(tdict_tensor_bytes(parts[p]), sizeof ids[p]);
+    raw_read(y->raw, ids[p], v.data, sizeof ids[p]);
+    for (int i = 0; i < 3; i++) assert_int_equal(ids[p][i], (p ? -1 : 1) * (first + i));
+  }
+}
+
+/* PyTorch's reports 32150, 67831, 70158 and 82185: a batch of the program's own type lost its type, or its hook was not
+ * asked, on the way through a loader. */
+GPU_CASE(loader_pins_objects) {
+  yard y = open_yard(), host = y;
+  host.device = tdict_cpu();
+  host.raw = raw_open(y.c, host.device);
+  const tdict_type *types[] = {&thing_hooked, &thing_flat};
+  for (int k = 0; k < 2; k++) {
+    for (int workers = 0; workers < 3; workers += 2) {
+      for (int to_host = 0; to_host < 2; to_host++) {
+        numbers n = numbers_of(9);
+        tdict_dataset d = by_sample(&n);
+        tdict_loader_options o = tdict_loader_options_default();
+        o.batch_size = 3;
+        o.num_workers = workers;
+        o.collate = collate_thing;
+        o.user = (void *)types[k];
+        o.pin_memory = true;
+        if (to_host) o.device = tdict_cpu();
+        tdict_loader *l = open_loader(&y, &d, &o);
+        for (int64_t i = 0; i < 3; i++) {
+          tdict_tree *batch = NULL;
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          check_thing(to_host ? &host : &y, batch, types[k], 3 * i, to_host);
+          tdict_release(batch);
+        }
+        tdict_loader_destroy(l);
+      }
+    }
+  }
+  assert_int_equal(thing_count(), 0);
+  raw_close(host.raw);
+  close_yard(&y);
+}
+
+GPU_CASE(loader_pins_on_the_cpu) {
+  yard y = open_yard();
+  for (int pin = 0; pin < 2; pin++) {
+    for (int way = 0; way < 2; way++) {
+      numbers n = numbers_of(9);
+      tdict_dataset d = way ? by_row(&n) : by_sample(&n);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 3;
+      o.device = tdict_cpu();
+      o.pin_memory = pin;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      tdict_tree *batch = NULL;
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      assert_int_equal(tdict_is_pinned(batch), pin);
+      tdict_release(batch);
+      tdict_loader_destroy(l);
+    }
+  }
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_fork_is_refused) {
+  yard y = open_yard();
+  numbers n = numbers_of(9);
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.num_workers = 2;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  tdict_tree *batch = NULL;
+  pid_t child = fork();
+  if (child == 0) {
+    tdict_loader *other = NULL;
+    tdict_loader_state s = tdict_loader_state_default();
+    bool ok = tdict_loader_next(l, NULL, &batch, NULL) == TDICT_EFORKED;
+    ok = ok && tdict_loader_create(y.c, &d, NULL, &other, NULL) == TDICT_EFORKED;
+    ok = ok && tdict_loader_set_state(l, &s, NULL) == TDICT_EFORKED;
+    tdict_loader_destroy(l);
+    _exit(ok ? 0 : 1);
+  }
+  int ended = -1;
+  assert_int_equal(waitpid(child, &ended, 0), child);
+  assert_int_equal(ended, 0);
+  int64_t ids[9];
+  assert_int_equal(read_epoch(&y, l, ids, 9), 9);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}

@@ -1,0 +1,186 @@
+/* Windows over files of tokens: which samples a file has, every format and both widths, what is refused. */
+#include <errno.h>
+
+#include "numbers.h"
+
+static char folder[64];
+
+static void write_file(const char *name, const void *header, size_t header_bytes, const void *tokens, size_t bytes) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  if (header_bytes) assert_int_equal(fwrite(header, 1, header_bytes, f), header_bytes);
+  if (bytes) assert_int_equal(fwrite(tokens, 1, bytes, f), bytes);
+  assert_int_equal(fclose(f), 0);
+}
+static void make_folder(void) {
+  snprintf(folder, sizeof folder, "/tmp/tdict-tokens-XXXXXX");
+  assert_non_null(mkdtemp(folder));
+}
+static void remove_folder(int count, const char *const *names) {
+  for (int i = 0; i < count; i++) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    unlink(path);
+  }
+  assert_int_equal(rmdir(folder), 0);
+}
+static const char *in_folder(const char *name) {
+  static char paths[8][128];
+  static int next;
+  char *path = paths[next++ % 8];
+  snprintf(path, 128, "%s/%s", folder, name);
+  return path;
+}
+
+enum { A_COUNT = 1000, B_COUNT = 37, C_COUNT = 10 };
+static uint16_t a16[A_COUNT], b16[B_COUNT];
+static uint32_t c32[C_COUNT];
+
+static void write_shards(void) {
+  int32_t header[256] = {20240520, 1, A_COUNT}, header32[256] = {20240801, 7, C_COUNT};
+  td_fill_random(a16, sizeof a16, 1);
+  td_fill_random(b16, sizeof b16, 2);
+  td_fill_random(c32, sizeof c32, 3);
+  for (int i = 0; i < C_COUNT; i++) c32[i] &= 0x7fffffff;
+  write_file("a.bin", header, sizeof header, a16, sizeof a16);
+  write_file("b.bin", NULL, 0, b16, sizeof b16);
+  write_file("c.bin", header32, sizeof header32, c32, sizeof c32);
+}
+
+/* Token k of file f, as the test wrote it. */
+static int64_t token_of(int f, int64_t k) { return f == 0 ? a16[k] : f == 1 ? b16[k] : (int64_t)c32[k]; }
+
+static void check_windows(const yard *y, int64_t window, int64_t step, tdict_dtype dtype) {
+  static const int64_t counts[3] = {A_COUNT, B_COUNT, C_COUNT};
+  const char *paths[3] = {in_folder("a.bin"), in_folder("b.bin"), in_folder("c.bin")};
+  tdict_token_options o = tdict_token_options_default();
+  o.paths = paths;
+  o.num_paths = 3;
+  o.window = window;
+  o.step = step;
+  o.dtype = dtype;
+  tdict_dataset d;
+  td_ok(tdict_dataset_from_tokens(&o, &d, err));
+  tdict_loader_options lo = tdict_loader_options_default();
+  lo.batch_size = 1;
+  tdict_loader *l = open_loader(y, &d, &lo);
+  int64_t seen = 0, tokens[64], targets[64];
+  size_t item = dtype == TDICT_I64 ? 8 : 4;
+  for (int f = 0; f < 3; f++) {
+    for (int64_t at = 0; at + window + 1 <= counts[f]; at += step ? step : window, seen++) {
+      tdict_tree *batch = NULL;
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      assert_non_null(batch);
+      assert_int_equal(read_leaf(y, batch, "tokens", tokens, sizeof tokens), (size_t)window * item);
+      assert_int_equal(read_leaf(y, batch, "targets", targets, sizeof targets), (size_t)window * item);
+      for (int64_t k = 0; k < window; k++) {
+        int64_t one = item == 8 ? tokens[k] : ((int32_t *)tokens)[k], next = item == 8 ? targets[k] : ((int32_t *)targets)[k];
+        assert_int_equal(one, token_of(f, at + k));
+        assert_int_equal(next, token_of(f, at + k + 1));
+      }
+      tdict_release(batch);
+    }
+  }
+  assert_int_equal(tdict_loader_length(l), seen);
+  tdict_loader_destroy(l);
+}
+
+DEVICE_CASE(dataset_tokens_windows) {
+  static const char *const names[] = {"a.bin", "b.bin", "c.bin"};
+  yard y = open_yard();
+  make_folder();
+  write_shards();
+  check_windows(&y, 8, 0, TDICT_I64);
+  check_windows(&y, 9, 0, TDICT_I32); /* the third file holds just one */
+  check_windows(&y, 36, 5, TDICT_I64);
+  check_windows(&y, 1, 3, TDICT_I32);
+  remove_folder(3, names);
+  close_yard(&y);
+}
+
+DEVICE_CASE(dataset_tokens_u32) {
+  static const char *const names[] = {"u32.bin"};
+  static const uint32_t tokens[5] = {1, 70000, 0x7fffffff, 0x80000000, 5};
+  yard y = open_yard();
+  make_folder();
+  write_file("u32.bin", NULL, 0, tokens, sizeof tokens);
+  const char *path = in_folder("u32.bin");
+  for (int wide = 0; wide < 2; wide++) {
+    tdict_token_options o = tdict_token_options_default();
+    o.paths = &path;
+    o.num_paths = 1;
+    o.format = TDICT_TOKENS_U32;
+    o.window = 2;
+    o.step = 1;
+    if (!wide) o.dtype = TDICT_I32;
+    tdict_dataset d;
+    td_ok(tdict_dataset_from_tokens(&o, &d, err));
+    tdict_loader *l = open_loader(&y, &d, NULL);
+    for (int i = 0; i < 3; i++) {
+      tdict_tree *batch = NULL;
+      if (!wide && i == 1) {
+        td_fails(TDICT_EOVERFLOW, "sample 1", tdict_loader_next(l, NULL, &batch, err));
+        break;
+      }
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      int64_t out[2];
+      size_t bytes = read_leaf(&y, batch, "targets", out, sizeof out);
+      if (wide) assert_int_equal(out[1], tokens[i + 2]);
+      else assert_int_equal(((int32_t *)out)[1], tokens[i + 2]);
+      assert_int_equal(bytes, wide ? 16 : 8);
+      tdict_release(batch);
+    }
+    tdict_loader_destroy(l);
+  }
+  remove_folder(1, names);
+  close_yard(&y);
+}
+
+static void refused(const char *name, int32_t format, tdict_status status, const char *text) {
+  const char *path = in_folder(name);
+  tdict_token_options o = tdict_token_options_default();
+  tdict_dataset d;
+  o.paths = &path;
+  o.num_paths = 1;
+  o.window = 4;
+  o.format = format;
+  td_fails(status, text, tdict_dataset_from_tokens(&o, &d, err));
+  if (status != TDICT_ESHAPE) assert_string_equal(td_last_error.path, path);
+  if (status == TDICT_EIO) assert_int_equal(td_last_error.native, ENOENT);
+}
+
+CASE(dataset_tokens_refuses) {
+  static const char *const names[] = {"short", "version", "odd", "none", "magic"};
+  int32_t header[256] = {20240520, 1, 7}, version[256] = {20240520, 2, 2}, nothing[256] = {1, 1, 1};
+  uint16_t tokens[6] = {1, 2, 3, 4, 5, 6};
+  make_folder();
+  write_file("short", header, sizeof header, tokens, 12);
+  write_file("version", version, sizeof version, tokens, 4);
+  write_file("odd", NULL, 0, tokens, 7);
+  write_file("none", NULL, 0, NULL, 0);
+  write_file("magic", nothing, sizeof nothing, tokens, 2);
+  refused("absent", TDICT_TOKENS_AUTO, TDICT_EIO, "cannot be opened");
+  refused(".", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "no ordinary file");
+  refused("short", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "7 tokens of 2 bytes");
+  refused("version", TDICT_TOKENS_LLMC, TDICT_EFORMAT, "version 2, wanted 1");
+  refused("magic", TDICT_TOKENS_LLMC, TDICT_EFORMAT, "magic number");
+  refused("odd", TDICT_TOKENS_U16, TDICT_EFORMAT, "multiple of 2");
+  refused("none", TDICT_TOKENS_U16, TDICT_ESHAPE, "no file holds a window of 4");
+  tdict_token_options o = tdict_token_options_default();
+  tdict_dataset d;
+  const char *path = "x";
+  td_fails(TDICT_EINVAL, "options is NULL", tdict_dataset_from_tokens(NULL, &d, err));
+  td_fails(TDICT_EINVAL, "no file is named", tdict_dataset_from_tokens(&o, &d, err));
+  o.paths = &path;
+  o.num_paths = 1;
+  td_fails(TDICT_EINVAL, "window is 0", tdict_dataset_from_tokens(&o, &d, err));
+  o.window = 1;
+  o.dtype = TDICT_F32;
+  td_fails(TDICT_EINVAL, "dtype is float32", tdict_dataset_from_tokens(&o, &d, err));
+  o.dtype = TDICT_I64;
+  o.format = 9;
+  td_fails(TDICT_EINVAL, "format is 9", tdict_dataset_from_tokens(&o, &d, err));
+  remove_folder(5, names);
+}

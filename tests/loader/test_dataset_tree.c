@@ -1,0 +1,114 @@
+/* The elements of a tree as samples: gathered rows, strided ones, nested ones; what is refused. */
+#include "numbers.h"
+#include "support/things.h"
+
+static tdict_tree *many(int64_t count, bool turned) {
+  static const tdict_field fields[] = {{"obs.pixels", TDICT_U8, 2, {6, 5}}, {"reward", TDICT_F64, 0, {0}},
+                                       {"empty", TDICT_F32, 1, {0}}, {"a\\.b", TDICT_I16, 1, {3}}};
+  static const tdict_schema schema = {fields, 4};
+  tdict_tree *td = NULL;
+  td_ok(tdict_create_from(&schema, 1, &count, NULL, &td, err));
+  td_fill_random(tdict_data(td, "obs.pixels"), (size_t)count * 30, 1);
+  td_fill_random(tdict_data(td, "reward"), (size_t)count * 8, 2);
+  td_fill_random(tdict_data(td, "a\\.b"), (size_t)count * 6, 3);
+  if (!turned) return td;
+  int64_t shape[] = {5, 6, count}, order_count = count;
+  int order[] = {2, 1, 0};
+  (void)order_count;
+  tdict_tensor *t = NULL, *view = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 3, shape, NULL, &t, err));
+  td_fill_random(tdict_tensor_data(t), (size_t)count * 30, 4);
+  td_ok(tdict_tensor_permute(t, order, &view, err));
+  td_ok(tdict_set(td, "obs.pixels", view, err));
+  tdict_tensor_release(t);
+  tdict_tensor_release(view);
+  return td;
+}
+
+/* The byte (i, j, k) of "obs.pixels", by strides. */
+static unsigned char pixel(const tdict_tree *td, int64_t i, int64_t j, int64_t k) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_get(td, "obs.pixels", &t, err));
+  const int64_t *s = tdict_tensor_strides(t);
+  return ((const unsigned char *)tdict_tensor_const_data(t))[i * s[0] + j * s[1] + k * s[2]];
+}
+
+DEVICE_CASE(dataset_tree_rows) {
+  yard y = open_yard();
+  for (int turned = 0; turned < 2; turned++) {
+    for (int stacked = 0; stacked < 2; stacked++) {
+      enum { COUNT = 37, BATCH = 5 };
+      tdict_tree *td = many(COUNT, turned);
+      tdict_dataset d;
+      td_ok(tdict_dataset_from_tree(td, &d, err));
+      if (stacked) d.schema = NULL; /* samples as trees of their own */
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = BATCH;
+      o.shuffle = true;
+      o.seed = 3;
+      o.num_workers = 3;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      tdict_sampler_options so = tdict_sampler_options_default();
+      so.kind = TDICT_SAMPLER_SHUFFLED;
+      so.seed = 3;
+      tdict_sampler *sampler = NULL;
+      td_ok(tdict_sampler_create(COUNT, &so, &sampler, err));
+      const double *reward = tdict_const_data(td, "reward");
+      const int16_t *ab = tdict_const_data(td, "a\\.b");
+      for (int64_t at = 0; at < COUNT; at += BATCH) {
+        tdict_tree *batch = NULL;
+        unsigned char pixels[BATCH * 30];
+        double rewards[BATCH];
+        int16_t abs[BATCH * 3];
+        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        int64_t rows = COUNT - at < BATCH ? COUNT - at : BATCH;
+        assert_int_equal(read_leaf(&y, batch, "obs.pixels", pixels, sizeof pixels), (size_t)rows * 30);
+        assert_int_equal(read_leaf(&y, batch, "reward", rewards, sizeof rewards), (size_t)rows * 8);
+        assert_int_equal(read_leaf(&y, batch, "a\\.b", abs, sizeof abs), (size_t)rows * 6);
+        assert_true(tdict_has(batch, "empty"));
+        for (int64_t r = 0; r < rows; r++) {
+          int64_t i = tdict_sampler_at(sampler, 0, at + r);
+          for (int64_t j = 0; j < 6; j++)
+            for (int64_t k = 0; k < 5; k++) assert_int_equal(pixels[r * 30 + j * 5 + k], pixel(td, i, j, k));
+          assert_memory_equal(&rewards[r], &reward[i], 8);
+          assert_memory_equal(&abs[3 * r], &ab[3 * i], 6);
+        }
+        tdict_release(batch);
+      }
+      tdict_loader_destroy(l);
+      tdict_sampler_release(sampler);
+      tdict_release(td);
+    }
+  }
+  close_yard(&y);
+}
+
+GPU_CASE(dataset_tree_refuses) {
+  yard y = open_yard();
+  tdict_dataset d;
+  tdict_tree *td = NULL, *dev = NULL;
+  td_fails(TDICT_EINVAL, "the tree is NULL", tdict_dataset_from_tree(NULL, &d, err));
+  td_ok(tdict_create(0, NULL, &td, err));
+  td_fails(TDICT_EINVAL, "no batch dimension", tdict_dataset_from_tree(td, &d, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_dataset_from_tree(td, NULL, err));
+  tdict_release(td);
+  td = many(4, false);
+  td_ok(tdict_to_device(y.c, td, y.device, NULL, &dev, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_dataset_from_tree(dev, &d, err));
+  assert_string_equal(td_last_error.path, "obs.pixels");
+  tdict_tensor *a = NULL;
+  int64_t shape[8] = {4, 1, 1, 1, 1, 1, 1, 1};
+  td_ok(tdict_tensor_empty(TDICT_U8, 8, shape, NULL, &a, err));
+  td_ok(tdict_set(td, "deep", a, err));
+  td_fails(TDICT_ENOTSUP, "7 dimensions", tdict_dataset_from_tree(td, &d, err));
+  assert_string_equal(td_last_error.path, "deep");
+  td_ok(tdict_delete(td, "deep", err));
+  thing *object = thing_create(tdict_tensor_retain(a), tdict_tensor_retain(a));
+  td_ok(tdict_set_object(td, "what", &thing_hooked, object, err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_dataset_from_tree(td, &d, err));
+  assert_string_equal(td_last_error.path, "what");
+  tdict_tensor_release(a);
+  tdict_release(td);
+  tdict_release(dev);
+  close_yard(&y);
+}

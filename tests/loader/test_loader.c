@@ -1,0 +1,251 @@
+/* The loader as a whole: which batches, in which order, from every kind of dataset; where it stands; what it refuses. */
+#include "numbers.h"
+
+DEVICE_CASE(loader_same_batches_for_any_workers) {
+  yard y = open_yard();
+  int64_t wanted[203], ids[203];
+  for (int way = 0; way < 3; way++) {
+    for (int workers = 0; workers < 8; workers += workers ? 3 : 1) {
+      numbers n = numbers_of(101);
+      n.delay_us = 300;
+      tdict_dataset d = way == 0 ? by_row(&n) : by_sample(&n);
+      if (way == 2) {
+        d.schema = numbers_schema;
+        d.fetch_batch = numbers_fetch_batch;
+      }
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 8;
+      o.num_workers = workers;
+      o.shuffle = true;
+      o.seed = 11;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      assert_int_equal(tdict_loader_length(l), 13);
+      for (int epoch = 0; epoch < 2; epoch++) {
+        bool seen[101] = {false};
+        assert_int_equal(read_epoch(&y, l, ids + 101 * epoch, 102), 101);
+        for (int i = 0; i < 101; i++) seen[ids[101 * epoch + i]] = true;
+        for (int i = 0; i < 101; i++) assert_true(seen[i]);
+      }
+      if (way == 0 && workers == 0) memcpy(wanted, ids, sizeof wanted);
+      assert_memory_equal(ids, wanted, 202 * sizeof *ids);
+      assert_true(memcmp(ids, ids + 101, 101 * sizeof *ids) != 0);
+      tdict_loader_destroy(l);
+      assert_int_equal(n.released, 1);
+    }
+  }
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_keeps_order) {
+  yard y = open_yard();
+  numbers n = numbers_of(64);
+  n.delay_us = 2000;
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.num_workers = 6;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t ids[64];
+  assert_int_equal(read_epoch(&y, l, ids, 64), 64);
+  for (int64_t i = 0; i < 64; i++) assert_int_equal(ids[i], i);
+  assert_true(n.most_running > 1);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_ends_epochs) {
+  yard y = open_yard();
+  for (int workers = 0; workers < 3; workers += 2) {
+    for (int64_t length = 0; length < 5; length += 4) {
+      numbers n = numbers_of(length);
+      tdict_dataset d = by_row(&n);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 2;
+      o.num_workers = workers;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      int64_t ids[8];
+      for (int epoch = 0; epoch < 4; epoch++) {
+        tdict_loader_state s;
+        td_ok(tdict_loader_get_state(l, &s, err));
+        assert_int_equal(s.epoch, epoch);
+        assert_int_equal(s.batch, 0);
+        assert_int_equal(read_epoch(&y, l, ids, 8), length);
+        for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], i);
+      }
+      tdict_loader_destroy(l);
+    }
+  }
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_drop_last) {
+  yard y = open_yard();
+  for (int drop = 0; drop < 2; drop++) {
+    numbers n = numbers_of(23);
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = 5;
+    o.drop_last = drop;
+    tdict_loader *l = open_loader(&y, &d, &o);
+    int64_t ids[32];
+    assert_int_equal(tdict_loader_length(l), drop ? 4 : 5);
+    assert_int_equal(read_epoch(&y, l, ids, 32), drop ? 20 : 23);
+    assert_int_equal(read_epoch(&y, l, ids, 32), drop ? 20 : 23);
+    tdict_loader_destroy(l);
+  }
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_prefers_whole_batches) {
+  yard y = open_yard();
+  numbers n = numbers_of(20);
+  tdict_dataset d = by_row(&n);
+  d.fetch_batch = numbers_fetch_batch;
+  d.fetch_sample = numbers_sample;
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 6;
+  o.num_workers = 0;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t ids[20];
+  assert_int_equal(read_epoch(&y, l, ids, 20), 20);
+  assert_int_equal(n.batches, 4);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_state_restores) {
+  yard y = open_yard();
+  for (int workers = 0; workers < 5; workers += 2) {
+    int64_t whole[120], rest[120], ids[8];
+    numbers n = numbers_of(40);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = 3;
+    o.num_workers = workers;
+    o.shuffle = true;
+    o.seed = 9;
+    tdict_dataset d = by_row(&n);
+    tdict_loader *l = open_loader(&y, &d, &o);
+    for (int i = 0; i < 3; i++) assert_int_equal(read_epoch(&y, l, whole + 40 * i, 40), 40);
+    tdict_loader_destroy(l);
+    for (int stop = 0; stop <= 14; stop += 7) { /* batches of the second epoch handed over; 14 are all */
+      l = open_loader(&y, &d, &o);
+      read_epoch(&y, l, rest, 120);
+      for (int i = 0; i < stop; i++) {
+        tdict_tree *batch = NULL;
+        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        read_batch(&y, batch, ids, 8);
+        tdict_release(batch);
+      }
+      tdict_loader_state s = tdict_loader_state_default();
+      td_ok(tdict_loader_get_state(l, &s, err));
+      tdict_loader_destroy(l);
+      l = open_loader(&y, &d, &o);
+      td_ok(tdict_loader_set_state(l, &s, err));
+      int64_t skipped = stop == 14 ? 40 : 3 * stop;
+      int64_t count = read_epoch(&y, l, rest, 120);
+      assert_int_equal(count, 40 - skipped);
+      assert_memory_equal(rest, whole + 40 + skipped, (size_t)count * sizeof *rest);
+      assert_int_equal(read_epoch(&y, l, rest, 120), 40);
+      assert_memory_equal(rest, whole + 80, 40 * sizeof *rest);
+      s.epoch = 0; /* and back, in a loader that has run */
+      s.batch = 0;
+      td_ok(tdict_loader_set_state(l, &s, err));
+      assert_int_equal(read_epoch(&y, l, rest, 120), 40);
+      assert_memory_equal(rest, whole, 40 * sizeof *rest);
+      tdict_loader_destroy(l);
+    }
+  }
+  close_yard(&y);
+}
+
+CASE(loader_state_refuses) {
+  yard y = open_yard();
+  numbers n = numbers_of(40);
+  tdict_dataset d = by_row(&n);
+  tdict_loader *l = open_loader(&y, &d, NULL);
+  tdict_loader_state s = tdict_loader_state_default(), was;
+  td_fails(TDICT_EINVAL, "wanted 40 in batches of 1", tdict_loader_set_state(l, &s, err));
+  td_ok(tdict_loader_get_state(l, &was, err));
+  s = was;
+  s.batch = 41;
+  td_fails(TDICT_EINVAL, "batch 41", tdict_loader_set_state(l, &s, err));
+  s.batch = -1;
+  td_fails(TDICT_EINVAL, "batch -1", tdict_loader_set_state(l, &s, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_loader_set_state(l, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_loader_get_state(l, NULL, err));
+  td_ok(tdict_loader_get_state(l, &s, err));
+  assert_memory_equal(&s, &was, sizeof s);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+CASE(loader_refuses) {
+  yard y = open_yard();
+  numbers n = numbers_of(4);
+  tdict_dataset d = by_row(&n), empty = dataset_of(&n);
+  tdict_loader *l = NULL;
+  tdict_loader_options o = tdict_loader_options_default();
+#define REFUSED(field, value, text)                                          \
+  o = tdict_loader_options_default();                                        \
+  o.field = value;                                                           \
+  td_fails(TDICT_EINVAL, text, tdict_loader_create(y.c, &d, &o, &l, err))
+  REFUSED(batch_size, 0, "batch_size is 0");
+  REFUSED(num_workers, -1, "num_workers is -1");
+  REFUSED(prefetch, -2, "prefetch is -2");
+  REFUSED(timeout_ns, -1, "timeout_ns is -1");
+  REFUSED(pad, true, "pad needs the dataset's fetch_sample");
+  td_fails(TDICT_EINVAL, "neither fetch_sample", tdict_loader_create(y.c, &empty, NULL, &l, err));
+  td_fails(TDICT_EINVAL, "the dataset is NULL", tdict_loader_create(y.c, NULL, NULL, &l, err));
+  td_fails(TDICT_EINVAL, "the context is NULL", tdict_loader_create(NULL, &d, NULL, &l, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_loader_create(y.c, &d, NULL, NULL, err));
+  o = tdict_loader_options_default();
+  o.device = tdict_cuda(99);
+  td_fails(TDICT_ENODEVICE, "", tdict_loader_create(y.c, &d, &o, &l, err));
+  n.length = -1;
+  REFUSED(shuffle, true, "a stream");
+  assert_int_equal(n.released, 0); /* what fails takes nothing */
+  tdict_loader_destroy(NULL);
+  close_yard(&y);
+}
+
+CASE(loader_takes_dataset) {
+  yard y = open_yard();
+  numbers n = numbers_of(4);
+  tdict_dataset d = by_row(&n);
+  tdict_loader *l = open_loader(&y, &d, NULL);
+  assert_int_equal(n.released, 0);
+  tdict_loader_destroy(l);
+  assert_int_equal(n.released, 1);
+  assert_int_equal(n.running, 0);
+  close_yard(&y);
+}
+
+CASE(dataset_reset) {
+  numbers n = numbers_of(4);
+  tdict_dataset d = by_row(&n);
+  tdict_dataset_reset(&d);
+  tdict_dataset_reset(&d);
+  tdict_dataset_reset(NULL);
+  assert_int_equal(n.released, 1);
+}
+
+DEVICE_CASE(loader_counts) {
+  yard y = open_yard();
+  numbers n = numbers_of(21);
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 4;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t ids[21];
+  read_epoch(&y, l, ids, 21);
+  tdict_loader_stats s = tdict_loader_stats_default();
+  td_ok(tdict_loader_get_stats(l, &s, err));
+  assert_int_equal(s.num_batches, 6);
+  assert_int_equal(s.num_samples, 21);
+  assert_int_equal(s.num_errors, 0);
+  assert_int_equal(s.total_bytes, 21 * (8 + 4 * X_COUNT));
+  assert_true(s.wait_seconds > 0 && s.fetch_seconds > 0 && s.idle_seconds >= 0);
+  assert_true(s.mean_ready >= 0 && s.num_ready >= 0);
+  td_fails(TDICT_EINVAL, "NULL", tdict_loader_get_stats(l, NULL, err));
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}

@@ -1,0 +1,159 @@
+/* The loader's threads: what they may begin, calls in order, stuck ones, the end at any time. */
+#include "numbers.h"
+
+static void settle(tdict_loader *l, int32_t wanted) {
+  for (int i = 0; i < 5000; i++) {
+    tdict_loader_stats s = tdict_loader_stats_default();
+    td_ok(tdict_loader_get_stats(l, &s, err));
+    if (s.num_ready == wanted) return;
+    usleep(1000);
+  }
+  fail_msg("not %d batches became ready in 5 s", (int)wanted);
+}
+
+DEVICE_CASE(loader_bounds_what_is_ahead) {
+  yard y = open_yard();
+  size_t one = 4 * (8 + 4 * X_COUNT);
+  for (int limit = 0; limit < 2; limit++) {
+    numbers n = numbers_of(400);
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = 4;
+    o.num_workers = 1;
+    o.prefetch = 7;
+    o.prefetch_bytes = limit ? 3 * one : 0;
+    int32_t ahead = limit ? 3 : 7;
+    tdict_loader *l = open_loader(&y, &d, &o);
+    settle(l, ahead);
+    usleep(20000); /* more would have been fetched by now */
+    assert_int_equal(n.fetches, 4 * ahead);
+    tdict_tree *batch = NULL;
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    settle(l, ahead);
+    usleep(20000);
+    assert_int_equal(n.fetches, 4 * ahead + 4);
+    tdict_release(batch);
+    tdict_loader_destroy(l);
+  }
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_in_order_dataset) {
+  yard y = open_yard();
+  numbers n = numbers_of(200);
+  n.delay_us = 100;
+  tdict_dataset d = by_sample(&n);
+  d.in_order = true;
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 3;
+  o.num_workers = 5;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t ids[200];
+  assert_int_equal(read_epoch(&y, l, ids, 200), 200);
+  assert_int_equal(n.most_running, 1);
+  assert_int_equal(n.out_of_order, 0);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+static tdict_status make_one(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+  return numbers_sample(user, index, out, err);
+}
+
+DEVICE_CASE(loader_stream_ends) {
+  yard y = open_yard();
+  for (int way = 0; way < 3; way++) {
+    for (int64_t end = 0; end < 14; end += 1 + end % 3) {
+      for (int workers = 0; workers < 5; workers += 2) {
+        for (int drop = 0; drop < 2; drop++) {
+          numbers n = numbers_of(-1);
+          n.end = end;
+          n.delay_us = 50;
+          tdict_dataset d = way == 0 ? by_row(&n) : by_sample(&n);
+          if (way == 2) td_ok(tdict_dataset_from_callback(make_one, &n, -1, &d, err));
+          tdict_loader_options o = tdict_loader_options_default();
+          o.batch_size = 4;
+          o.num_workers = workers;
+          o.drop_last = drop;
+          tdict_loader *l = open_loader(&y, &d, &o);
+          assert_int_equal(tdict_loader_length(l), -1);
+          for (int epoch = 0; epoch < 3; epoch++) {
+            int64_t ids[16], wanted = drop ? end / 4 * 4 : end;
+            assert_int_equal(read_epoch(&y, l, ids, 16), wanted);
+            for (int64_t i = 0; i < wanted; i++) assert_int_equal(ids[i], i);
+          }
+          tdict_loader_destroy(l);
+        }
+      }
+    }
+  }
+  close_yard(&y);
+}
+
+CASE(dataset_callback_refuses) {
+  tdict_dataset d;
+  td_fails(TDICT_EINVAL, "the callback is NULL", tdict_dataset_from_callback(NULL, NULL, 3, &d, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_dataset_from_callback(make_one, NULL, 3, NULL, err));
+}
+
+DEVICE_CASE(loader_tells_stuck_worker) {
+  yard y = open_yard();
+  numbers n = numbers_of(20);
+  n.gated = 9;
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 2;
+  o.num_workers = 2;
+  o.timeout_ns = 50000000;
+  pthread_mutex_lock(&n.gate);
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t ids[2];
+  tdict_tree *batch = NULL;
+  for (int i = 0; i < 4; i++) {
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    tdict_release(batch);
+  }
+  td_fails(TDICT_ETIMEDOUT, "positions 8 to 9", tdict_loader_next(l, NULL, &batch, err));
+  td_fails(TDICT_ETIMEDOUT, "batch 4 of epoch 0", tdict_loader_next(l, NULL, &batch, err));
+  pthread_mutex_unlock(&n.gate);
+  tdict_status status = TDICT_ETIMEDOUT;
+  for (int i = 0; i < 100 && status == TDICT_ETIMEDOUT; i++) status = tdict_loader_next(l, NULL, &batch, NULL);
+  assert_int_equal(status, TDICT_OK);
+  read_batch(&y, batch, ids, 2);
+  assert_int_equal(ids[0], 8);
+  tdict_release(batch);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+/* At every stage: at once, with nothing taken, in an epoch, at its end, after an error, while a fetch sleeps. */
+DEVICE_CASE(loader_destroy_in_any_state) {
+  yard y = open_yard();
+  for (int taken = 0; taken < 12; taken++) {
+    for (int workers = 0; workers < 5; workers += 2) {
+      numbers n = numbers_of(20);
+      n.delay_us = 400;
+      n.fail_at = taken % 3 == 2 ? 11 : -1;
+      tdict_dataset d = taken % 2 ? by_row(&n) : by_sample(&n);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 2;
+      o.num_workers = workers;
+      tdict_tree *kept = NULL;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      for (int i = 0; i < taken; i++) {
+        tdict_tree *batch = NULL;
+        tdict_status status = tdict_loader_next(l, NULL, &batch, NULL);
+        assert_true(status == TDICT_OK || n.fail_at >= 0);
+        if (!kept) kept = batch;
+        else tdict_release(batch);
+      }
+      tdict_loader_destroy(l);
+      assert_int_equal(n.released, 1);
+      assert_int_equal(n.running, 0);
+      int64_t ids[2];
+      if (kept) assert_int_equal(read_batch(&y, kept, ids, 2), 2);
+      tdict_release(kept);
+    }
+  }
+  close_yard(&y);
+}
