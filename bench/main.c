@@ -14,7 +14,8 @@ const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
 static const struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-} others[] = {{"doctor", "what this machine has, and which ways transfers will take", doctor_main},
+} others[] = {{"loader", "batches a second from a loader", loader_main},
+              {"doctor", "what this machine has, and which ways transfers will take", doctor_main},
               {"worker", "answers bench/compare over standard input and output", worker_main}};
 enum { num_others = sizeof others / sizeof others[0] };
 

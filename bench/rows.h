@@ -95,6 +95,7 @@ tdict_transfer_options move_options(const bench_job *job);
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
 int worker_main(int argc, char **argv);                               /* tdict-bench worker */
-int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */
+int doctor_main(int argc, char **argv);
+int loader_main(int argc, char **argv);                               /* tdict-bench doctor */
 
 #endif

@@ -1,0 +1,338 @@
+/* tdict-bench loader: batches a second that a loader hands over on the device, from a shard of tokens or from samples in
+ * memory; with --digest one number that says which batches came, whatever the workers.
+ *
+ * Thread rule: the main thread alone; the loader's threads are its own. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+
+enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
+
+typedef struct run {
+  const char *device, *work, *shard, *json, *state;
+  int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
+  double seconds;
+  bool digest;
+  tdict_context *context;
+  tdict_device place;
+  tdict_loader *loader;
+  tdict_tree *source; /* of samples in memory; NULL for tokens */
+  double rate, waited;
+  tdict_loader_stats stats;
+  double elapsed;
+  uint64_t sum;
+  bool stopped;
+} run;
+
+/* Random numbers of our own, so that both sides of a comparison may be given equal bytes. */
+static uint64_t next_random(uint64_t *state) {
+  *state += UINT64_C(0x9e3779b97f4a7c15);
+  uint64_t x = *state;
+  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return x ^ (x >> 31);
+}
+
+static bool write_shard(const run *r) {
+  int32_t header[256] = {20240520, 1, (int32_t)r->tokens};
+  enum { AT_ONCE = 1 << 16 };
+  uint16_t *part = malloc(AT_ONCE * sizeof *part);
+  FILE *file = fopen(r->shard, "wb");
+  bool good = file && part && fwrite(header, sizeof header, 1, file) == 1;
+  uint64_t state = 1;
+  for (int64_t done = 0; done < r->tokens && good; done += AT_ONCE) {
+    size_t count = (size_t)(r->tokens - done < AT_ONCE ? r->tokens - done : AT_ONCE);
+    for (size_t i = 0; i < count; i++) part[i] = (uint16_t)(next_random(&state) % 50257);
+    good = fwrite(part, sizeof *part, count, file) == count;
+  }
+  if (file && fclose(file) != 0) good = false;
+  free(part);
+  if (!good) bench_complain("the shard %s cannot be written", r->shard);
+  return good;
+}
+
+static bool open_tokens(run *r, tdict_dataset *out) {
+  tdict_error err;
+  tdict_token_options o = tdict_token_options_default();
+  FILE *there = fopen(r->shard, "rb");
+  if (there) fclose(there);
+  if (!there && !write_shard(r)) return false;
+  o.paths = &r->shard;
+  o.num_paths = 1;
+  o.window = WINDOW;
+  if (tdict_dataset_from_tokens(&o, out, &err) == TDICT_OK) return true;
+  bench_complain_error("the shard", &err);
+  return false;
+}
+
+static bool open_samples(run *r, tdict_dataset *out) {
+  static const tdict_field fields[] = {
+      {"obs.pixels", TDICT_U8, 3, {84, 84, 3}},      {"obs.state", TDICT_F32, 1, {17}},
+      {"action", TDICT_F32, 1, {6}},                 {"next.obs.pixels", TDICT_U8, 3, {84, 84, 3}},
+      {"next.obs.state", TDICT_F32, 1, {17}},        {"next.reward", TDICT_F64, 0, {0}},
+      {"next.done", TDICT_BOOL, 0, {0}},
+  };
+  static const tdict_schema schema = {fields, sizeof fields / sizeof fields[0]};
+  tdict_error err;
+  if (tdict_create_from(&schema, 1, &r->samples, NULL, &r->source, &err) != TDICT_OK) {
+    bench_complain_error("the samples", &err);
+    return false;
+  }
+  uint64_t state = 2;
+  for (size_t f = 0; f < schema.num_fields; f++) {
+    tdict_tensor *t = NULL;
+    if (tdict_get(r->source, fields[f].path, &t, &err) != TDICT_OK) return false;
+    unsigned char *bytes = tdict_tensor_data(t);
+    for (size_t i = 0; i + 8 <= tdict_tensor_bytes(t); i += 8) {
+      uint64_t x = next_random(&state);
+      memcpy(bytes + i, &x, 8);
+    }
+  }
+  if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
+  bench_complain_error("the samples", &err);
+  return false;
+}
+
+static bool open_loader(run *r) {
+  tdict_error err;
+  tdict_dataset dataset;
+  bool tokens = strcmp(r->work, "tokens") == 0;
+  if (!(tokens ? open_tokens(r, &dataset) : open_samples(r, &dataset))) return false;
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = r->batch ? r->batch : tokens ? 64 : 256;
+  r->batch = o.batch_size;
+  o.num_workers = (int32_t)r->workers;
+  o.prefetch = (int32_t)r->prefetch;
+  o.drop_last = true;
+  o.shuffle = true;
+  o.seed = (uint64_t)r->seed;
+  if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) == TDICT_OK) return true;
+  tdict_dataset_reset(&dataset);
+  bench_complain_error("no loader", &err);
+  return false;
+}
+
+static bool open_context(run *r) {
+  tdict_error err;
+  tdict_device wanted;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = tdict_context_options_default();
+  if (tdict_device_parse(r->device, &wanted, &err) != TDICT_OK) {
+    bench_complain_error("--device", &err);
+    return false;
+  }
+  o.device = wanted;
+  if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
+  if (tdict_context_create(&o, &r->context, &err) != TDICT_OK) {
+    bench_complain_error("no context", &err);
+    return false;
+  }
+  r->place = tdict_context_device(r->context, NULL);
+  return true;
+}
+
+/* Takes batches for a time, each on a stream of the program's, as a training loop does. */
+static int measure(run *r) {
+  tdict_error err;
+  tdict_stream stream = {r->place, NULL};
+  bool gpu = r->place.type != TDICT_DEVICE_CPU;
+  if (gpu && tdict_stream_create(r->context, r->place, &stream, &err) != TDICT_OK) {
+    bench_complain_error("no stream", &err);
+    return BENCH_FAILED;
+  }
+  tdict_status status = TDICT_OK;
+  tdict_tree *batch = NULL;
+  double begin = 0, warm_until = bench_now() + r->seconds / 4;
+  int64_t batches = 0;
+  tdict_loader_stats before = tdict_loader_stats_default();
+  r->stats = tdict_loader_stats_default();
+  while (status == TDICT_OK && (begin == 0 || bench_now() - begin < r->seconds)) {
+    status = tdict_loader_next(r->loader, gpu ? &stream : NULL, &batch, &err);
+    if (status != TDICT_OK || !batch) continue;
+    tdict_release(batch);
+    batches++;
+    if (begin == 0 && bench_now() > warm_until) {
+      status = tdict_loader_next(r->loader, NULL, &batch, &err); /* what is under way is through */
+      tdict_release(batch);
+      if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &before, &err);
+      batches = 0;
+      begin = bench_now();
+    }
+  }
+  if (status == TDICT_OK) status = tdict_loader_next(r->loader, NULL, &batch, &err); /* waits on the host */
+  r->elapsed = bench_now() - begin;
+  tdict_release(batch);
+  if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
+  if (gpu) tdict_stream_destroy(r->context, stream);
+  if (status != TDICT_OK) {
+    bench_complain_error("a batch", &err);
+    return BENCH_FAILED;
+  }
+  r->rate = (double)(batches + 1) / r->elapsed;
+  r->waited = (r->stats.wait_seconds - before.wait_seconds) / r->elapsed;
+  r->stats.total_bytes -= before.total_bytes;
+  r->stats.num_batches -= before.num_batches;
+  return BENCH_OK;
+}
+
+static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *err) {
+  run *r = user;
+  (void)err;
+  if (!entry->tensor) return TDICT_OK;
+  const unsigned char *bytes = tdict_tensor_const_data(entry->tensor);
+  for (size_t i = 0; i < tdict_tensor_bytes(entry->tensor); i++)
+    r->sum = (r->sum ^ bytes[i]) * UINT64_C(1099511628211); /* FNV-1a */
+  return TDICT_OK;
+}
+
+static bool read_state(run *r) {
+  tdict_error err;
+  tdict_loader_state s = tdict_loader_state_default();
+  FILE *file = r->state ? fopen(r->state, "r") : NULL;
+  if (!file) return true; /* from the beginning */
+  int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64, &s.epoch, &s.batch, &s.length,
+                   &s.batch_size, &r->sum);
+  fclose(file);
+  if (got != 5) {
+    bench_complain("%s is not a state that this program wrote", r->state);
+    return false;
+  }
+  if (tdict_loader_set_state(r->loader, &s, &err) == TDICT_OK) return true;
+  bench_complain_error("the state", &err);
+  return false;
+}
+
+static bool write_state(const run *r) {
+  tdict_error err;
+  tdict_loader_state s = tdict_loader_state_default();
+  if (tdict_loader_get_state(r->loader, &s, &err) != TDICT_OK) return false;
+  FILE *file = fopen(r->state, "w");
+  bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", s.epoch, s.batch,
+                              s.length, s.batch_size, r->sum) > 0;
+  if (file && fclose(file) != 0) good = false;
+  if (!good) bench_complain("%s cannot be written", r->state);
+  return good;
+}
+
+/* The batches of some epochs, one number for all in their order, read back from the device. */
+static int digest(run *r) {
+  tdict_error err;
+  tdict_loader_state s = tdict_loader_state_default();
+  r->sum = UINT64_C(14695981039346656037);
+  if (!read_state(r)) return BENCH_FAILED;
+  tdict_status status = tdict_loader_get_state(r->loader, &s, &err);
+  for (int64_t taken = 0; status == TDICT_OK && s.epoch < r->epochs && !r->stopped; taken++) {
+    tdict_tree *batch = NULL, *host = NULL;
+    status = tdict_loader_next(r->loader, NULL, &batch, &err);
+    if (status == TDICT_OK && batch) status = tdict_to_device(r->context, batch, tdict_cpu(), NULL, &host, &err);
+    if (status == TDICT_OK && host) status = tdict_walk(host, add_leaf, r, &err);
+    tdict_release(host);
+    tdict_release(batch);
+    if (status == TDICT_OK) status = tdict_loader_get_state(r->loader, &s, &err);
+    r->stopped = r->stop > 0 && taken + 1 == r->stop;
+  }
+  if (status != TDICT_OK) {
+    bench_complain_error("a batch", &err);
+    return BENCH_FAILED;
+  }
+  if (r->state && r->stopped && !write_state(r)) return BENCH_FAILED;
+  return BENCH_OK;
+}
+
+static int report(const run *r, int argc, char **argv) {
+  char name[32];
+  tdict_device_format(r->place, name, sizeof name);
+  if (r->digest) {
+    printf("%s of %s on %s, %" PRId64 " workers: digest %016" PRIx64 "%s\n", r->work,
+           strcmp(r->work, "tokens") ? "memory" : "a shard", name, r->workers, r->sum, r->stopped ? " so far" : "");
+    return BENCH_OK;
+  }
+  double bytes = (double)r->stats.total_bytes / (double)(r->stats.num_batches ? r->stats.num_batches : 1);
+  printf("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
+         "%.1f %% of the time waited\n",
+         r->work, r->batch, bytes * 1e-6, r->workers, name, r->rate, bytes * r->rate * 1e-9, 100 * r->waited);
+  if (!r->json) return BENCH_OK;
+  json_t *record = bench_record("loader", argc, argv);
+  json_object_update_new(record, json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "work", r->work, "batch",
+                                           (json_int_t)r->batch, "workers", (json_int_t)r->workers, "device", name,
+                                           "batches_per_second", r->rate, "batch_bytes", bytes, "waited", r->waited,
+                                           "simulated", r->place.type == TDICT_DEVICE_SIM));
+  bool good = true;
+  if (strcmp(r->json, "-") == 0) json_dumpf(record, stdout, 0), putchar('\n');
+  else good = bench_record_write(record, r->json);
+  json_decref(record);
+  return good ? BENCH_OK : BENCH_FAILED;
+}
+
+static void parse_number(struct argp_state *state, const char *arg, int64_t low, int64_t *out) {
+  if (!bench_parse_number(arg, low, INT64_C(1) << 40, out)) argp_error(state, "'%s' is no number from %d", arg, (int)low);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  run *r = state->input;
+  char *end = NULL;
+  switch (key) {
+    case 'd': r->device = arg; break;
+    case 'j': r->json = arg; break;
+    case 'f': r->shard = arg; break;
+    case OPTION_STATE: r->state = arg; break;
+    case OPTION_DIGEST: r->digest = true; break;
+    case 'n': parse_number(state, arg, 0, &r->workers); break;
+    case 'p': parse_number(state, arg, 0, &r->prefetch); break;
+    case 'b': parse_number(state, arg, 1, &r->batch); break;
+    case 's': parse_number(state, arg, 0, &r->seed); break;
+    case OPTION_TOKENS: parse_number(state, arg, WINDOW + 1, &r->tokens); break;
+    case OPTION_SAMPLES: parse_number(state, arg, 1, &r->samples); break;
+    case OPTION_EPOCHS: parse_number(state, arg, 1, &r->epochs); break;
+    case OPTION_STOP: parse_number(state, arg, 1, &r->stop); break;
+    case 't':
+      r->seconds = strtod(arg, &end);
+      if (*end || !(r->seconds > 0)) argp_error(state, "'%s' is no number of seconds", arg);
+      break;
+    case 'w':
+      r->work = arg;
+      if (strcmp(arg, "tokens") != 0 && strcmp(arg, "samples") != 0) argp_error(state, "'%s' is not tokens or samples", arg);
+      break;
+    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); break;
+    default: return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+int loader_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
+      {"work", 'w', "KIND", 0, "tokens (default): windows of 1024 of a shard; samples: 7 leaves a sample, 42.5 KB", 0},
+      {"workers", 'n', "N", 0, "threads of the loader (4); 0: the caller does all", 0},
+      {"prefetch", 'p', "N", 0, "batches ahead (0: two a worker)", 0},
+      {"batch", 'b', "N", 0, "samples in a batch (64 windows, 256 samples)", 0},
+      {"seconds", 't', "S", 0, "how long to measure (2)", 0},
+      {"shard", 'f', "FILE", 0, "the shard of tokens; written with random ones when it is not there", 0},
+      {"tokens", OPTION_TOKENS, "N", 0, "tokens of a shard that is written (50000000)", 0},
+      {"samples", OPTION_SAMPLES, "N", 0, "samples in memory (16384)", 0},
+      {"seed", 's', "N", 0, "of the order (1)", 0},
+      {"json", 'j', "FILE", 0, "write the record there; - is standard output", 0},
+      {"digest", OPTION_DIGEST, NULL, 0, "measure nothing: one number for all batches of the epochs in their order", 1},
+      {"epochs", OPTION_EPOCHS, "N", 0, "epochs of a digest (2)", 1},
+      {"stop", OPTION_STOP, "N", 0, "stop a digest after N calls", 1},
+      {"state", OPTION_STATE, "FILE", 0, "go on from the state in FILE, if it is there; written when stopped", 1},
+      {0}};
+  static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
+                            "\vExit status: 0 done, 1 something failed, 2 wrong use.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  run r = {.device = "auto", .work = "tokens", .shard = "tdict-tokens.bin", .workers = 4, .tokens = 50000000,
+           .samples = 16384, .epochs = 2, .seconds = 2, .seed = 1};
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
+  int code = open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
+  if (code == BENCH_OK) code = r.digest ? digest(&r) : measure(&r);
+  if (code == BENCH_OK) code = report(&r, argc, argv);
+  tdict_loader_destroy(r.loader);
+  tdict_context_destroy(r.context);
+  tdict_release(r.source);
+  return code;
+}
