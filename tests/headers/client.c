@@ -9,12 +9,15 @@
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/context.h"
+#include "tdict/dataset.h"
 #include "tdict/export.h"
 #include "tdict/hook.h"
 #include "tdict/index.h"
 #include "tdict/keysets.h"
+#include "tdict/loader.h"
 #include "tdict/memory.h"
 #include "tdict/object.h"
+#include "tdict/sampler.h"
 #include "tdict/shape.h"
 #include "tdict/sim.h"
 #include "tdict/status.h"
@@ -36,6 +39,8 @@ static void check(int good, const char *what, int line) {
 }
 #define OK(call) check((call) == TDICT_OK, #call, __LINE__)
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
+
+#include "client_loader.h"
 
 static void ignore_log(void *user, int32_t level, const char *text) {
   (void)user;
@@ -550,6 +555,8 @@ static void use_transfers(tdict_context *context) {
   use_hooks(context);
   use_order(context, host);
   use_own_memory(context);
+  use_datasets();
+  use_loader(context, host);
   tdict_release(pinned);
   tdict_release(device);
   tdict_release(host);

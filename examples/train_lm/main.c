@@ -1,0 +1,340 @@
+/* train_lm: trains a small language model from a text or a shard of tokens, with batches from a tdict_loader.
+ *
+ *   train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N] [--window N]
+ *            [--workers N] [--compare] [--expect LOSS]
+ *
+ * On a GPU the model computes there, if nvcc built it in; on the simulated device a function queued on its stream does in
+ * plain C what a kernel would; on the cpu it is called. --compare trains once more with the ordinary loop - read, copy,
+ * wait - and once on a batch that is already there, and says how much of the time each loop lost to waiting for data.
+ * The exit status is 0, or 1 when something failed or the last loss is not below --expect. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model.h"
+#include "text.h"
+
+typedef struct trainer {
+  const char *device, *text, *shard;
+  int64_t steps, rows, window, workers;
+  double expect;
+  bool compare;
+  tdict_context *context;
+  tdict_device place;
+  tdict_stream stream;
+  const lm_maker *maker;
+  lm_model *model;
+  bool failed; /* a function on the simulated stream */
+} trainer;
+
+/* What one way of training took. */
+typedef struct result {
+  double seconds, waiting; /* in all; in getting batches */
+  float first, last;       /* mean losses of the first and last tenth */
+} result;
+
+static tdict_error err;
+
+static bool ok(tdict_status status, const char *what) {
+  if (status == TDICT_OK) return true;
+  fprintf(stderr, "train_lm: %s: %s: %s\n", what, tdict_status_name(status), err.message);
+  return false;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The same parameters on every machine. */
+static void first_parameters(float *out) {
+  uint64_t state = 88172645463325252;
+  for (int i = 0; i < LM_PARAMETERS; i++) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    double even = (double)(state >> 11) / 9007199254740992.0 - 0.5;
+    int inputs = i < LM_W1 ? 4 : LM_HIDDEN; /* uniform, of a variance that keeps sums near 1 */
+    bool bias = (i >= LM_B1 && i < LM_W2) || (i >= LM_B2 && i < LM_W3) || i >= LM_B3;
+    out[i] = bias ? 0 : (float)(even * sqrt(12.0 / inputs) * 0.6);
+  }
+}
+
+static bool open_data(const trainer *t, tdict_dataset *out) {
+  if (!t->shard) return ok(text_dataset(t->text, t->window, out, &err), "the text");
+  tdict_token_options o = tdict_token_options_default();
+  o.paths = &t->shard;
+  o.num_paths = 1;
+  o.window = t->window;
+  o.dtype = TDICT_I32;
+  return ok(tdict_dataset_from_tokens(&o, out, &err), "the shard");
+}
+
+static tdict_loader_options loader_options(const trainer *t) {
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = t->rows;
+  o.num_workers = (int32_t)t->workers;
+  o.shuffle = true;
+  o.seed = 1;
+  o.drop_last = true;
+  return o;
+}
+
+/* On the simulated device the step runs where a kernel would, on the bytes behind the addresses. */
+typedef struct queued {
+  trainer *t;
+  lm_batch batch;
+} queued;
+static void run_queued(void *user) {
+  queued *q = user;
+  lm_batch b = q->batch;
+  b.tokens = tdict_sim_bytes(q->t->stream, b.tokens);
+  b.targets = tdict_sim_bytes(q->t->stream, b.targets);
+  if (!b.tokens || !b.targets || !q->t->maker->step(q->t->model, &b, NULL)) q->t->failed = true;
+}
+static void signal_done(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC_RELEASE); }
+
+static const void *address(const tdict_tree *batch, const char *path) {
+  tdict_tensor *tensor;
+  tdict_tensor_view view = tdict_tensor_view_default();
+  if (!ok(tdict_get(batch, path, &tensor, &err), path)) return NULL;
+  tdict_tensor_get_view(tensor, &view);
+  return view.data;
+}
+
+/* One step on a batch, and its loss. */
+static bool train_on(trainer *t, const tdict_tree *batch, float *loss) {
+  queued q = {t, {address(batch, "tokens"), address(batch, "targets"), t->rows, t->window}};
+  if (!q.batch.tokens || !q.batch.targets) return false;
+  if (t->place.type != TDICT_DEVICE_SIM)
+    return t->maker->step(t->model, &q.batch, t->stream.handle) && t->maker->finish(t->model, t->stream.handle, loss);
+  bool done = false;
+  if (!ok(tdict_sim_launch(t->stream, run_queued, &q, &err), "a launch") ||
+      !ok(tdict_sim_launch(t->stream, signal_done, &done, &err), "a launch"))
+    return false;
+  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) nanosleep(&(struct timespec){0, 20000}, NULL);
+  return !t->failed && t->maker->finish(t->model, NULL, loss);
+}
+
+static bool new_model(trainer *t) {
+  float parameters[LM_PARAMETERS];
+  first_parameters(parameters);
+  t->maker->destroy(t->model);
+  t->model = t->maker->create(t->rows * t->window, parameters);
+  if (!t->model) fprintf(stderr, "train_lm: no memory for the model\n");
+  return t->model != NULL;
+}
+
+static void note(const trainer *t, int64_t step, float loss, result *r) {
+  int64_t tenth = t->steps < 10 ? 1 : t->steps / 10;
+  if (step < tenth) r->first += loss / (float)tenth;
+  if (step >= t->steps - tenth) r->last += loss / (float)tenth;
+}
+
+static bool with_loader(trainer *t, bool talk, result *r) {
+  tdict_dataset data;
+  tdict_loader *loader = NULL;
+  tdict_loader_options o = loader_options(t);
+  const tdict_stream *stream = t->place.type == TDICT_DEVICE_CPU ? NULL : &t->stream;
+  if (!new_model(t) || !open_data(t, &data)) return false;
+  o.device = t->place;
+  if (!ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
+    tdict_dataset_reset(&data);
+    return false;
+  }
+  bool good = true;
+  double begin = now();
+  for (int64_t step = 0; step < t->steps && good;) {
+    tdict_tree *batch;
+    float loss = 0;
+    double asked = now();
+    good = ok(tdict_loader_next(loader, stream, &batch, &err), "a batch");
+    r->waiting += now() - asked;
+    if (!good || !batch) continue; /* an epoch ended */
+    good = train_on(t, batch, &loss);
+    tdict_release(batch);
+    note(t, step, loss, r);
+    if (talk && (step % (t->steps < 10 ? 1 : t->steps / 10) == 0 || step + 1 == t->steps))
+      printf("step %5lld  loss %.4f\n", (long long)step, (double)loss);
+    step++;
+  }
+  r->seconds = now() - begin;
+  tdict_loader_destroy(loader);
+  return good;
+}
+
+/* The ordinary loop: the same samples in the same order, read, copied and waited for while the model waits. */
+typedef struct naive {
+  trainer t;
+  tdict_dataset data;
+  tdict_sampler *sampler;
+  tdict_tree *host;
+  int64_t *indices;
+} naive;
+
+static bool read_batch(naive *n, int64_t step) {
+  int64_t rows = n->t.rows, each = tdict_sampler_length(n->sampler) / rows;
+  for (int64_t i = 0; i < rows; i++)
+    n->indices[i] = tdict_sampler_at(n->sampler, step / each, step % each * rows + i);
+  if (n->data.fetch_batch) return ok(n->data.fetch_batch(n->data.self, n->indices, rows, n->host, &err), "samples");
+  for (int64_t i = 0; i < rows; i++)
+    if (!ok(n->data.fetch(n->data.self, n->indices[i], n->host, i, &err), "a sample")) return false;
+  return true;
+}
+
+static bool naive_steps(naive *n, result *r) {
+  tdict_transfer_options blocking = tdict_transfer_options_default();
+  blocking.mode = TDICT_MODE_BLOCKING;
+  double begin = now();
+  bool good = true;
+  for (int64_t step = 0; step < n->t.steps && good; step++) {
+    tdict_tree *batch = NULL;
+    float loss = 0;
+    double asked = now();
+    good = read_batch(n, step) && ok(tdict_to_device(n->t.context, n->host, n->t.place, &blocking, &batch, &err), "a copy");
+    r->waiting += now() - asked;
+    good = good && train_on(&n->t, batch, &loss);
+    tdict_release(batch);
+    note(&n->t, step, loss, r);
+  }
+  r->seconds = now() - begin;
+  return good;
+}
+
+static bool without_loader(trainer *t, result *r) {
+  naive n = {.t = *t};
+  tdict_sampler_options so = tdict_sampler_options_default();
+  n.t.model = NULL;
+  so.kind = TDICT_SAMPLER_SHUFFLED;
+  so.seed = 1;
+  bool good = new_model(&n.t) && open_data(t, &n.data);
+  n.indices = calloc((size_t)t->rows, sizeof *n.indices);
+  good = good && n.indices && ok(tdict_sampler_create(n.data.length(n.data.self), &so, &n.sampler, &err), "the sampler") &&
+         ok(tdict_create_from(n.data.schema(n.data.self), 1, &t->rows, NULL, &n.host, &err), "a batch") && naive_steps(&n, r);
+  t->maker->destroy(n.t.model);
+  tdict_release(n.host);
+  tdict_sampler_release(n.sampler);
+  tdict_dataset_reset(&n.data);
+  free(n.indices);
+  return good;
+}
+
+/* The steps alone: one batch that is there already, again and again. */
+static bool without_data(trainer *t, result *r) {
+  tdict_dataset data;
+  tdict_loader *loader = NULL;
+  tdict_loader_options o = loader_options(t);
+  tdict_tree *batch = NULL;
+  float loss;
+  o.device = t->place;
+  o.num_workers = 0;
+  if (!new_model(t) || !open_data(t, &data)) return false;
+  if (!ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
+    tdict_dataset_reset(&data);
+    return false;
+  }
+  bool good = ok(tdict_loader_next(loader, NULL, &batch, &err), "a batch") && train_on(t, batch, &loss);
+  double begin = now();
+  for (int64_t step = 0; step < t->steps && good; step++) good = train_on(t, batch, &loss);
+  r->seconds = now() - begin;
+  tdict_release(batch);
+  tdict_loader_destroy(loader);
+  return good;
+}
+
+static void report(const trainer *t, const char *how, const result *r, const result *alone) {
+  double tokens = (double)(t->steps * t->rows * t->window);
+  printf("%-14s %8.3f s  %10.0f tokens/s  last loss %.4f  in calls for batches %5.2f %%", how, r->seconds,
+         tokens / r->seconds, (double)r->last, 100 * r->waiting / r->seconds);
+  if (alone) printf("  lost to data %5.2f %%", 100 * (r->seconds - alone->seconds) / r->seconds);
+  putchar('\n');
+}
+
+/* The issue of such a comparison: conclusive when steps are short and the ordinary loop does wait. */
+static bool compare(trainer *t, const result *loader) {
+  result plain = {0}, alone = {0}, again = {0};
+  if (!without_data(t, &alone) || !without_loader(t, &plain) || !with_loader(t, false, &again)) return false;
+  double step_ms = 1e3 * alone.seconds / (double)t->steps, waits = (plain.seconds - alone.seconds) / plain.seconds;
+  if (again.seconds > loader->seconds) again = *loader;
+  report(t, "with loader", &again, &alone);
+  report(t, "ordinary loop", &plain, &alone);
+  printf("a step alone takes %.3f ms: %s\n", step_ms,
+         step_ms <= 3 && waits >= 0.2 ? "conclusive" : "not conclusive: wanted at most 3 ms, and an ordinary loop that "
+                                                       "loses at least 20 %");
+  return true;
+}
+
+static bool open_place(trainer *t) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  if (!ok(tdict_device_parse(t->device, &o.device, &err), "--device")) return false;
+  if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
+  if (!ok(tdict_context_create(&o, &t->context, &err), "the context")) return false;
+  t->place = tdict_context_device(t->context, NULL);
+  t->maker = &lm_cpu;
+#ifdef TRAIN_LM_CUDA
+  if (t->place.type == TDICT_DEVICE_CUDA) t->maker = &lm_cuda;
+#else
+  if (t->place.type == TDICT_DEVICE_CUDA) t->place = tdict_cpu(); /* the data could go there, the model cannot */
+#endif
+  if (t->place.type != TDICT_DEVICE_CPU && !ok(tdict_stream_create(t->context, t->place, &t->stream, &err), "a stream"))
+    return false;
+  char name[32];
+  printf("train_lm: %lld steps of %lld x %lld tokens, data to %s, the model in %s\n", (long long)t->steps,
+         (long long)t->rows, (long long)t->window, tdict_device_format(t->place, name, sizeof name), t->maker->name);
+  return true;
+}
+
+static int usage(void) {
+  fprintf(stderr, "usage: train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N]\n"
+                  "                [--window N] [--workers N] [--compare] [--expect LOSS]\n");
+  return 2;
+}
+
+static bool read_arguments(trainer *t, int argc, char **argv) {
+  struct {
+    const char *name, **text;
+    int64_t *number;
+  } known[] = {{"--device", &t->device, NULL}, {"--text", &t->text, NULL},    {"--shard", &t->shard, NULL},
+               {"--steps", NULL, &t->steps},   {"--rows", NULL, &t->rows},    {"--window", NULL, &t->window},
+               {"--workers", NULL, &t->workers}};
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--compare") == 0) {
+      t->compare = true;
+      continue;
+    }
+    if (i == 1 && argv[i][0] != '-') { /* a device alone, as the other examples take it */
+      t->device = argv[i];
+      continue;
+    }
+    if (i + 1 == argc) return false;
+    const char *value = argv[++i];
+    size_t k = 0;
+    while (k < sizeof known / sizeof known[0] && strcmp(argv[i - 1], known[k].name) != 0) k++;
+    if (k < sizeof known / sizeof known[0] && known[k].text) *known[k].text = value;
+    else if (k < sizeof known / sizeof known[0]) *known[k].number = atoll(value);
+    else if (strcmp(argv[i - 1], "--expect") == 0) t->expect = atof(value);
+    else return false;
+  }
+  return t->steps > 0 && t->rows > 0 && t->window > 0 && t->workers >= 0;
+}
+
+int main(int argc, char **argv) {
+  trainer t = {.device = "auto", .text = TRAIN_LM_TEXT, .steps = 200, .rows = 8, .window = 64, .workers = 2};
+  result r = {0};
+  if (!read_arguments(&t, argc, argv)) return usage();
+  bool good = open_place(&t) && with_loader(&t, true, &r);
+  if (good) report(&t, "with loader", &r, NULL);
+  if (good && t.compare) good = compare(&t, &r);
+  if (good && t.expect > 0 && !((double)r.last < t.expect)) {
+    fprintf(stderr, "train_lm: the last loss is %.4f, wanted below %.4f\n", (double)r.last, t.expect);
+    good = false;
+  }
+  if (t.maker) t.maker->destroy(t.model);
+  if (t.context && t.stream.handle) tdict_stream_destroy(t.context, t.stream);
+  tdict_context_destroy(t.context);
+  return good ? 0 : 1;
+}

@@ -1,0 +1,57 @@
+/* A small language model: each position sees itself and the three tokens before it, embedded and joined; two hidden
+ * layers with tanh; softmax over the vocabulary; Adam. Two makers of the same numbers: plain C, and CUDA.
+ *
+ * Thread rule: one thread at a time. */
+#ifndef TRAIN_LM_MODEL_H
+#define TRAIN_LM_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LM_CONTEXT = 4, LM_EMBED = 16, LM_INPUT = LM_CONTEXT * LM_EMBED, LM_HIDDEN = 64, LM_VOCAB = 128 };
+
+/* Where each parameter lies in one array of floats. */
+enum {
+  LM_TABLE = 0,                              /* [VOCAB, EMBED] */
+  LM_W1 = LM_TABLE + LM_VOCAB * LM_EMBED,    /* [INPUT, HIDDEN] */
+  LM_B1 = LM_W1 + LM_INPUT * LM_HIDDEN,
+  LM_W2 = LM_B1 + LM_HIDDEN,                 /* [HIDDEN, HIDDEN] */
+  LM_B2 = LM_W2 + LM_HIDDEN * LM_HIDDEN,
+  LM_W3 = LM_B2 + LM_HIDDEN,                 /* [HIDDEN, VOCAB] */
+  LM_B3 = LM_W3 + LM_HIDDEN * LM_VOCAB,
+  LM_PARAMETERS = LM_B3 + LM_VOCAB
+};
+
+/* Tokens and targets: [rows, window] int32, where the model computes; ids are taken modulo the vocabulary. */
+typedef struct lm_batch {
+  const int32_t *tokens, *targets;
+  int64_t rows, window;
+} lm_batch;
+
+typedef struct lm_model lm_model;
+/* How a model computes. `stream` is a cudaStream_t, or ignored. */
+typedef struct lm_maker {
+  const char *name;
+  lm_model *(*create)(int64_t most_positions, const float *parameters); /* copied; NULL: no memory */
+  bool (*step)(lm_model *model, const lm_batch *batch, void *stream);   /* queues one step of Adam */
+  bool (*finish)(lm_model *model, void *stream, float *loss);           /* waits; the mean loss of the last step */
+  void (*destroy)(lm_model *model);
+} lm_maker;
+extern const lm_maker lm_cpu;
+extern const lm_maker lm_cuda; /* where nvcc was there to build it */
+
+/* Adam's constants, the same on both sides. */
+#define LM_RATE 2e-3f
+#define LM_BETA1 0.9f
+#define LM_BETA2 0.999f
+#define LM_EPSILON 1e-8f
+
+#ifdef __cplusplus
+}
+#endif
+#endif

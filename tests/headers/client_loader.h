@@ -1,0 +1,66 @@
+/* The part of client.c that uses datasets, samplers and the loader. */
+static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
+  (void)user;
+  (void)index;
+  return tdict_create(0, NULL, out, err);
+}
+
+static tdict_status collate_first(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                                  tdict_tree **out, tdict_error *err) {
+  (void)user;
+  (void)count;
+  (void)memory;
+  (void)err;
+  *out = tdict_retain(samples[0]);
+  return TDICT_OK;
+}
+
+static void use_datasets(void) {
+  static const tdict_token_format formats[] = {TDICT_TOKENS_AUTO, TDICT_TOKENS_LLMC, TDICT_TOKENS_U16, TDICT_TOKENS_U32};
+  static const tdict_sampler_kind kinds[] = {TDICT_SAMPLER_SEQUENTIAL, TDICT_SAMPLER_SHUFFLED,
+                                             TDICT_SAMPLER_WITH_REPLACEMENT, TDICT_SAMPLER_WEIGHTED};
+  const double weights[2] = {1, 2};
+  tdict_token_options tokens = tdict_token_options_default();
+  tdict_sampler_options options = tdict_sampler_options_default();
+  tdict_dataset dataset = tdict_dataset_default();
+  tdict_sampler *sampler = NULL;
+  size_t i;
+  for (i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+    tokens.format = (int32_t)formats[i];
+    TRUE(tdict_dataset_from_tokens(&tokens, &dataset, NULL) == TDICT_EINVAL);
+  }
+  options.weights = weights;
+  for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    options.kind = (int32_t)kinds[i];
+    OK(tdict_sampler_create(2, &options, &sampler, &last_error));
+    TRUE(tdict_sampler_length(sampler) == 2 && tdict_sampler_at(sampler, 0, 1) >= 0);
+    tdict_sampler_release(tdict_sampler_retain(sampler));
+    tdict_sampler_release(sampler);
+  }
+  OK(tdict_dataset_from_callback(make_sample, NULL, 1, &dataset, &last_error));
+  tdict_dataset_reset(&dataset);
+}
+
+static void use_loader(tdict_context *context, const tdict_tree *tree) {
+  tdict_make_sample make = make_sample;
+  tdict_collate collate = collate_first;
+  tdict_loader_options options = tdict_loader_options_default();
+  tdict_loader_state state = tdict_loader_state_default();
+  tdict_loader_stats stats = tdict_loader_stats_default();
+  tdict_dataset dataset = tdict_dataset_default();
+  tdict_loader *loader = NULL;
+  tdict_tree *batch = NULL;
+  TRUE(tdict_dataset_from_tree(tree, &dataset, NULL) == TDICT_OK || tdict_batch_ndim(tree) == 0);
+  tdict_dataset_reset(&dataset);
+  OK(tdict_dataset_from_callback(make, NULL, 1, &dataset, &last_error));
+  options.collate = collate;
+  OK(tdict_loader_create(context, &dataset, &options, &loader, &last_error));
+  TRUE(tdict_loader_length(loader) == 1);
+  OK(tdict_loader_next(loader, NULL, &batch, &last_error));
+  OK(tdict_loader_get_state(loader, &state, &last_error));
+  OK(tdict_loader_set_state(loader, &state, &last_error));
+  OK(tdict_loader_get_stats(loader, &stats, &last_error));
+  TRUE(stats.num_batches == 1);
+  tdict_release(batch);
+  tdict_loader_destroy(loader);
+}
