@@ -1,0 +1,100 @@
+/* The loader for long: random settings, worker delays, consumer pauses and failing fetches, loaders destroyed at any
+ * stage; the samples of each whole epoch are exactly those that there are, less those of failed batches.
+ *
+ * TDICT_TEST_BATCHES (default 1500) and TDICT_TEST_SEED say how long and which; the seed is printed. */
+#include "numbers.h"
+
+static uint64_t state;
+static uint64_t roll(uint64_t count) {
+  state += UINT64_C(0x9e3779b97f4a7c15);
+  uint64_t x = (state ^ (state >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return (x ^ (x >> 31)) % count;
+}
+
+static int64_t from_environment(const char *name, int64_t otherwise) {
+  const char *text = getenv(name);
+  return text ? atoll(text) : otherwise;
+}
+
+enum { MOST = 400 };
+
+/* One epoch, or a part of it; the batches that were taken. */
+static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, const tdict_stream *stream, int64_t stop_at) {
+  int seen[MOST] = {0};
+  int64_t batches = 0, ids[64], failed = 0, kept = 0;
+  tdict_loader_state s;
+  td_ok(tdict_loader_get_state(l, &s, err));
+  assert_int_equal(s.batch, 0);
+  for (;;) {
+    tdict_tree *batch = NULL;
+    if (batches == stop_at) return batches;
+    bool on_stream = stream && roll(2);
+    tdict_error err = {0};
+    tdict_status status = tdict_loader_next(l, on_stream ? stream : NULL, &batch, &err);
+    if (status != TDICT_OK) { /* some batch holds the bad sample; what its others were is not said */
+      assert_int_equal(status, TDICT_EIO);
+      assert_true(n->fail_at >= 0);
+      failed++;
+      continue;
+    }
+    if (!batch) break;
+    batches++;
+    if (roll(20) == 0) usleep((useconds_t)roll(800));
+    if (!on_stream) { /* on a stream the host may not look yet */
+      int64_t count = read_batch(y, batch, ids, 64);
+      kept += count;
+      for (int64_t i = 0; i < count; i++) assert_int_equal(seen[ids[i]]++, 0);
+    } else {
+      kept += tdict_batch_size(batch)[0];
+    }
+    tdict_release(batch);
+  }
+  if (n->fail_at < 0) assert_int_equal(kept, n->length);
+  assert_int_equal(failed, n->fail_at >= 0);
+  if (!stream && n->fail_at < 0)
+    for (int64_t i = 0; i < n->length; i++) assert_int_equal(seen[i], 1);
+  return batches;
+}
+
+static int64_t one_loader(const yard *y, const tdict_stream *stream) {
+  numbers n = numbers_of((int64_t)(1 + roll(MOST)));
+  n.delay_us = roll(3) ? 0 : (int)(1 + roll(300));
+  if (roll(3) == 0) n.fail_at = (int64_t)roll((uint64_t)n.length);
+  tdict_dataset d = roll(2) ? by_row(&n) : by_sample(&n);
+  if (d.schema && roll(2)) d.fetch_batch = numbers_fetch_batch;
+  d.in_order = roll(4) == 0;
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = (int64_t)(1 + roll(20));
+  o.num_workers = (int32_t)roll(6);
+  o.prefetch = (int32_t)roll(9);
+  o.prefetch_bytes = roll(3) ? 0 : roll(2000);
+  o.shuffle = roll(2);
+  o.seed = roll(1000);
+  o.continue_on_error = true;
+  tdict_loader *l = open_loader(y, &d, &o);
+  int64_t batches = 0, epochs = (int64_t)roll(4);
+  for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, -1);
+  if (roll(2)) batches += take_epoch(y, l, &n, NULL, (int64_t)roll(10)); /* and destroyed on its way */
+  tdict_loader_destroy(l);
+  assert_int_equal(n.released, 1);
+  assert_int_equal(n.running, 0);
+  return batches;
+}
+
+DEVICE_CASE(loader_soak) {
+  yard y = open_yard();
+  int64_t wanted = from_environment("TDICT_TEST_BATCHES", 1500), done = 0, loaders = 0;
+  int64_t seed = from_environment("TDICT_TEST_SEED", 1);
+  state = (uint64_t)seed;
+  tdict_stream stream;
+  bool gpu = y.device.type != TDICT_DEVICE_CPU;
+  if (gpu) td_ok(tdict_stream_create(y.c, y.device, &stream, err));
+  while (done < wanted) {
+    done += one_loader(&y, gpu ? &stream : NULL);
+    loaders++;
+  }
+  printf("loader soak: seed %lld, %lld batches of %lld loaders\n", (long long)seed, (long long)done, (long long)loaders);
+  if (gpu) tdict_stream_destroy(y.c, stream);
+  close_yard(&y);
+}
