@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include "numbers.h"
+#include "support/fail_alloc.h"
 #include "support/things.h"
 
 DEVICE_CASE(loader_errors_in_place) {
@@ -216,5 +217,55 @@ DEVICE_CASE(loader_fork_is_refused) {
   int64_t ids[9];
   assert_int_equal(read_epoch(&y, l, ids, 9), 9);
   tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+/* Each allocation of the calling thread fails in turn: the error comes in its place, and the batch comes when it is asked
+ * for again. */
+DEVICE_CASE(loader_survives_enomem) {
+  yard y = open_yard();
+  for (int way = 0; way < 2; way++) {
+    numbers n = numbers_of(8);
+    tdict_dataset d = way ? by_sample(&n) : by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    tdict_loader *l = NULL;
+    tdict_error why;
+    o.batch_size = 4;
+    o.num_workers = 0;
+    int64_t refused = 0;
+    for (int64_t k = 0;; k++) {
+      td_fail_alloc(k, false);
+      tdict_status status = tdict_loader_create(y.c, &d, &o, &l, &why);
+      if (!td_fail_alloc_stop()) {
+        assert_int_equal(status, TDICT_OK);
+        break;
+      }
+      refused++;
+      assert_int_equal(status, TDICT_ENOMEM);
+      assert_int_equal(n.released, 0);
+    }
+    assert_true(refused >= 4);
+    tdict_loader_state begin;
+    td_ok(tdict_loader_get_state(l, &begin, err));
+    for (int64_t k = 0, done = 0; !done; k++) {
+      tdict_tree *batch = NULL;
+      int64_t ids[4];
+      td_ok(tdict_loader_set_state(l, &begin, err));
+      td_fail_alloc(k, false);
+      tdict_status status = tdict_loader_next(l, NULL, &batch, &why);
+      bool fired = td_fail_alloc_stop();
+      if (status == TDICT_OK) { /* without a refusal, or with one that there is another way round */
+        assert_int_equal(read_batch(&y, batch, ids, 4), 4);
+        for (int64_t i = 0; i < 4; i++) assert_int_equal(ids[i], i);
+        tdict_release(batch);
+        done = !fired;
+      } else {
+        assert_true(fired);
+        assert_int_equal(status, TDICT_ENOMEM);
+      }
+    }
+    tdict_loader_destroy(l);
+    assert_int_equal(n.released, 1);
+  }
   close_yard(&y);
 }
