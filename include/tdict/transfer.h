@@ -209,7 +209,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *f,
 TDICT_API void tdict_future_cancel(tdict_future *f);
 /** @brief True once the transfer has ended, well or ill; never waits [T:future_poll]. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *f);
-/** @brief Where it stands; never waits [T:future_poll]. */
+/** @brief Where it stands; never waits [T:future_poll], in a fork neither [T:fork_leaves_locks_behind]. */
 TDICT_API tdict_future_state_code tdict_future_state(const tdict_future *f);
 /** @brief What the transfer did.
  *  @param[in,out] out  its struct_size says how much is written.
