@@ -148,6 +148,7 @@ typedef struct tdict_driver_ops {
 struct tdict_driver {
   const tdict_driver_ops *ops;
   int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
+  tdict_driver *behind; /* what this one stands before and holds, or NULL; constant */
   _Atomic(int64_t) refs;
   /* Kept by counted.h; begin as 0; relaxed: plain counts. */
   _Atomic(size_t) pinned_bytes, peak_pinned_bytes;
@@ -155,6 +156,11 @@ struct tdict_driver {
 };
 tdict_driver *tdict_driver_retain(tdict_driver *d);
 void tdict_driver_release(tdict_driver *d); /* closes after the last; NULL is allowed */
+/* The one behind all that stand before it; borrowed. */
+static inline tdict_driver *tdict_driver_last(tdict_driver *d) {
+  while (d->behind) d = d->behind;
+  return d;
+}
 
 /* Opens libcuda.so.1. TDICT_ENODEVICE: none, too old (before 12.0), or without a device; the message says why. */
 tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);

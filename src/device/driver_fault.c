@@ -9,7 +9,6 @@
 
 typedef struct fault_driver {
   tdict_driver base; /* first: it is a driver */
-  tdict_driver *inner;
   void (*around)(bool begins);
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t changed;
@@ -66,7 +65,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 #define PASS(f, result, entry, ...)                       \
   do {                                                    \
     around(f, true);                                      \
-    result = f->inner->ops->entry(f->inner, __VA_ARGS__); \
+    result = f->base.behind->ops->entry(f->base.behind, __VA_ARGS__); \
     around(f, false);                                     \
   } while (0)
 /* A call that is not made when it is to fail. */
@@ -84,14 +83,14 @@ static tdict_cu either(tdict_cu result, tdict_cu code) { return result != TDICT_
 
 static void fault_close(tdict_driver *d) {
   fault_driver *f = own(d);
-  tdict_driver_release(f->inner);
+  tdict_driver_release(f->base.behind);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
   free(f);
 }
 
 static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
-  return own(d)->inner->ops->error_text(own(d)->inner, result, name, text);
+  return own(d)->base.behind->ops->error_text(own(d)->base.behind, result, name, text);
 }
 static tdict_cu driver_version(tdict_driver *d, int *version) {
   CALL(DEVICE, driver_version, version);
@@ -135,7 +134,7 @@ static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
   return either(result, code);
 }
 static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
-  return own(d)->inner->ops->ctx_current(own(d)->inner, out);
+  return own(d)->base.behind->ops->ctx_current(own(d)->base.behind, out);
 }
 static tdict_cu capture_mode(tdict_driver *d, int *mode) {
   CALL(CAPTURE, capture_mode, mode);
@@ -353,7 +352,7 @@ tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, td
   atomic_init(&f->base.refs, 1);
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
-  f->inner = tdict_driver_retain(inner);
+  f->base.behind = tdict_driver_retain(inner);
   *out = &f->base;
   return TDICT_OK;
 }
