@@ -142,7 +142,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
  *  is done. Both on the host, or one on a device, or both on one device [T:tensor_copy_any_strides]
  *  [T:tensor_copy_devices]. Where they overlap the result is unspecified.
  *  @return #TDICT_OK; #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY [T:tensor_copy_refuses];
- *          #TDICT_EWRONGDEVICE two devices, or one of which nothing is known [T:tensor_copy_refuses];
+ *          #TDICT_EWRONGDEVICE two devices, or one of which nothing is known [T:tensor_copy_refuses]; #TDICT_EINVAL the
+ *          source's bytes never came, since a transfer into them failed [T:lost_source_of_a_tensor_copy];
  *          #TDICT_EDEVICE, after which the elements of @p dst are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief A new tensor in C order with the same elements, in @p memory (NULL: plain host memory)

@@ -120,7 +120,8 @@ typedef enum tdict_future_state_code {
  *  already is shared, and a tree all of whose leaves are comes back retained [T:transfer_same_place_shares]. All
  *  others are contiguous and lie in one storage, in tree order, each beginning on a multiple of 256 bytes
  *  [T:transfer_one_arena]; leaves that are the same bytes of one storage are sent once [T:transfer_shared_leaves_sent_once].
- *  Bytes between leaves are unspecified.
+ *  Bytes between leaves are unspecified. Leaves on another device of the context are moved from there, with strides too
+ *  [T:two_devices_first_to_second] [T:two_devices_strided_leaf], over the link of the two where there is one.
  *  @param[in]  device  tdict_cpu(), or a device of the context; TDICT_DEVICE_AUTO is the context's own.
  *  @param[in]  o       NULL for the defaults.
  *  @param[out] out     a new reference, written on success only.
@@ -128,8 +129,10 @@ typedef enum tdict_future_state_code {
  *          of range [T:transfer_refuses_bad_options]; #TDICT_ENODEVICE [T:transfer_refuses_absent_device];
  *          #TDICT_EWRONGDEVICE a leaf lives on a device that is not the context's, or options name memory of another
  *          device [T:transfer_refuses_foreign_device]; #TDICT_ECAPTURE `after` is being captured
- *          [T:transfer_refuses_capture]; #TDICT_EFORKED [T:fork_is_refused]; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST
- *          with the leaf's path [T:lost_device_stays_lost]; what a hook answered, or #TDICT_EHOOK, with the object's path
+ *          [T:transfer_refuses_capture]; #TDICT_EINVAL with its path a leaf's bytes never came, because an earlier transfer
+ *          into them failed and none has written them since [T:lost_source_is_refused]; #TDICT_EFORKED
+ *          [T:fork_is_refused]; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path
+ *          [T:lost_device_stays_lost]; what a hook answered, or #TDICT_EHOOK, with the object's path
  *          [T:objects_failing_hook]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
                                                        const tdict_transfer_options *o, tdict_tree **out,
@@ -147,7 +150,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *          [T:copy_into_checks_first]. `memory` and `pinned_result` must not be set
  *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
  *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later copy_into has
- *          written them [T:lost_bytes_give_null]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
+ *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
+ *          were queued behind this one [T:lost_source_of_a_queued_transfer]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
                                                        const tdict_transfer_options *o, tdict_error *err);
 /** @brief As tdict_copy_into(), with a future whose tree is @p dst [T:copy_into_async]. */
@@ -205,7 +209,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *f,
 TDICT_API void tdict_future_cancel(tdict_future *f);
 /** @brief True once the transfer has ended, well or ill; never waits [T:future_poll]. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *f);
-/** @brief Where it stands; never waits [T:future_poll]. */
+/** @brief Where it stands; never waits [T:future_poll], in a fork neither [T:fork_leaves_locks_behind]. */
 TDICT_API tdict_future_state_code tdict_future_state(const tdict_future *f);
 /** @brief What the transfer did.
  *  @param[in,out] out  its struct_size says how much is written.

@@ -74,7 +74,9 @@ tdict_status tdict_context_get_counts(tdict_context *context, tdict_device devic
 static tdict_status sim_of(tdict_context *context, tdict_driver **out, tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
   *out = tdict_devices_sim(tdict_context_devices(context));
-  return *out ? TDICT_OK : tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
+  if (!*out) return tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
+  *out = tdict_driver_last(*out); /* a driver may stand before the simulated one */
+  return TDICT_OK;
 }
 
 tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err) {

@@ -9,7 +9,6 @@
 
 typedef struct fault_driver {
   tdict_driver base; /* first: it is a driver */
-  tdict_driver *inner;
   void (*around)(bool begins);
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t changed;
@@ -66,7 +65,7 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 #define PASS(f, result, entry, ...)                       \
   do {                                                    \
     around(f, true);                                      \
-    result = f->inner->ops->entry(f->inner, __VA_ARGS__); \
+    result = f->base.behind->ops->entry(f->base.behind, __VA_ARGS__); \
     around(f, false);                                     \
   } while (0)
 /* A call that is not made when it is to fail. */
@@ -84,14 +83,14 @@ static tdict_cu either(tdict_cu result, tdict_cu code) { return result != TDICT_
 
 static void fault_close(tdict_driver *d) {
   fault_driver *f = own(d);
-  tdict_driver_release(f->inner);
+  tdict_driver_release(f->base.behind);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
   free(f);
 }
 
 static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
-  return own(d)->inner->ops->error_text(own(d)->inner, result, name, text);
+  return own(d)->base.behind->ops->error_text(own(d)->base.behind, result, name, text);
 }
 static tdict_cu driver_version(tdict_driver *d, int *version) {
   CALL(DEVICE, driver_version, version);
@@ -113,6 +112,10 @@ static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, in
   CALL(DEVICE, device_attribute, ordinal, attribute, value);
   return result;
 }
+static tdict_cu device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
+  CALL(DEVICE, device_can_reach, ordinal, peer, can);
+  return result;
+}
 
 static tdict_cu ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
   CALL(CTX_RETAIN, ctx_retain, ordinal, out);
@@ -131,7 +134,7 @@ static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
   return either(result, code);
 }
 static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
-  return own(d)->inner->ops->ctx_current(own(d)->inner, out);
+  return own(d)->base.behind->ops->ctx_current(own(d)->base.behind, out);
 }
 static tdict_cu capture_mode(tdict_driver *d, int *mode) {
   CALL(CAPTURE, capture_mode, mode);
@@ -156,6 +159,10 @@ static tdict_cu pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uin
 }
 static tdict_cu pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
   CALL(POOL, pool_get, pool, attribute, value);
+  return result;
+}
+static tdict_cu pool_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  CALL(POOL, pool_let_in, pool, ordinal);
   return result;
 }
 static tdict_cu mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
@@ -214,6 +221,11 @@ static tdict_cu copy_d2h_async(tdict_driver *d, void *host, const void *device, 
 }
 static tdict_cu copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   CALL(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
+  return result;
+}
+static tdict_cu copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
+                                tdict_cu_stream s) {
+  CALL(COPY_WITHIN, copy_peer_async, rect, to, from, s);
   return result;
 }
 static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
@@ -288,6 +300,7 @@ static const tdict_driver_ops fault_ops = {
     .device_name = device_name,
     .device_total_bytes = device_total_bytes,
     .device_attribute = device_attribute,
+    .device_can_reach = device_can_reach,
     .ctx_retain = ctx_retain,
     .ctx_release = ctx_release,
     .ctx_push = ctx_push,
@@ -299,6 +312,7 @@ static const tdict_driver_ops fault_ops = {
     .pool_trim = pool_trim,
     .pool_set = pool_set,
     .pool_get = pool_get,
+    .pool_let_in = pool_let_in,
     .mem_alloc_async = mem_alloc_async,
     .mem_free_async = mem_free_async,
     .mem_alloc = mem_alloc,
@@ -313,6 +327,7 @@ static const tdict_driver_ops fault_ops = {
     .copy_h2d_async = copy_h2d_async,
     .copy_d2h_async = copy_d2h_async,
     .copy_d2d_async = copy_d2d_async,
+    .copy_peer_async = copy_peer_async,
     .copy_rect_async = copy_rect_async,
     .fill_async = fill_async,
     .stream_create = stream_create,
@@ -337,7 +352,7 @@ tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, td
   atomic_init(&f->base.refs, 1);
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
-  f->inner = tdict_driver_retain(inner);
+  f->base.behind = tdict_driver_retain(inner);
   *out = &f->base;
   return TDICT_OK;
 }

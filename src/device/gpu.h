@@ -22,6 +22,7 @@ struct tdict_gpu {
   tdict_cu_stream alloc_stream, free_stream; /* allocations never queue behind a free that waits */
   char name[64];
   tdict_forkmark *mark; /* counted; NULL: forks are not looked for */
+  _Atomic(uint64_t) met; /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
   _Atomic(int32_t) lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
   pthread_mutex_t lock; /* guards what follows */
   tdict_cu_stream *streams; /* idle ones */
@@ -65,6 +66,10 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
 /* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. Inside a scope. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
+                                  tdict_error *err);
+/* The same, plain copies included, from memory of another gpu of the same driver: over the link between them where there
+ * is one, else through the host. `from` NULL: from the gpu's own memory. */
+tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* The gpu's copy engines can read and write [address, address + bytes) by themselves. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);

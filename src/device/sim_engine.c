@@ -1,10 +1,10 @@
 /* Engines of the simulated driver: threads that take the time that work needs, pass the gate that a hold closes, and
  * move bytes. See sim_queue.h for owner and thread rule. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "device/sim_queue.h"
 
 void tdict_sim_engine_push(tdict_sim_engine *engine, tdict_sim_op *op) {
@@ -113,19 +113,15 @@ static void *run_engine(void *argument) {
 }
 
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device) {
-  sigset_t all, before;
   tdict_cu result = TDICT_CU_SUCCESS;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals go to the program's threads */
   for (int k = 0; k < TDICT_SIM_NUM_ENGINES && result == TDICT_CU_SUCCESS; k++) {
     tdict_sim_engine *engine = &device->engines[k];
     if (engine->running) continue;
-    if (pthread_create(&engine->thread, NULL, run_engine, engine) == 0)
+    if (tdict_thread_create(&engine->thread, run_engine, engine) == 0)
       engine->running = true;
     else
       result = TDICT_CU_OUT_OF_MEMORY;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return result;
 }
 

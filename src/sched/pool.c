@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 enum { MIN_THREADS = 8 };
 
@@ -77,7 +78,7 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   pthread_cond_init(&pool->work, NULL);
   pool->num_threads = num_threads;
   for (int i = 0; i < num_threads; i++) {
-    int code = pthread_create(&pool->threads[i], NULL, worker, pool);
+    int code = tdict_thread_create(&pool->threads[i], worker, pool);
     if (code == 0) continue;
     join(pool, i);
     return tdict_fail_native(err, TDICT_ENOMEM, code, "pool: thread %d of %d could not be started", i + 1, num_threads);

@@ -13,6 +13,10 @@ enum { HELP_EVERY_NS = 200000 };
 /* In a fork nobody works any more, and locks may be held for ever by threads that are not there. */
 static bool is_forked(const tdict_future *t) { return tdict_forkmark_forked(t->mark); }
 
+static bool is_zero(const tdict_future *t, tdict_latch *latch) {
+  return is_forked(t) ? latch->count == 0 : tdict_latch_is_zero(latch);
+}
+
 /* Waits for a latch of the transfer. A thread of the pool works meanwhile: what it waits for may be queued behind it. */
 static bool wait_for(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
   if (is_forked(t)) return latch->count == 0;
@@ -28,7 +32,10 @@ static bool wait_for(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
 
 void tdict_transfer_wait_to_start(tdict_future *t) { wait_for(t, &t->may_start, INT64_MAX); }
 
-static bool fence_poll(tdict_fence *fence) { return tdict_latch_is_zero(&((tdict_future *)fence)->ended); }
+static bool fence_poll(tdict_fence *fence) {
+  tdict_future *t = (tdict_future *)fence;
+  return is_zero(t, &t->ended);
+}
 static bool fence_wait(tdict_fence *fence, int64_t deadline_ns) {
   tdict_future *t = (tdict_future *)fence;
   return wait_for(t, &t->ended, deadline_ns);
@@ -181,7 +188,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
   wait_for(f, &f->queued, INT64_MAX);
   if (atomic_load_explicit(&f->tailless, memory_order_relaxed) || tdict_transfer_has_failed(f))
     wait_for(f, &f->ended, INT64_MAX);
-  if (tdict_latch_is_zero(&f->ended)) return answer(f, out, err);
+  if (is_zero(f, &f->ended)) return answer(f, out, err);
   char name[32];
   pthread_mutex_lock(&f->error_lock);
   bool ended = f->decided;
@@ -206,7 +213,7 @@ void tdict_future_cancel(tdict_future *f) {
 
 tdict_future_state_code tdict_future_state(const tdict_future *f) {
   tdict_future *t = (tdict_future *)(uintptr_t)f;
-  if (!tdict_latch_is_zero(&t->ended)) return TDICT_FUTURE_PENDING;
+  if (!is_zero(t, &t->ended)) return TDICT_FUTURE_PENDING;
   return t->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
          : t->error.status                   ? TDICT_FUTURE_FAILED
                                              : TDICT_FUTURE_DONE;

@@ -36,8 +36,29 @@ enum { STRANGER_NS = 1000000 };
 
 static void run_worker(tdict_task *task) { tdict_work((tdict_worker *)task); }
 
+/* What is to be read and never came, since the transfer that was to write it failed: the first leaf, else UINT32_MAX. To
+ * be asked when nobody is about to write it. */
+static uint32_t find_lost(const tdict_future *t) {
+  bool lost = false;
+  for (uint32_t i = 0; i < t->num_nodes && !lost; i++)
+    lost = !t->nodes[i].writes && tdict_storage_is_lost(t->nodes[i].storage);
+  if (!lost) return UINT32_MAX;
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
+    if (tdict_storage_is_lost(t->plan.items[i].src->storage)) return i;
+  return UINT32_MAX;
+}
+static tdict_status refuse_lost(tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "transfer: its bytes never came, a transfer into them failed");
+}
+
 /* Nothing stands in the transfer's way any more. */
 static void launch(tdict_future *t) {
+  uint32_t lost = find_lost(t);
+  tdict_error err = {0};
+  if (lost != UINT32_MAX) {
+    (void)!refuse_lost(&err);
+    tdict_transfer_fail(t, lost, &err);
+  }
   tdict_check_sources_before(t);
   if (t->on_caller) {
     tdict_latch_down(&t->may_start);
@@ -139,6 +160,12 @@ static tdict_status take_turn(tdict_future *t, tdict_fence **stranger, tdict_err
   for (uint32_t i = 0; i < t->num_nodes; i++)
     tdict_storage_each_conflict(t->nodes[i].storage, t->nodes[i].writes, gather_conflict, &g);
   if (g.no_memory) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
+  uint32_t lost = t->num_waits_for ? UINT32_MAX : find_lost(t);
+  if (lost != UINT32_MAX) {
+    char path[sizeof((tdict_error *)0)->path];
+    tdict_leaf_path(t->mirror ? t->mirror : t->result, t->plan.items[lost].leaf, path, sizeof path);
+    return tdict_at(err, refuse_lost(err), path);
+  }
   for (uint32_t i = 0; i < t->num_nodes; i++) tdict_storage_attach(&t->nodes[i]);
   for (uint32_t i = 0; i < t->num_nodes && !g.stranger; i++)
     tdict_storage_each_conflict(t->nodes[i].storage, t->nodes[i].writes, find_stranger, &g);

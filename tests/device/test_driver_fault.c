@@ -222,6 +222,49 @@ CASE(driver_fault_tells_around_calls) {
 }
 
 /* A context over it, and every kind's name. */
+/* The controls of the simulated device reach it through what stands before it, twice here. */
+CASE(driver_fault_before_a_held_device) {
+  tdict_sim_options sim = sim_options(false);
+  tdict_context_options o = tdict_context_options_default();
+  tdict_driver *inner = NULL, *middle = NULL, *d = NULL;
+  tdict_context *c = NULL;
+  tdict_driver_sim_count counts;
+  tdict_stream s;
+  void *host;
+  char *there;
+  tdict_cu_context context;
+  o.device = tdict_sim(0);
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &middle, err));
+  td_ok(tdict_driver_fault_open(middle, &d, err));
+  assert_ptr_equal(tdict_driver_last(d), inner);
+  td_ok(tdict_context_create_over(&o, d, &c, err));
+  td_ok(tdict_stream_create(c, o.device, &s, err));
+  CU(SUCCESS, ctx_retain, 0, &context);
+  CU(SUCCESS, ctx_push, context);
+  host = make_pinned(d, 64, 1);
+  there = make_device(d, 64);
+  td_ok(tdict_sim_hold(c, err));
+  CU(SUCCESS, copy_h2d_async, there, host, 64, s.handle);
+  CU(SUCCESS, copy_h2d_async, there, host, 64, s.handle);
+  tdict_driver_sim_counts(inner, 0, &counts);
+  assert_int_equal(counts.num_pending, 2);
+  td_ok(tdict_sim_step(c, 1, err));
+  tdict_driver_sim_counts(inner, 0, &counts);
+  assert_int_equal(counts.num_pending, 1);
+  td_ok(tdict_sim_resume(c, err));
+  CU(SUCCESS, stream_synchronize, s.handle);
+  CU(SUCCESS, mem_free, there);
+  CU(SUCCESS, host_free, host, 64);
+  CU(SUCCESS, ctx_pop, &context);
+  CU(SUCCESS, ctx_release, 0);
+  tdict_stream_destroy(c, s);
+  tdict_context_destroy(c);
+  tdict_driver_release(d);
+  tdict_driver_release(middle);
+  tdict_driver_release(inner);
+}
+
 CASE(driver_fault_under_a_context) {
   tdict_sim_options sim = sim_options(false);
   tdict_driver *inner = NULL, *d = NULL;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 
 #include "sched/gate.h"
 #include "support/fail_alloc.h"
@@ -39,6 +40,33 @@ CASE(pool_first_come_first_served) {
   pool_gate_open(&gate);
   tdict_pool_destroy(pool);
   for (int i = 0; i < COUNT; i++) assert_int_equal(tasks[i].order, i);
+}
+
+/* What a task sees of its thread's signals. */
+typedef struct masked {
+  tdict_task task; /* first */
+  sigset_t mask;
+} masked;
+static void look_at_mask(tdict_task *task) { pthread_sigmask(SIG_SETMASK, NULL, &((masked *)task)->mask); }
+
+CASE(pool_threads_take_no_signals) {
+  static const int programs[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD, SIGPROF, SIGPIPE},
+                   own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  sigset_t before, after;
+  masked m = {.task = {.run = look_at_mask}};
+  pthread_sigmask(SIG_SETMASK, NULL, &before);
+  tdict_pool *pool = open_pool(2);
+  tdict_pool_submit(pool, &m.task);
+  tdict_pool_destroy(pool);
+  starts_left = 1;
+  td_fails(TDICT_ENOMEM, "thread 2 of 3", tdict_pool_create(3, &pool, err));
+  starts_left = -1;
+  pthread_sigmask(SIG_SETMASK, NULL, &after);
+  for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+    if (!sigismember(&m.mask, programs[i])) fail_msg("signal %d is open", programs[i]);
+    assert_int_equal(sigismember(&after, programs[i]), sigismember(&before, programs[i])); /* the caller's */
+  }
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) assert_false(sigismember(&m.mask, own[i]));
 }
 
 CASE(pool_remove_takes_back_what_has_not_begun) {

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "transfer/engine.h"
+
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \
   do {                                                                             \
@@ -176,6 +178,46 @@ GPU_CASE(fork_is_refused) {
     assert_int_equal(WEXITSTATUS(status), 0);
     end_family(&f);
   }
+}
+
+/* Other threads may hold locks at the fork, and nobody gives them back in the child: asking a future must need none. */
+GPU_CASE(fork_leaves_locks_behind) {
+  family f = begin_family();
+  tdict_future *futures[] = {f.done, f.pending};
+  for (int i = 0; i < 2 && futures[i]; i++) {
+    pthread_mutex_lock(&futures[i]->ended.lock);
+    pthread_mutex_lock(&futures[i]->queued.lock);
+    pthread_mutex_lock(&futures[i]->error_lock);
+  }
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    tdict_tree *out = NULL;
+    alarm(30);
+    CHILD(tdict_future_state(f.done) == TDICT_FUTURE_DONE);
+    CHILD(tdict_future_is_ready(f.done));
+    CHILD(tdict_future_stats(f.done, &stats, NULL) == TDICT_OK);
+    CHILD(tdict_future_wait_for(f.done, 0, NULL, NULL) == TDICT_OK);
+    CHILD(tdict_future_wait_on_stream(f.done, f.s, &out, NULL) == TDICT_OK && out);
+    if (f.pending) refuse_waits(&f);
+    if (f.pending) CHILD(tdict_future_state(f.pending) == TDICT_FUTURE_PENDING);
+    tdict_future_cancel(f.pending);
+    tdict_future_release(f.pending);
+    tdict_future_release(f.done);
+    _exit(0);
+  }
+  for (int i = 0; i < 2 && futures[i]; i++) {
+    pthread_mutex_unlock(&futures[i]->ended.lock);
+    pthread_mutex_unlock(&futures[i]->queued.lock);
+    pthread_mutex_unlock(&futures[i]->error_lock);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  end_family(&f);
 }
 
 #if defined(__has_feature)

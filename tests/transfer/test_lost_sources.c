@@ -1,0 +1,139 @@
+/* Transfers from bytes that never came: they are refused with the leaf's path, and what they would have written stays. */
+#include "pair.h"
+
+static shim failing;
+static tdict_cu fail_copy_in(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  (void)d, (void)device, (void)host, (void)bytes, (void)s;
+  return TDICT_CU_UNKNOWN;
+}
+static tdict_cu fail_copy_out(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
+  (void)d, (void)device, (void)host, (void)bytes, (void)s;
+  return TDICT_CU_UNKNOWN;
+}
+/* A copy_into that fails. */
+static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
+  shim_begin(&failing, w->d);
+  failing.ops.copy_h2d_async = fail_copy_in;
+  failing.ops.copy_d2h_async = fail_copy_out;
+  td_fails(TDICT_EDEVICE, "", tdict_copy_into(w->c, src, dst, NULL, err));
+  shim_end(&failing, w->d);
+}
+
+/* The call must be refused because of the leaf `path`. */
+#define REFUSED(path_, call)                           \
+  do {                                                 \
+    td_fails(TDICT_EINVAL, "never came", call);        \
+    assert_string_equal(td_last_error.path, path_);    \
+  } while (0)
+
+/* Only leaf "b" of three lies in memory whose bytes never came. */
+static void refuse(bool on_device, int32_t num_threads) {
+  place w = place_open(2);
+  tdict_device other = on_device ? tdict_cpu() : w.device;
+  tdict_tree *good = new_tree(), *bad = new_tree(), *mixed = new_tree(), *there = new_tree(), *out = NULL;
+  tdict_future *f = NULL;
+  tdict_transfer_options o = threads(num_threads);
+  give(good, "x", new_bytes(70000, on_device ? NULL : w.memory));
+  give(bad, "x", new_bytes(70000, on_device ? w.memory : NULL));
+  give(mixed, "a", new_bytes(5, NULL));
+  td_ok(tdict_set(mixed, "n.b", leaf_of(bad, "x"), err));
+  give(mixed, "z", new_bytes(7, NULL));
+  put_number(&w, leaf_of(mixed, "a"), 3);
+  put_number(&w, leaf_of(mixed, "z"), 4);
+  put_number(&w, leaf_of(good, "x"), 1);
+  give(there, "a", new_bytes(5, NULL));
+  give(there, "n.b", new_bytes(70000, on_device ? NULL : w.memory));
+  give(there, "z", new_bytes(7, NULL));
+  put_number(&w, leaf_of(there, "n.b"), 2);
+  put_number(&w, leaf_of(there, "z"), 9);
+  lose(&w, good, bad);
+  assert_null(tdict_data(bad, "x"));
+  REFUSED("n.b", tdict_to_device(w.c, mixed, other, &o, &out, err));
+  REFUSED("n.b", tdict_to_device_async(w.c, mixed, other, &o, &f, err));
+  REFUSED("n.b", tdict_copy_into(w.c, mixed, there, &o, err));
+  REFUSED("n.b", tdict_copy_into_async(w.c, mixed, there, &o, &f, err));
+  if (!on_device) REFUSED("n.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
+  assert_null(out);
+  assert_null(f);
+  assert_true(has_number(&w, leaf_of(there, "n.b"), 2)); /* nothing was written, and nothing is lost by it */
+  assert_true(has_number(&w, leaf_of(there, "z"), 9));
+  assert_non_null(tdict_data(there, "n.b"));
+  td_ok(tdict_copy_into(w.c, good, bad, NULL, err)); /* the bytes come after all */
+  td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
+  assert_true(has_number(&w, leaf_of(out, "n.b"), 1));
+  tdict_release(out);
+  tdict_release(good);
+  tdict_release(bad);
+  tdict_release(mixed);
+  tdict_release(there);
+  place_close(&w);
+}
+GPU_CASE(lost_source_is_refused) {
+  for (int32_t n = -1; n < 3; n++) {
+    refuse(true, n);
+    refuse(false, n);
+  }
+}
+
+/* Behind a transfer that is cancelled, and behind one that then brings the bytes. */
+SIM_CASE(lost_source_of_a_queued_transfer) {
+  place w = place_sim(4, 20e6, 1);
+  tdict_tree *src = numbered_tree(&w, NULL, 1), *dst = numbered_tree(&w, w.memory, 2), *out = NULL;
+  hold(&w);
+  tdict_future *lost = copy_async(&w, src, dst, NULL), *reads = move_async(&w, dst, tdict_cpu(), NULL),
+               *good = copy_async(&w, src, dst, NULL), *reads_too = move_async(&w, dst, tdict_cpu(), NULL);
+  tdict_future_cancel(lost);
+  resume(&w);
+  REFUSED("a", tdict_future_wait(reads, &out, err));
+  assert_null(out);
+  finish_copy(good);
+  out = finish(reads_too);
+  check_tree_number(&w, out, 1);
+  tdict_future_release(lost);
+  tdict_future_release(reads);
+  tdict_release(out);
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
+
+/* Beside an object whose hooks run before. */
+GPU_CASE(lost_source_beside_an_object) {
+  place w = place_open(2);
+  probe p = {0};
+  tdict_tree *good = new_tree(), *bad = new_tree(), *out = NULL;
+  give(good, "n.x", new_bytes(1000, w.memory));
+  give(bad, "n.x", new_bytes(1000, NULL));
+  lose(&w, good, bad);
+  put_pair(bad, "pair", &pair_hooked, &p, 1);
+  for (int32_t n = -1; n < 3; n++) {
+    tdict_transfer_options o = threads(n);
+    REFUSED("n.x", tdict_to_device(w.c, bad, w.device, &o, &out, err));
+    tdict_future *f = move_async(&w, bad, w.device, &o);
+    REFUSED("n.x", tdict_future_wait(f, &out, err));
+    tdict_future_release(f);
+  }
+  assert_null(out);
+  tdict_release(good);
+  tdict_release(bad);
+  place_close(&w);
+  check_gone(&p);
+}
+
+GPU_CASE(lost_source_of_a_tensor_copy) {
+  place w = place_open(2);
+  tdict_tree *good = new_tree(), *bad = new_tree();
+  tdict_tensor *into = new_bytes(1000, NULL), *clone = NULL;
+  give(good, "x", new_bytes(1000, NULL));
+  give(bad, "x", new_bytes(1000, w.memory));
+  put_number(&w, into, 5);
+  lose(&w, good, bad);
+  td_fails(TDICT_EINVAL, "never came", tdict_tensor_copy(into, leaf_of(bad, "x"), err));
+  td_fails(TDICT_EINVAL, "never came", tdict_tensor_clone(leaf_of(bad, "x"), NULL, &clone, err));
+  assert_null(clone);
+  assert_true(has_number(&w, into, 5));
+  tdict_tensor_release(into);
+  tdict_release(good);
+  tdict_release(bad);
+  place_close(&w);
+}
