@@ -109,23 +109,52 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_cu_rect *r, tdict_cu_
   return TDICT_OK;
 }
 
+/* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. */
+static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
+  uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
+  tdict_cu_pointer p = {0};
+  if (bytes == 0 || begin / TDICT_PINNED_SMALL_PIECE == last / TDICT_PINNED_SMALL_PIECE) return bytes;
+  if (gpu->driver->ops->pointer(gpu->driver, host, &p) != TDICT_CU_SUCCESS || !p.known || p.device) return bytes;
+  uintptr_t end = (uintptr_t)p.range + p.range_bytes;
+  return end > begin && end - begin < bytes && end % TDICT_PINNED_SMALL_PIECE == 0 ? end - begin : bytes;
+}
+
+/* A line of bytes, cut at borders. */
+static tdict_status queue_line(tdict_gpu *gpu, tdict_cu_kind kind, char *dst, const char *src, size_t bytes,
+                               tdict_cu_stream stream, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  size_t at = 0, part;
+  do {
+    part = kind == TDICT_CU_D2D ? bytes : bytes_to_border(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, bytes - at);
+    status = queue_rect(gpu, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
+    at += part;
+  } while (at < bytes && status == TDICT_OK);
+  return status;
+}
+
+/* Whether the driver takes the rectangle as it is: pitches that it knows, and host memory without a border in it. */
+static bool is_one_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
+  if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
+  if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
+  if (kind == TDICT_CU_D2D) return true;
+  size_t pitch = (size_t)(kind == TDICT_CU_H2D ? r->src_pitch : r->dst_pitch), extent = (r->height - 1) * pitch + r->width;
+  return bytes_to_border(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
+}
+
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r, tdict_cu_stream stream,
                                   tdict_error *err) {
-  bool plain = r->dst_pitch >= (int64_t)r->width && r->src_pitch >= (int64_t)r->width;
-  bool line = plain && r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
-  if (!line && (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH)) plain = false;
-  if (plain || r->height == 1)
+  if (r->height == 0) return TDICT_OK;
+  bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
+  if (line || r->height == 1) return queue_line(gpu, kind, r->dst, r->src, r->width * r->height, stream, err);
+  if (is_one_copy(gpu, kind, r))
     return queue_rect(gpu,
-                      &(tdict_cu_rect){kind, r->dst, r->src, r->height == 1 ? r->width : (size_t)r->dst_pitch,
-                                       r->height == 1 ? r->width : (size_t)r->src_pitch, r->width, r->height},
+                      &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width,
+                                       r->height},
                       stream, err);
-  tdict_status status = TDICT_OK; /* rows that overlap, go backwards or lie too far apart: one by one */
+  tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
-    status =
-        queue_rect(gpu,
-                   &(tdict_cu_rect){kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
-                                    (const char *)r->src + (int64_t)i * r->src_pitch, r->width, r->width, r->width, 1},
-                   stream, err);
+    status = queue_line(gpu, kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
+                        (const char *)r->src + (int64_t)i * r->src_pitch, r->width, stream, err);
   return status;
 }
 
