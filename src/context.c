@@ -47,7 +47,7 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   tdict_devices_config devices = {o, driver, c->pool, c->mark, c->log};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log};
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log, NULL};
   return tdict_engine_create(&config, &c->engine, err);
 }
 
