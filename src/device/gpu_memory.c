@@ -119,16 +119,19 @@ static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
   return end > begin && end - begin < bytes && end % TDICT_PINNED_SMALL_PIECE == 0 ? end - begin : bytes;
 }
 
-/* A line of bytes, cut at borders. */
-static tdict_status queue_line(tdict_gpu *gpu, tdict_cu_kind kind, char *dst, const char *src, size_t bytes,
-                               tdict_cu_stream stream, tdict_error *err) {
+/* A line of bytes, `width` of them, cut at borders. */
+static tdict_status queue_line(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *line, tdict_cu_stream stream,
+                               tdict_error *err) {
+  char *dst = line->dst;
+  const char *src = line->src;
   tdict_status status = TDICT_OK;
   size_t at = 0, part;
   do {
-    part = kind == TDICT_CU_D2D ? bytes : bytes_to_border(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, bytes - at);
+    size_t left = line->width - at;
+    part = kind == TDICT_CU_D2D ? left : bytes_to_border(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, left);
     status = queue_rect(gpu, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
     at += part;
-  } while (at < bytes && status == TDICT_OK);
+  } while (at < line->width && status == TDICT_OK);
   return status;
 }
 
@@ -145,7 +148,8 @@ tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdic
                                   tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
   bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
-  if (line || r->height == 1) return queue_line(gpu, kind, r->dst, r->src, r->width * r->height, stream, err);
+  if (line || r->height == 1)
+    return queue_line(gpu, kind, &(tdict_rect){.dst = r->dst, .src = r->src, .width = r->width * r->height}, stream, err);
   if (is_one_copy(gpu, kind, r))
     return queue_rect(gpu,
                       &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width,
@@ -153,8 +157,11 @@ tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdic
                       stream, err);
   tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
-    status = queue_line(gpu, kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
-                        (const char *)r->src + (int64_t)i * r->src_pitch, r->width, stream, err);
+    status = queue_line(gpu, kind,
+                        &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
+                                      .src = (const char *)r->src + (int64_t)i * r->src_pitch,
+                                      .width = r->width},
+                        stream, err);
   return status;
 }
 

@@ -49,9 +49,10 @@ static void fit_chunks(const tdict_choice_request *r, tdict_choice *c) {
 
 tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_plan *p = r->plan;
-  bool out = p->way_bytes[TDICT_WAY_STAGE_OUT] > p->way_bytes[TDICT_WAY_STAGE_IN];
-  tdict_choice c = {
-      .row = *tdict_tuning_find(tdict_engine_tuning(r->engine), out ? TDICT_TUNING_OUT : TDICT_TUNING_IN, thread_bytes(p))};
+  const size_t *bytes = p->way_bytes;
+  tdict_tuning_direction direction = bytes[TDICT_WAY_STAGE_OUT] > bytes[TDICT_WAY_STAGE_IN] ? TDICT_TUNING_OUT : TDICT_TUNING_IN;
+  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) direction = TDICT_TUNING_HOST;
+  tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction, thread_bytes(p))};
   choose_threads(r, &c);
   fit_chunks(r, &c);
   return c;

@@ -51,6 +51,7 @@ int32_t tdict_transfer_pin_path(const tdict_future *t) {
       if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
         way = tdict_engine_ring_way(t->engine, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
+         : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
          : way < 0                      ? TDICT_PIN_PAGEABLE
                                         : TDICT_PIN_NONE;

@@ -69,7 +69,8 @@ static void retire(tdict_lane *lane, bool abandon) {
   }
   if (f->out && !abandon) {
     int64_t begin = tdict_now_ns();
-    tdict_pieces_scatter(&lane->worker->transfer->plan, f->chunk, f->slot->data);
+    const tdict_future *t = lane->worker->transfer;
+    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
     lane->worker->copy_ns += tdict_now_ns() - begin;
   }
   if (!lane->spare) {

@@ -27,6 +27,12 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   return status;
 }
 
+/* A new result is touched while the bytes are on their way; below this its pages are few, and mostly there. */
+#define TOUCH_BYTES ((size_t)4 << 20)
+static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
+  if (t->plan.line_bytes >= TOUCH_BYTES && t->arena && !t->arena->memory) tdict_pieces_touch(&t->plan, chunk);
+}
+
 /* Has a slot filled by the device; it is emptied when its turn comes. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
@@ -36,7 +42,11 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
   status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
   *blame = queue.item;
-  if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, true, err);
+  if (status == TDICT_OK) {
+    status = tdict_lane_launch(lane, slot, chunk, true, err);
+    if (status == TDICT_OK) touch_new(t, chunk);
+    return status;
+  }
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream);
   lane->spare = slot;
   return status;
@@ -73,7 +83,8 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
 
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
   int64_t begin = tdict_now_ns();
-  tdict_pieces_copy(&worker->transfer->plan, chunk);
+  const tdict_future *t = worker->transfer;
+  tdict_pieces_copy(&t->plan, chunk, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   worker->copy_ns += tdict_now_ns() - begin;
 }
 

@@ -3,6 +3,7 @@
 
 #include "device/counted.h"
 #include "device/gpu_help.h"
+#include "memory/pinned_pool.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
@@ -299,6 +300,61 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
     assert_memory_equal(found + i * WIDTH, (unsigned char *)host + (HEIGHT - 1 - i) * WIDTH, WIDTH);
   tdict_gpu_give_stream(b.gpu, stream);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
+  bench_give(&b, &block);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+/* Pinned memory is registered in pieces. The driver refuses a copy over the border of two (the simulated one, too); the
+ * library cuts its own there. */
+enum { AROUND = 3 * MIB };
+static void copy_over_border(bench *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
+  static unsigned char sent[AROUND], found[AROUND];
+  tdict_driver *d = b->d;
+  td_fill_random(sent, AROUND, 11);
+  memcpy(at, sent, AROUND);
+  raw_fill(raw, device, 0xA5, AROUND);
+  assert_int_equal(d->ops->copy_h2d_async(d, device, at, AROUND, stream), TDICT_CU_INVALID_VALUE);
+  assert_int_equal(d->ops->copy_d2h_async(d, at, device, AROUND, stream), TDICT_CU_INVALID_VALUE);
+  tdict_rect line = {device, at, AROUND, AROUND, AROUND, 1};
+  td_ok(tdict_gpu_queue_rect(b->gpu, TDICT_CU_H2D, &line, stream, err));
+  CU(SUCCESS, stream_synchronize, stream);
+  raw_read(raw, found, device, AROUND);
+  assert_memory_equal(found, sent, AROUND);
+  memset(at, 0, AROUND);
+  line = (tdict_rect){at, device, AROUND, AROUND, AROUND, 1};
+  td_ok(tdict_gpu_queue_rect(b->gpu, TDICT_CU_D2H, &line, stream, err));
+  CU(SUCCESS, stream_synchronize, stream);
+  assert_memory_equal(at, sent, AROUND);
+  enum { WIDTH = 5000, PITCH = 6000, ROWS = AROUND / PITCH }; /* a row lies over the border */
+  tdict_rect rows = {device, at, WIDTH, PITCH, WIDTH, ROWS};
+  raw_fill(raw, device, 0xA5, AROUND);
+  td_ok(tdict_gpu_queue_rect(b->gpu, TDICT_CU_H2D, &rows, stream, err));
+  CU(SUCCESS, stream_synchronize, stream);
+  raw_read(raw, found, device, AROUND);
+  for (size_t i = 0; i < ROWS; i++) assert_memory_equal(found + i * WIDTH, sent + i * PITCH, WIDTH);
+  memset(at, 0x5A, AROUND);
+  rows = (tdict_rect){at, device, PITCH, WIDTH, WIDTH, ROWS};
+  td_ok(tdict_gpu_queue_rect(b->gpu, TDICT_CU_D2H, &rows, stream, err));
+  CU(SUCCESS, stream_synchronize, stream);
+  for (size_t i = 0; i < ROWS; i++) assert_memory_equal(at + i * PITCH, sent + i * PITCH, WIDTH);
+  for (size_t i = 0; i + 1 < ROWS; i++) assert_int_equal(at[i * PITCH + WIDTH], 0x5A);
+}
+
+GPU_CASE(gpu_copies_are_cut_at_borders_of_pinned_memory) {
+  bench b = bench_open(NULL);
+  raw_memory *raw = raw_open(b.context, td_device());
+  tdict_storage *pinned = NULL;
+  tdict_block block = bench_take(&b, AROUND);
+  tdict_cu_stream stream;
+  td_ok(tdict_storage_create(tdict_pinned_memory(b.context), TDICT_PINNED_PIECE + 2 * AROUND, false, &pinned, err));
+  assert_int_equal(tdict_pinned_pool_way(tdict_pinned_memory(b.context), pinned), TDICT_PINNED_REGISTERED);
+  assert_true(tdict_gpu_is_pinned(b.gpu, pinned, pinned->data, pinned->bytes));
+  assert_false(tdict_gpu_is_pinned(b.gpu, pinned, pinned->data, pinned->bytes + 1));
+  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  copy_over_border(&b, (char *)pinned->data + TDICT_PINNED_PIECE - MIB - 17, block.data, stream, raw);
+  tdict_gpu_give_stream(b.gpu, stream);
+  tdict_storage_release(pinned);
   bench_give(&b, &block);
   raw_close(raw);
   bench_close(&b);

@@ -63,11 +63,11 @@ CASE(pieces_gather_and_scatter) {
       tdict_pieces_gather(&p, c, (char *)slot, tdict_stream_best());
       assert_memory_equal(slot, line + c->begin, bytes);
       for (size_t k = bytes; k < chunk_bytes + 64; k++) assert_int_equal(slot[k], POISON); /* nothing beyond */
-      tdict_pieces_scatter(&p, c, (char *)slot);
+      tdict_pieces_scatter(&p, c, (char *)slot, tdict_stream_best());
     }
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);
-    for (uint32_t i = p.num_chunks; i > 0; i--) tdict_pieces_copy(&p, &p.chunks[i - 1]); /* in any order */
+    for (uint32_t i = p.num_chunks; i > 0; i--) tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best()); /* in any order */
     check_tree(&w, src, dst);
     free(line);
     free(slot);
