@@ -109,12 +109,15 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_cu_rect *r, tdict_cu_
   return TDICT_OK;
 }
 
-/* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. */
+/* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. A driver that does not say
+ * where registrations end gets copies that go over no place where one may. */
 static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
   if (bytes == 0 || begin / TDICT_PINNED_SMALL_PIECE == last / TDICT_PINNED_SMALL_PIECE) return bytes;
-  if (gpu->driver->ops->pointer(gpu->driver, host, &p) != TDICT_CU_SUCCESS || !p.known || p.device) return bytes;
+  if (gpu->driver->ops->pointer(gpu->driver, host, &p) != TDICT_CU_SUCCESS)
+    return TDICT_PINNED_SMALL_PIECE - begin % TDICT_PINNED_SMALL_PIECE;
+  if (!p.known || p.device) return bytes;
   uintptr_t end = (uintptr_t)p.range + p.range_bytes;
   return end > begin && end - begin < bytes && end % TDICT_PINNED_SMALL_PIECE == 0 ? end - begin : bytes;
 }
