@@ -47,12 +47,17 @@ static void fit_chunks(const tdict_choice_request *r, tdict_choice *c) {
   if (c->row.first_bytes > c->row.chunk_bytes) c->row.first_bytes = c->row.chunk_bytes;
 }
 
+/* That of most of the bytes. */
+static tdict_tuning_direction direction_of(const tdict_plan *p) {
+  const size_t *bytes = p->way_bytes;
+  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
+  if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
+  return p->writes_old ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
+}
+
 tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_plan *p = r->plan;
-  const size_t *bytes = p->way_bytes;
-  tdict_tuning_direction direction = bytes[TDICT_WAY_STAGE_OUT] > bytes[TDICT_WAY_STAGE_IN] ? TDICT_TUNING_OUT : TDICT_TUNING_IN;
-  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) direction = TDICT_TUNING_HOST;
-  tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction, thread_bytes(p))};
+  tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction_of(p), thread_bytes(p))};
   choose_threads(r, &c);
   fit_chunks(r, &c);
   return c;
