@@ -121,7 +121,8 @@ typedef enum tdict_future_state_code {
  *  already is shared, and a tree all of whose leaves are comes back retained [T:transfer_same_place_shares]. All
  *  others are contiguous and lie in one storage, in tree order, each beginning on a multiple of 256 bytes
  *  [T:transfer_one_arena]; leaves that are the same bytes of one storage are sent once [T:transfer_shared_leaves_sent_once].
- *  Bytes between leaves are unspecified.
+ *  Bytes between leaves are unspecified. Leaves on another device of the context are moved from there, with strides too
+ *  [T:two_devices_first_to_second] [T:two_devices_strided_leaf], over the link of the two where there is one.
  *  @param[in]  device  tdict_cpu(), or a device of the context; TDICT_DEVICE_AUTO is the context's own.
  *  @param[in]  o       NULL for the defaults.
  *  @param[out] out     a new reference, written on success only.

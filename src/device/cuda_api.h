@@ -26,8 +26,11 @@ typedef CUmemorytype tdict_cuda_memory_type;
 typedef CUmemLocationType tdict_cuda_location_type;
 typedef CUmemAllocationType tdict_cuda_allocation_type;
 typedef CUmemAllocationHandleType tdict_cuda_handle_type;
+typedef CUmemAccess_flags tdict_cuda_access_flags;
 typedef CUDA_MEMCPY2D tdict_cuda_rect_arg; /* the structs are compared member by member */
 typedef CUmemPoolProps tdict_cuda_pool_props_arg;
+typedef CUDA_MEMCPY3D_PEER tdict_cuda_peer_rect_arg;
+typedef CUmemAccessDesc tdict_cuda_access_arg;
 #else
 typedef int tdict_cuda_result;
 typedef int tdict_cuda_device_attribute;
@@ -40,8 +43,11 @@ typedef int tdict_cuda_memory_type;
 typedef int tdict_cuda_location_type;
 typedef int tdict_cuda_allocation_type;
 typedef int tdict_cuda_handle_type;
+typedef int tdict_cuda_access_flags;
 typedef struct tdict_cuda_rect tdict_cuda_rect_arg;
 typedef struct tdict_cuda_pool_props tdict_cuda_pool_props_arg;
+typedef struct tdict_cuda_peer_rect tdict_cuda_peer_rect_arg;
+typedef struct tdict_cuda_access tdict_cuda_access_arg;
 #endif
 
 typedef int tdict_cuda_device;                 /* CUdevice */
@@ -58,6 +64,7 @@ enum { TDICT_CUDA_MEMORY_HOST = 1, TDICT_CUDA_MEMORY_DEVICE = 2 }; /* CUmemoryty
 enum { TDICT_CUDA_LOCATION_DEVICE = 1 };                           /* CUmemLocationType */
 enum { TDICT_CUDA_ALLOCATION_PINNED = 1 };                         /* CUmemAllocationType */
 enum { TDICT_CUDA_HANDLE_NONE = 0 };                               /* CUmemAllocationHandleType */
+enum { TDICT_CUDA_ACCESS_READWRITE = 3 };                          /* CUmemAccess_flags */
 enum {                                                             /* CUpointer_attribute */
        TDICT_CUDA_POINTER_MEMORY_TYPE = 2,
        TDICT_CUDA_POINTER_DEVICE_ORDINAL = 9,
@@ -82,6 +89,12 @@ struct tdict_cuda_pool_props {
   unsigned char reserved[64];
 };
 
+/* CUmemAccessDesc */
+struct tdict_cuda_access {
+  struct tdict_cuda_location location;
+  tdict_cuda_access_flags flags;
+};
+
 /* CUDA_MEMCPY2D of version 3020; pitches, offsets and width are bytes */
 struct tdict_cuda_rect {
   size_t src_x, src_y;
@@ -97,6 +110,25 @@ struct tdict_cuda_rect {
   tdict_cuda_array dst_array;
   size_t dst_pitch;
   size_t width, height;
+};
+
+/* CUDA_MEMCPY3D_PEER: one side's memory belongs to one context, the other's to another. */
+struct tdict_cuda_peer_rect {
+  size_t src_x, src_y, src_z, src_lod;
+  tdict_cuda_memory_type src_type;
+  const void *src_host;
+  tdict_cuda_address src_device;
+  tdict_cuda_array src_array;
+  tdict_cuda_ctx src_context;
+  size_t src_pitch, src_height;
+  size_t dst_x, dst_y, dst_z, dst_lod;
+  tdict_cuda_memory_type dst_type;
+  void *dst_host;
+  tdict_cuda_address dst_device;
+  tdict_cuda_array dst_array;
+  tdict_cuda_ctx dst_context;
+  size_t dst_pitch, dst_height;
+  size_t width, height, depth;
 };
 
 /* Finds the others; looked up by its symbol cuGetProcAddress_v2. */
@@ -118,6 +150,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(device_total, cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2, (size_t *bytes, tdict_cuda_device device))     \
   X(device_attribute, cuDeviceGetAttribute, 2000, cuDeviceGetAttribute,                                       \
     (int *value, tdict_cuda_device_attribute attribute, tdict_cuda_device device))                            \
+  X(device_can_reach, cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer,                                     \
+    (int *can, tdict_cuda_device device, tdict_cuda_device peer))                                             \
   X(ctx_retain, cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain,                                     \
     (tdict_cuda_ctx *context, tdict_cuda_device device))                                                      \
   X(ctx_release, cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, (tdict_cuda_device device))  \
@@ -134,6 +168,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
     (tdict_cuda_pool pool, tdict_cuda_pool_attribute attribute, void *value))                                 \
   X(pool_get, cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute,                                            \
     (tdict_cuda_pool pool, tdict_cuda_pool_attribute attribute, void *value))                                 \
+  X(pool_set_access, cuMemPoolSetAccess, 11020, cuMemPoolSetAccess,                                           \
+    (tdict_cuda_pool pool, const tdict_cuda_access_arg *descriptions, size_t count))                          \
   X(alloc_async, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync,                                     \
     (tdict_cuda_address *address, size_t bytes, tdict_cuda_pool pool, tdict_cuda_stream stream))              \
   X(free_async, cuMemFreeAsync, 11020, cuMemFreeAsync, (tdict_cuda_address address, tdict_cuda_stream stream))\
@@ -153,6 +189,11 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
     (void *dst, tdict_cuda_address src, size_t bytes, tdict_cuda_stream stream))                              \
   X(copy_async, cuMemcpyAsync, 4000, cuMemcpyAsync,                                                           \
     (tdict_cuda_address dst, tdict_cuda_address src, size_t bytes, tdict_cuda_stream stream))                 \
+  X(peer_async, cuMemcpyPeerAsync, 4000, cuMemcpyPeerAsync,                                                   \
+    (tdict_cuda_address dst, tdict_cuda_ctx dst_context, tdict_cuda_address src, tdict_cuda_ctx src_context,  \
+     size_t bytes, tdict_cuda_stream stream))                                                                 \
+  X(peer_rect_async, cuMemcpy3DPeerAsync, 4000, cuMemcpy3DPeerAsync,                                          \
+    (const tdict_cuda_peer_rect_arg *rect, tdict_cuda_stream stream))                                         \
   X(rect_async, cuMemcpy2DAsync, 3020, cuMemcpy2DAsync_v2,                                                    \
     (const tdict_cuda_rect_arg *rect, tdict_cuda_stream stream))                                              \
   X(fill_async, cuMemsetD8Async, 3020, cuMemsetD8Async,                                                       \

@@ -93,6 +93,7 @@ typedef struct tdict_driver_ops {
   tdict_cu (*device_name)(tdict_driver *d, int ordinal, char *buffer, int bytes);
   tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
   tdict_cu (*device_attribute)(tdict_driver *d, int ordinal, int attribute, int *value);
+  tdict_cu (*device_can_reach)(tdict_driver *d, int ordinal, int peer, int *can); /* 1: a link leads to the peer's memory */
 
   tdict_cu (*ctx_retain)(tdict_driver *d, int ordinal, tdict_cu_context *out); /* the device's primary context */
   tdict_cu (*ctx_release)(tdict_driver *d, int ordinal);
@@ -106,6 +107,7 @@ typedef struct tdict_driver_ops {
   tdict_cu (*pool_trim)(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes);
   tdict_cu (*pool_set)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value);
   tdict_cu (*pool_get)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value);
+  tdict_cu (*pool_let_in)(tdict_driver *d, tdict_cu_pool pool, int ordinal); /* a device that can reach the pool's may use it */
   tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
   tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
   tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
@@ -121,7 +123,11 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes);  /* (ctx) waits */
   tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s); /* (ctx) */
   tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s); /* (ctx) */
-  tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);     /* (ctx) one or two devices */
+  /* (ctx) Memory of another device's pool is INVALID_VALUE unless the pool has let the current device in. */
+  tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);
+  /* (ctx) From memory of one context to that of another, whatever reaches what; rect->kind is D2D. */
+  tdict_cu (*copy_peer_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
+                              tdict_cu_stream s);
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s);                   /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s);   /* (ctx) */
 

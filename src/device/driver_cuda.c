@@ -62,6 +62,13 @@ static tdict_cu cuda_device_attribute(tdict_driver *d, int ordinal, int attribut
   return result ? result : api_of(d)->device_attribute(value, attribute, device);
 }
 
+static tdict_cu cuda_device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
+  tdict_cuda_device device, other;
+  tdict_cu result = api_of(d)->device_get(&device, ordinal);
+  if (!result) result = api_of(d)->device_get(&other, peer);
+  return result ? result : api_of(d)->device_can_reach(can, device, other);
+}
+
 static tdict_cu cuda_ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
@@ -132,6 +139,15 @@ static tdict_cu cuda_pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute
   tdict_cu result = api_of(d)->pool_get(pool_in(pool), attribute, is_int ? (void *)&narrow : (void *)&wide);
   if (!result) *value = is_int ? (uint64_t)(unsigned)narrow : wide;
   return result;
+}
+
+static tdict_cu cuda_pool_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  struct tdict_cuda_access access;
+  memset(&access, 0, sizeof access);
+  access.location.type = TDICT_CUDA_LOCATION_DEVICE;
+  access.location.id = ordinal;
+  access.flags = TDICT_CUDA_ACCESS_READWRITE;
+  return api_of(d)->pool_set_access(pool_in(pool), &access, 1);
 }
 
 static tdict_cu cuda_mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool,
@@ -214,6 +230,26 @@ static tdict_cu cuda_copy_d2h_async(tdict_driver *d, void *host, const void *dev
 
 static tdict_cu cuda_copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   return api_of(d)->copy_async(address_of(dst), address_of(src), bytes, stream_in(s));
+}
+
+static tdict_cu cuda_copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to,
+                                     tdict_cu_context from, tdict_cu_stream s) {
+  if (rect->height == 1 || (rect->dst_pitch == rect->width && rect->src_pitch == rect->width))
+    return api_of(d)->peer_async(address_of(rect->dst), ctx_in(to), address_of(rect->src), ctx_in(from),
+                                 rect->width * rect->height, stream_in(s));
+  struct tdict_cuda_peer_rect r;
+  memset(&r, 0, sizeof r);
+  r.src_type = r.dst_type = TDICT_CUDA_MEMORY_DEVICE;
+  r.src_device = address_of(rect->src);
+  r.src_context = ctx_in(from);
+  r.src_pitch = rect->src_pitch;
+  r.dst_device = address_of(rect->dst);
+  r.dst_context = ctx_in(to);
+  r.dst_pitch = rect->dst_pitch;
+  r.width = rect->width;
+  r.height = r.src_height = r.dst_height = rect->height;
+  r.depth = 1;
+  return api_of(d)->peer_rect_async(&r, stream_in(s));
 }
 
 static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
@@ -300,6 +336,7 @@ static const tdict_driver_ops cuda_ops = {
     .device_name = cuda_device_name,
     .device_total_bytes = cuda_device_total_bytes,
     .device_attribute = cuda_device_attribute,
+    .device_can_reach = cuda_device_can_reach,
     .ctx_retain = cuda_ctx_retain,
     .ctx_release = cuda_ctx_release,
     .ctx_push = cuda_ctx_push,
@@ -311,6 +348,7 @@ static const tdict_driver_ops cuda_ops = {
     .pool_trim = cuda_pool_trim,
     .pool_set = cuda_pool_set,
     .pool_get = cuda_pool_get,
+    .pool_let_in = cuda_pool_let_in,
     .mem_alloc_async = cuda_mem_alloc_async,
     .mem_free_async = cuda_mem_free_async,
     .mem_alloc = cuda_mem_alloc,
@@ -325,6 +363,7 @@ static const tdict_driver_ops cuda_ops = {
     .copy_h2d_async = cuda_copy_h2d_async,
     .copy_d2h_async = cuda_copy_d2h_async,
     .copy_d2d_async = cuda_copy_d2d_async,
+    .copy_peer_async = cuda_copy_peer_async,
     .copy_rect_async = cuda_copy_rect_async,
     .fill_async = cuda_fill_async,
     .stream_create = cuda_stream_create,

@@ -113,6 +113,10 @@ static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, in
   CALL(DEVICE, device_attribute, ordinal, attribute, value);
   return result;
 }
+static tdict_cu device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
+  CALL(DEVICE, device_can_reach, ordinal, peer, can);
+  return result;
+}
 
 static tdict_cu ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
   CALL(CTX_RETAIN, ctx_retain, ordinal, out);
@@ -156,6 +160,10 @@ static tdict_cu pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uin
 }
 static tdict_cu pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
   CALL(POOL, pool_get, pool, attribute, value);
+  return result;
+}
+static tdict_cu pool_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  CALL(POOL, pool_let_in, pool, ordinal);
   return result;
 }
 static tdict_cu mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
@@ -214,6 +222,11 @@ static tdict_cu copy_d2h_async(tdict_driver *d, void *host, const void *device, 
 }
 static tdict_cu copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   CALL(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
+  return result;
+}
+static tdict_cu copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
+                                tdict_cu_stream s) {
+  CALL(COPY_WITHIN, copy_peer_async, rect, to, from, s);
   return result;
 }
 static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
@@ -288,6 +301,7 @@ static const tdict_driver_ops fault_ops = {
     .device_name = device_name,
     .device_total_bytes = device_total_bytes,
     .device_attribute = device_attribute,
+    .device_can_reach = device_can_reach,
     .ctx_retain = ctx_retain,
     .ctx_release = ctx_release,
     .ctx_push = ctx_push,
@@ -299,6 +313,7 @@ static const tdict_driver_ops fault_ops = {
     .pool_trim = pool_trim,
     .pool_set = pool_set,
     .pool_get = pool_get,
+    .pool_let_in = pool_let_in,
     .mem_alloc_async = mem_alloc_async,
     .mem_free_async = mem_free_async,
     .mem_alloc = mem_alloc,
@@ -313,6 +328,7 @@ static const tdict_driver_ops fault_ops = {
     .copy_h2d_async = copy_h2d_async,
     .copy_d2h_async = copy_d2h_async,
     .copy_d2d_async = copy_d2d_async,
+    .copy_peer_async = copy_peer_async,
     .copy_rect_async = copy_rect_async,
     .fill_async = fill_async,
     .stream_create = stream_create,

@@ -14,14 +14,14 @@ typedef enum tdict_fault_kind {
   TDICT_FAULT_CTX_RETAIN,
   TDICT_FAULT_CTX_PUSH,
   TDICT_FAULT_CAPTURE, /* capture_mode, stream_capture_status */
-  TDICT_FAULT_POOL,    /* pool_create, pool_trim, pool_set, pool_get */
+  TDICT_FAULT_POOL,    /* pool_create, pool_trim, pool_set, pool_get, pool_let_in */
   TDICT_FAULT_DEVICE_ALLOC,
   TDICT_FAULT_HOST_ALLOC,
   TDICT_FAULT_HOST_REGISTER,
   TDICT_FAULT_POINTER,
   TDICT_FAULT_COPY_IN, /* to the device, as a line or a rectangle */
   TDICT_FAULT_COPY_OUT,
-  TDICT_FAULT_COPY_WITHIN,
+  TDICT_FAULT_COPY_WITHIN, /* within a device, or between two */
   TDICT_FAULT_FILL,
   TDICT_FAULT_STREAM_CREATE,
   TDICT_FAULT_STREAM_WAIT, /* stream_wait_event */

@@ -104,6 +104,13 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
   }
 }
 
+static tdict_cu device_can_reach(tdict_driver *base, int ordinal, int peer, int *can) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!tdict_sim_device_at(d, ordinal) || !tdict_sim_device_at(d, peer)) return TDICT_CU_INVALID_DEVICE;
+  *can = tdict_sim_linked(ordinal, peer);
+  return TDICT_CU_SUCCESS;
+}
+
 tdict_status tdict_driver_sim_check(const tdict_sim_options *o, tdict_error *err) {
   if (o->num_devices < 1 || o->num_devices > TDICT_SIM_MAX_DEVICES)
     return tdict_fail(err, TDICT_EINVAL, "sim: num_devices is %d, wanted 1 to %d", (int)o->num_devices,
@@ -161,6 +168,7 @@ static const tdict_driver_ops sim_ops = {
     .device_name = device_name,
     .device_total_bytes = device_total_bytes,
     .device_attribute = device_attribute,
+    .device_can_reach = device_can_reach,
     .ctx_retain = tdict_sim_ctx_retain,
     .ctx_release = tdict_sim_ctx_release,
     .ctx_push = tdict_sim_ctx_push,
@@ -172,6 +180,7 @@ static const tdict_driver_ops sim_ops = {
     .pool_trim = tdict_sim_pool_trim_to,
     .pool_set = tdict_sim_pool_set,
     .pool_get = tdict_sim_pool_get,
+    .pool_let_in = tdict_sim_pool_let_in,
     .mem_alloc_async = tdict_sim_mem_alloc_async,
     .mem_free_async = tdict_sim_mem_free_async,
     .mem_alloc = tdict_sim_mem_alloc,
@@ -186,6 +195,7 @@ static const tdict_driver_ops sim_ops = {
     .copy_h2d_async = tdict_sim_copy_h2d_async,
     .copy_d2h_async = tdict_sim_copy_d2h_async,
     .copy_d2d_async = tdict_sim_copy_d2d_async,
+    .copy_peer_async = tdict_sim_copy_peer_async,
     .copy_rect_async = tdict_sim_copy_rect_async,
     .fill_async = tdict_sim_fill_async,
     .stream_create = tdict_sim_stream_create,

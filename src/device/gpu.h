@@ -23,6 +23,7 @@ struct tdict_gpu {
   char name[64];
   tdict_forkmark *mark; /* counted; NULL: forks are not looked for */
   tdict_log *log;       /* counted; NULL: nobody is told */
+  _Atomic(uint64_t) met; /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
   _Atomic(int32_t) lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
   pthread_mutex_t lock; /* guards what follows */
   tdict_cu_stream *streams; /* idle ones */
@@ -70,6 +71,10 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
  * that goes over the border of two registrations, so it is cut there; borders are looked for on addresses that are
  * multiples of TDICT_PINNED_SMALL_PIECE. Inside a scope. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
+                                  tdict_error *err);
+/* The same, plain copies included, from memory of another gpu of the same driver: over the link between them where there
+ * is one, else through the host. `from` NULL: from the gpu's own memory. */
+tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* The gpu's copy engines can read and write [address, address + bytes) by themselves: it is registered, in one piece or
  * in several between which tdict_gpu_queue_rect() cuts. */

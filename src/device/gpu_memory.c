@@ -92,9 +92,26 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
   pthread_mutex_unlock(&gpu->lock);
 }
 
-/* One copy that the driver can take as a rectangle or a line. */
-static tdict_status queue_rect(tdict_gpu *gpu, const tdict_cu_rect *r, tdict_cu_stream stream, tdict_error *err) {
+/* A pool's memory is its own device's until others are let in. That is asked for once; where it goes wrong, copies that
+ * name both contexts still work, through the host. */
+static void let_in(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
+  uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
+  int can = 0;
+  if (!bit || atomic_fetch_or_explicit(&gpu->met, bit, memory_order_relaxed) & bit) return;
+  if (d->ops->device_can_reach(d, gpu->ordinal, other->ordinal, &can) == TDICT_CU_SUCCESS && can)
+    d->ops->pool_let_in(d, other->pool, gpu->ordinal);
+  if (d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &can) == TDICT_CU_SUCCESS && can)
+    d->ops->pool_let_in(d, gpu->pool, other->ordinal);
+}
+
+/* One copy that the driver can take as a rectangle or a line. `from`: NULL, or whose memory it reads. */
+static tdict_status queue_rect(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r, tdict_cu_stream stream,
+                               tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  if (from)
+    return tdict_gpu_check(gpu, d->ops->copy_peer_async(d, r, gpu->context, from->context, stream), "cuMemcpyPeerAsync",
+                           err);
   bool line = r->height == 1 || (r->dst_pitch == r->width && r->src_pitch == r->width);
   if (!line) return tdict_gpu_check(gpu, d->ops->copy_rect_async(d, r, stream), "cuMemcpy2DAsync", err);
   size_t bytes = r->width * r->height;
@@ -123,8 +140,8 @@ static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
 }
 
 /* A line of bytes, `width` of them, cut at borders. */
-static tdict_status queue_line(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *line, tdict_cu_stream stream,
-                               tdict_error *err) {
+static tdict_status queue_line(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *line,
+                               tdict_cu_stream stream, tdict_error *err) {
   char *dst = line->dst;
   const char *src = line->src;
   tdict_status status = TDICT_OK;
@@ -132,7 +149,7 @@ static tdict_status queue_line(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_r
   do {
     size_t left = line->width - at;
     part = kind == TDICT_CU_D2D ? left : bytes_to_border(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, left);
-    status = queue_rect(gpu, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
+    status = queue_rect(gpu, from, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
     at += part;
   } while (at < line->width && status == TDICT_OK);
   return status;
@@ -147,25 +164,40 @@ static bool is_one_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r)
   return bytes_to_border(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
-tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r, tdict_cu_stream stream,
-                                  tdict_error *err) {
+/* One copy, or one a row. */
+static tdict_status queue_rows(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
+                               tdict_cu_stream stream, tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
   bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
-  if (line || r->height == 1)
-    return queue_line(gpu, kind, &(tdict_rect){.dst = r->dst, .src = r->src, .width = r->width * r->height}, stream, err);
+  if (line || r->height == 1) {
+    tdict_rect whole = {.dst = r->dst, .src = r->src, .width = r->width * r->height};
+    return queue_line(gpu, from, kind, &whole, stream, err);
+  }
   if (is_one_copy(gpu, kind, r))
-    return queue_rect(gpu,
+    return queue_rect(gpu, from,
                       &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width,
                                        r->height},
                       stream, err);
   tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
-    status = queue_line(gpu, kind,
+    status = queue_line(gpu, from, kind,
                         &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
                                       .src = (const char *)r->src + (int64_t)i * r->src_pitch,
                                       .width = r->width},
                         stream, err);
   return status;
+}
+
+tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r, tdict_cu_stream stream,
+                                  tdict_error *err) {
+  return queue_rows(gpu, NULL, kind, r, stream, err);
+}
+
+tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *r, tdict_cu_stream stream,
+                                  tdict_error *err) {
+  if (from == gpu) from = NULL;
+  if (from) let_in(gpu, from);
+  return queue_rows(gpu, from, TDICT_CU_D2D, r, stream, err);
 }
 
 static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {

@@ -106,6 +106,17 @@ tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribut
   return result;
 }
 
+tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_linked(pool->ordinal, ordinal)))
+    result = TDICT_CU_INVALID_DEVICE;
+  if (result == TDICT_CU_SUCCESS) pool->let_in |= (uint32_t)1 << ordinal;
+  tdict_sim_unlock(d);
+  return result;
+}
+
 tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
                                    tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);

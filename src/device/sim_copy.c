@@ -25,12 +25,20 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
   return TDICT_CU_SUCCESS;
 }
 
-/* Where the bytes of a piece of one live allocation are, and what it takes to see later that it still lives. Locked. */
-static tdict_cu check_device(tdict_sim_driver *d, const void *address, size_t bytes, tdict_sim_use *use, char **out) {
+/* Memory of a pool is other devices' only where the pool has let them in; what mem_alloc() gave is everybody's. */
+static bool may_reach(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
+  return owner == device || !range->pool || (range->pool->let_in >> device->ordinal & 1);
+}
+
+/* Where the bytes of a piece of one live allocation are, and what it takes to see later that it still lives: for a copy
+ * of `device`'s, or for one that names the device of the memory, then `device` is that. Locked. */
+static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
+                             tdict_sim_use *use, char **out) {
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
   if (!owner) return TDICT_CU_INVALID_VALUE;
   const tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
   if (!range || range->dying) return TDICT_CU_INVALID_VALUE;
+  if (!may_reach(device, owner, range)) return TDICT_CU_INVALID_VALUE;
   if (bytes > range->bytes - ((uintptr_t)address - range->start)) return TDICT_CU_INVALID_VALUE;
   *use = (tdict_sim_use){.space = &owner->space, .address = address, .id = range->id};
   *out = tdict_sim_space_bytes(&owner->space, address);
@@ -47,8 +55,13 @@ static void *copy_source(const tdict_cu_rect *r) {
   return buffer;
 }
 
+/* Whose copy it is: the current device's, but for copies that name the device of each side. */
+typedef struct ends {
+  const tdict_sim_device *dst, *src;
+} ends;
+
 /* Checks the rectangle and fills op->work from it; *pageable tells of its host side. Locked. */
-static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, tdict_sim_op *op, bool *pageable) {
+static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, ends who, tdict_sim_op *op, bool *pageable) {
   tdict_sim_work *w = &op->work;
   size_t dst_bytes, src_bytes;
   bool pinned = true;
@@ -64,7 +77,7 @@ static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, tdict_sim_
     result = check_host(d, r->dst, dst_bytes, &pinned);
     w->dst = r->dst;
   } else {
-    result = check_device(d, r->dst, dst_bytes, &w->dst_use, &w->dst);
+    result = check_device(d, who.dst, r->dst, dst_bytes, &w->dst_use, &w->dst);
   }
   if (result != TDICT_CU_SUCCESS) return result;
   if (op->buffer) {
@@ -74,7 +87,7 @@ static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, tdict_sim_
     result = check_host(d, r->src, src_bytes, &pinned);
     w->src = r->src;
   } else {
-    result = check_device(d, r->src, src_bytes, &w->src_use, &bytes);
+    result = check_device(d, who.src, r->src, src_bytes, &w->src_use, &bytes);
     w->src = bytes;
   }
   op->engine = r->kind == TDICT_CU_H2D   ? TDICT_SIM_ENGINE_IN
@@ -100,7 +113,7 @@ static tdict_cu resolve(tdict_sim_driver *d, const tdict_sim_device *current, td
   return result == TDICT_CU_SUCCESS && (*out)->device != current ? TDICT_CU_INVALID_HANDLE : result;
 }
 
-static tdict_cu copy(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream handle, bool waits) {
+static tdict_cu copy_of(tdict_driver *base, const tdict_cu_rect *r, ends who, tdict_cu_stream handle, bool waits) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
   tdict_sim_stream *stream;
@@ -112,19 +125,24 @@ static tdict_cu copy(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
   tdict_cu result = resolve(d, current, handle, &stream);
-  if (result == TDICT_CU_SUCCESS) result = describe(d, r, op, &pageable);
+  if (result == TDICT_CU_SUCCESS) result = describe(d, r, who, op, &pageable);
   if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !waits) {
     tdict_sim_unlock(d);
     op->buffer = copy_source(r);
     tdict_sim_lock(d); /* much may have changed */
     result = op->buffer ? resolve(d, current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
-    if (result == TDICT_CU_SUCCESS) result = describe(d, r, op, &pageable);
+    if (result == TDICT_CU_SUCCESS) result = describe(d, r, who, op, &pageable);
   }
   if (pageable && r->kind == TDICT_CU_D2H) waits = true;
   if (result == TDICT_CU_SUCCESS) result = push(d, stream, op, waits);
   tdict_sim_op_drop(op);
   tdict_sim_unlock(d);
   return result;
+}
+
+static tdict_cu copy(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream handle, bool waits) {
+  const tdict_sim_device *current = tdict_sim_current(tdict_sim_driver_of(base));
+  return copy_of(base, r, (ends){current, current}, handle, waits);
 }
 
 static tdict_cu_rect make_row(tdict_cu_kind kind, void *dst, const void *src, size_t bytes) {
@@ -160,6 +178,15 @@ tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src
   return copy(base, &r, handle, false);
 }
 
+tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
+                                   tdict_cu_context from, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (rect->kind != TDICT_CU_D2D) return TDICT_CU_INVALID_VALUE;
+  if (!to || tdict_sim_device_of(d, rect->dst) != to) return TDICT_CU_INVALID_VALUE;
+  if (!from || tdict_sim_device_of(d, rect->src) != from) return TDICT_CU_INVALID_VALUE;
+  return copy_of(base, rect, (ends){to, from}, handle, false);
+}
+
 tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle) {
   if (rect->kind != TDICT_CU_H2D && rect->kind != TDICT_CU_D2H && rect->kind != TDICT_CU_D2D)
     return TDICT_CU_INVALID_VALUE;
@@ -180,7 +207,7 @@ tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char b
   op->work.width = bytes;
   tdict_sim_lock(d);
   tdict_cu result = resolve(d, current, handle, &stream);
-  if (result == TDICT_CU_SUCCESS) result = check_device(d, address, bytes, &op->work.dst_use, &op->work.dst);
+  if (result == TDICT_CU_SUCCESS) result = check_device(d, current, address, bytes, &op->work.dst_use, &op->work.dst);
   if (result == TDICT_CU_SUCCESS) result = push(d, stream, op, false);
   tdict_sim_op_drop(op);
   tdict_sim_unlock(d);

@@ -18,6 +18,8 @@ tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
 /* The stream behind a handle. Locked. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
+/* Devices are linked in pairs: 0 and 1, 2 and 3, ... */
+static inline bool tdict_sim_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }
 /* True when the handle is a stream that stream_create() made. */
 bool tdict_sim_is_stream(const void *handle);
 /* Frees what threads have left. Nobody uses the driver any more. */
@@ -43,6 +45,7 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool);
 tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes);
 tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value);
 tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value);
+tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal);
 tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
                                    tdict_cu_stream handle);
 tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle);
@@ -66,6 +69,8 @@ tdict_cu tdict_sim_copy_h2d_async(tdict_driver *base, void *device, const void *
 tdict_cu tdict_sim_copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes,
                                   tdict_cu_stream handle);
 tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream handle);
+tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
+                                   tdict_cu_context from, tdict_cu_stream handle);
 tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle);
 tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char byte, size_t bytes,
                               tdict_cu_stream handle);

@@ -68,6 +68,7 @@ struct tdict_cu_pool {
   tdict_sim_space *space;
   tdict_sim_pool *next; /* in the driver's list */
   int32_t ordinal;
+  uint32_t let_in;       /* a bit for each other device that may use its memory by its own copies */
   bool destroyed;        /* lives on until its last allocation is free */
   uint64_t reuse[3];     /* the three REUSE attributes: kept, without effect */
   uint64_t threshold;    /* bytes that stay reserved when they are free */

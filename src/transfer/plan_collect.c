@@ -98,8 +98,6 @@ static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict
     item->way = TDICT_WAY_DIRECT;
     if (source->driver != item->gpu->driver)
       return tdict_fail(err, TDICT_ENOTSUP, "transfer: from a simulated device to a GPU, or back: go through the cpu");
-    if (source != item->gpu && !(item->src_plain && item->dst_plain))
-      return tdict_fail(err, TDICT_ENOTSUP, "transfer: a strided tensor between two devices: make it contiguous first");
   }
   return TDICT_OK;
 }

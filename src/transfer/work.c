@@ -52,29 +52,40 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   return status;
 }
 
-static tdict_status queue_within(void *user, const tdict_rect *rect, tdict_error *err) {
-  tdict_lane *lane = user;
-  return tdict_gpu_queue_rect(lane->gpu, TDICT_CU_D2D, rect, lane->stream, err);
+/* Copies between device memories: the lane's gpu is the destination's. */
+typedef struct between {
+  tdict_lane *lane;
+  tdict_gpu *from;
+} between;
+static tdict_status queue_between(void *user, const tdict_rect *rect, tdict_error *err) {
+  const between *b = user;
+  return tdict_gpu_queue_from(b->lane->gpu, b->from, rect, b->lane->stream, err);
+}
+static tdict_status find_source(const tdict_lane *lane, const tdict_item *item, tdict_gpu **out, tdict_error *err) {
+  return tdict_devices_gpu(tdict_engine_devices(lane->worker->transfer->engine), item->src->storage->device, out, err);
 }
 
-/* One driver copy; strided ones, within a device, as rectangles. */
+/* One driver copy; strided ones, between device memories, as rectangles. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
+  between b = {.lane = lane};
   tdict_status status = tdict_lane_room(lane, err);
+  if (status == TDICT_OK && item->kind == TDICT_CU_D2D) status = find_source(lane, item, &b.from, err);
   if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;
     tdict_rect line = {(void *)((uintptr_t)item->dst_data + (uintptr_t)from),
                        (void *)((uintptr_t)item->src->data + (uintptr_t)from), (int64_t)bytes, (int64_t)bytes, bytes, 1};
-    status = tdict_gpu_queue_rect(lane->gpu, (tdict_cu_kind)item->kind, &line, lane->stream, err);
+    status = b.from ? queue_between(&b, &line, err)
+                    : tdict_gpu_queue_rect(lane->gpu, (tdict_cu_kind)item->kind, &line, lane->stream, err);
   } else {
     tdict_pair pair;
     const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
     tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
                     tdict_dtype_bytes(item->src->dtype));
     tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
-    status = tdict_pair_walk(&pair, &part, queue_within, lane, err);
+    status = tdict_pair_walk(&pair, &part, queue_between, &b, err);
   }
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);

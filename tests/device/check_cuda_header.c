@@ -31,6 +31,7 @@ CHECK_INT(CUmemorytype);
 CHECK_INT(CUmemLocationType);
 CHECK_INT(CUmemAllocationType);
 CHECK_INT(CUmemAllocationHandleType);
+CHECK_INT(CUmemAccess_flags);
 
 CHECK(SAME_TYPE(tdict_cuda_device, CUdevice), "CUdevice");
 CHECK(SAME_TYPE(tdict_cuda_address, CUdeviceptr), "CUdeviceptr");
@@ -82,6 +83,39 @@ RECT(dst_pitch, dstPitch);
 RECT(width, WidthInBytes);
 RECT(height, Height);
 
+#define ACCESS(ours, theirs) CHECK_MEMBER_AT(struct tdict_cuda_access, ours, CUmemAccessDesc, theirs)
+CHECK(sizeof(struct tdict_cuda_access) == sizeof(CUmemAccessDesc), "CUmemAccessDesc: another size");
+ACCESS(location, location);
+ACCESS(flags, flags);
+
+#define PEER(ours, theirs) CHECK_MEMBER(struct tdict_cuda_peer_rect, ours, CUDA_MEMCPY3D_PEER, theirs)
+CHECK(sizeof(struct tdict_cuda_peer_rect) == sizeof(CUDA_MEMCPY3D_PEER), "CUDA_MEMCPY3D_PEER: another size");
+PEER(src_x, srcXInBytes);
+PEER(src_y, srcY);
+PEER(src_z, srcZ);
+PEER(src_lod, srcLOD);
+PEER(src_type, srcMemoryType);
+PEER(src_host, srcHost);
+PEER(src_device, srcDevice);
+PEER(src_array, srcArray);
+PEER(src_context, srcContext);
+PEER(src_pitch, srcPitch);
+PEER(src_height, srcHeight);
+PEER(dst_x, dstXInBytes);
+PEER(dst_y, dstY);
+PEER(dst_z, dstZ);
+PEER(dst_lod, dstLOD);
+PEER(dst_type, dstMemoryType);
+PEER(dst_host, dstHost);
+PEER(dst_device, dstDevice);
+PEER(dst_array, dstArray);
+PEER(dst_context, dstContext);
+PEER(dst_pitch, dstPitch);
+PEER(dst_height, dstHeight);
+PEER(width, WidthInBytes);
+PEER(height, Height);
+PEER(depth, Depth);
+
 #define EQUAL(ours, theirs) CHECK((long long)(ours) == (long long)(theirs), #ours " is not " #theirs)
 /* device/cuda_api.h */
 EQUAL(TDICT_CUDA_LOOKUP_LEGACY_STREAM, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
@@ -93,6 +127,7 @@ EQUAL(TDICT_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
 EQUAL(TDICT_CUDA_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
 EQUAL(TDICT_CUDA_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED);
 EQUAL(TDICT_CUDA_HANDLE_NONE, CU_MEM_HANDLE_TYPE_NONE);
+EQUAL(TDICT_CUDA_ACCESS_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 EQUAL(TDICT_CUDA_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 EQUAL(TDICT_CUDA_POINTER_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 EQUAL(TDICT_CUDA_POINTER_RANGE_START, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);

@@ -43,6 +43,7 @@ struct CUevent_st {
 struct CUmemPoolHandle_st {
   uint64_t threshold, reserved, used;
   int reuse[TDICT_CUDA_POOL_LAST_INT + 1];
+  unsigned let_in; /* a bit a device */
 };
 typedef struct range {
   char *start;
@@ -131,6 +132,13 @@ tdict_cuda_result cuDeviceGetAttribute(int *value, tdict_cuda_device_attribute a
   *value = attribute;
   return device ? BAD_DEVICE : 0;
 }
+tdict_cuda_result cuDeviceCanAccessPeer(int *can, tdict_cuda_device device, tdict_cuda_device peer) {
+  if (device == peer || device < 0 || peer < 0 || device >= fake_libcuda.device_count ||
+      peer >= fake_libcuda.device_count)
+    return BAD_DEVICE;
+  *can = device == 0;
+  return 0;
+}
 
 tdict_cuda_result cuDevicePrimaryCtxRetain(tdict_cuda_ctx *context, tdict_cuda_device device) {
   if (device) return BAD_DEVICE;
@@ -201,6 +209,13 @@ tdict_cuda_result cuMemPoolGetAttribute(tdict_cuda_pool pool, tdict_cuda_pool_at
   if (attribute != 4 && attribute != 5 && attribute != 7) return INVALID;
   const uint64_t *found = attribute == 4 ? &pool->threshold : attribute == 5 ? &pool->reserved : &pool->used;
   memcpy(value, found, sizeof *found);
+  return 0;
+}
+tdict_cuda_result cuMemPoolSetAccess(tdict_cuda_pool pool, const struct tdict_cuda_access *descriptions, size_t count) {
+  if (count != 1 || descriptions->location.type != TDICT_CUDA_LOCATION_DEVICE ||
+      descriptions->flags != TDICT_CUDA_ACCESS_READWRITE)
+    return INVALID;
+  pool->let_in |= 1u << descriptions->location.id;
   return 0;
 }
 tdict_cuda_result cuMemAllocFromPoolAsync(tdict_cuda_address *address, size_t bytes, tdict_cuda_pool pool,
@@ -322,6 +337,32 @@ tdict_cuda_result cuMemcpy2DAsync_v2(const struct tdict_cuda_rect *r, tdict_cuda
   if (!to_host && !on_device(r->dst_device, (r->height - 1) * r->dst_pitch + r->width)) return INVALID;
   for (size_t i = 0; i < r->height; i++) memcpy(dst + i * r->dst_pitch, src + i * r->src_pitch, r->width);
   return 0;
+}
+tdict_cuda_result cuMemcpyPeerAsync(tdict_cuda_address dst, tdict_cuda_ctx to, tdict_cuda_address src,
+                                    tdict_cuda_ctx from, size_t bytes, tdict_cuda_stream s) {
+  return to == &primary && from == &primary ? cuMemcpyAsync(dst, src, bytes, s) : NO_CONTEXT;
+}
+tdict_cuda_result cuMemcpy3DPeerAsync(const struct tdict_cuda_peer_rect *r, tdict_cuda_stream s) {
+  struct tdict_cuda_peer_rect plain = *r;
+  struct tdict_cuda_rect flat = {.src_type = r->src_type,
+                                 .src_device = r->src_device,
+                                 .src_pitch = r->src_pitch,
+                                 .dst_type = r->dst_type,
+                                 .dst_device = r->dst_device,
+                                 .dst_pitch = r->dst_pitch,
+                                 .width = r->width,
+                                 .height = r->height};
+  if (r->src_context != &primary || r->dst_context != &primary) return NO_CONTEXT;
+  if (r->src_type != TDICT_CUDA_MEMORY_DEVICE || r->dst_type != TDICT_CUDA_MEMORY_DEVICE || r->depth != 1 ||
+      r->src_height < r->height || r->dst_height < r->height)
+    return INVALID;
+  plain.src_type = plain.dst_type = 0;
+  plain.src_device = plain.dst_device = 0;
+  plain.src_context = plain.dst_context = NULL;
+  plain.src_pitch = plain.dst_pitch = plain.src_height = plain.dst_height = 0;
+  plain.width = plain.height = plain.depth = 0;
+  static const struct tdict_cuda_peer_rect nothing;
+  return memcmp(&plain, &nothing, sizeof plain) ? INVALID : cuMemcpy2DAsync_v2(&flat, s);
 }
 tdict_cuda_result cuMemsetD8Async(tdict_cuda_address dst, unsigned char byte, size_t bytes, tdict_cuda_stream s) {
   (void)s;

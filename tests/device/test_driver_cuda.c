@@ -381,6 +381,49 @@ static void rectangles(bench *b) {
 CUDA_CASE(cuda_rectangles_gpu) { on_gpu(rectangles); }
 CASE(cuda_rectangles_fake) { on_fake(rectangles); }
 
+/* Copies that name the context of each side, here the same one twice. */
+static void peers(bench *b) {
+  unsigned char *source = filled(ROWS * LOOSE, 10), *result = filled(ROWS * LOOSER, 0);
+  void *one = device_filled(b, ROWS * LOOSE), *two = device_filled(b, ROWS * LOOSER);
+  tdict_cu_stream s = NULL;
+  cu_ok(stream_create(b->d, &s, TDICT_CU_STREAM_NON_BLOCKING));
+  cu_ok(copy_h2d(b->d, one, source, ROWS * LOOSE));
+  const tdict_cu_rect across = {TDICT_CU_D2D, two, one, LOOSER, LOOSE, WIDTH, ROWS};
+  const tdict_cu_rect line = {TDICT_CU_D2D, two, one, ROWS * LOOSE, ROWS * LOOSE, ROWS * LOOSE, 1};
+  cu_ok(copy_peer_async(b->d, &across, b->context, b->context, s));
+  cu_ok(stream_synchronize(b->d, s));
+  cu_ok(copy_d2h(b->d, result, two, ROWS * LOOSER));
+  check_rows(result, LOOSER, source, LOOSE);
+  cu_ok(copy_peer_async(b->d, &line, b->context, b->context, s));
+  cu_ok(stream_synchronize(b->d, s));
+  cu_ok(copy_d2h(b->d, result, two, ROWS * LOOSE));
+  assert_memory_equal(result, source, ROWS * LOOSE);
+  cu_ok(stream_destroy(b->d, s));
+  cu_ok(mem_free(b->d, one));
+  cu_ok(mem_free(b->d, two));
+  free(source);
+  free(result);
+}
+CUDA_CASE(cuda_peer_copies_gpu) { on_gpu(peers); }
+CASE(cuda_peer_copies_fake) {
+  load_fake("fake_libcuda.so")->device_count = 2;
+  on_fake(peers);
+  tdict_driver *d = NULL;
+  tdict_cu_pool pool = NULL;
+  int can = -1;
+  td_ok(open_cuda(&d, err));
+  bench it = {.d = d, .ops = d->ops}, *b = &it;
+  cu_ok(device_can_reach(d, 0, 1, &can));
+  assert_int_equal(can, 1);
+  cu_ok(device_can_reach(d, 1, 0, &can)); /* which is asked is not which is reached */
+  assert_int_equal(can, 0);
+  assert_int_equal(d->ops->device_can_reach(d, 0, 2, &can), TDICT_CU_INVALID_DEVICE);
+  cu_ok(pool_create(d, 0, &pool));
+  cu_ok(pool_let_in(d, pool, 1)); /* the stand-in looks at what it is given */
+  cu_ok(pool_destroy(d, pool));
+  tdict_driver_release(d);
+}
+
 static void capture_modes(bench *b) {
   int mode = TDICT_CU_CAPTURE_RELAXED;
   cu_ok(capture_mode(b->d, &mode));

@@ -107,6 +107,58 @@ CASE(sim_copy_refuses_bad_addresses) {
   close_table(d);
 }
 
+/* Memory of a pool is its own device's until the pool lets another in, which takes a link; a copy that names both contexts
+ * always works. */
+static void check_between(tdict_driver *d, int ordinal, bool linked) {
+  tdict_cu_context zero, other, popped;
+  tdict_cu_pool pools[2];
+  tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), far_stream;
+  unsigned char *host = make_pinned(d, BYTES, 6), *back = make_pinned(d, BYTES, 0);
+  void *near, *far;
+  int can = 2;
+  CU(SUCCESS, ctx_current, &zero);
+  CU(SUCCESS, ctx_retain, ordinal, &other);
+  CU(SUCCESS, pool_create, 0, &pools[0]);
+  CU(SUCCESS, pool_create, ordinal, &pools[1]);
+  CU(SUCCESS, mem_alloc_async, &near, BYTES, pools[0], s);
+  CU(SUCCESS, mem_alloc_async, &far, BYTES, pools[1], s);
+  CU(SUCCESS, copy_h2d, near, host, BYTES);
+  CU(SUCCESS, device_can_reach, 0, ordinal, &can);
+  assert_int_equal(can, linked);
+  CU(INVALID_VALUE, copy_d2d_async, far, near, BYTES, s);
+  CU(INVALID_VALUE, copy_d2d_async, near, far, BYTES, s);
+  CU(SUCCESS, ctx_push, other);
+  far_stream = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
+  CU(INVALID_VALUE, copy_d2d_async, far, near, BYTES, far_stream);
+  tdict_cu_rect line = {TDICT_CU_D2D, far, near, BYTES, BYTES, BYTES, 1};
+  CU(SUCCESS, copy_peer_async, &line, other, zero, far_stream);
+  CU(INVALID_VALUE, copy_peer_async, &line, zero, other, far_stream);
+  CU(SUCCESS, copy_d2h_async, back, far, BYTES, far_stream);
+  CU(SUCCESS, stream_synchronize, far_stream);
+  assert_memory_equal(back, host, BYTES);
+  cu_check(d, d->ops->pool_let_in(d, pools[0], ordinal), linked ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_DEVICE, "let_in",
+           __LINE__);
+  if (linked) {
+    CU(SUCCESS, copy_d2d_async, far, near, BYTES, far_stream);
+    CU(SUCCESS, stream_synchronize, far_stream);
+  } else {
+    CU(INVALID_VALUE, copy_d2d_async, far, near, BYTES, far_stream);
+  }
+  CU(SUCCESS, ctx_pop, &popped);
+  CU(INVALID_VALUE, copy_d2d_async, far, near, BYTES, s); /* the other pool has let nobody in */
+  CU(SUCCESS, ctx_release, ordinal);
+}
+CASE(sim_copies_between_devices) {
+  tdict_sim_options o = sim_options(false);
+  o.num_devices = 3;
+  tdict_driver *d = open_table(&o);
+  check_between(d, 1, true);
+  check_between(d, 2, false);
+  int can;
+  CU(INVALID_DEVICE, device_can_reach, 0, 3, &can);
+  close_table(d);
+}
+
 typedef struct rect_case {
   tdict_cu_kind kind;
   bool pinned;

@@ -136,10 +136,10 @@ static bool may_be_short(tdict_fault_kind kind) {
          kind == TDICT_FAULT_STREAM_CREATE || kind == TDICT_FAULT_EVENT_CREATE;
 }
 
-static void sweep(fw_op op, int num_variants) {
+static void sweep(fw_op op, int first, int num_variants) {
   fw_world w;
   fw_open(&w);
-  for (int v = 0; v < num_variants; v++)
+  for (int v = first; v < first + num_variants; v++)
     for (int i = 0; i < TDICT_NUM_FAULT_KINDS; i++) {
       const tdict_fault_kind kind = (tdict_fault_kind)i;
       sweep_kind(&w, op, &fw_variants[v], kind, UNKNOWN);
@@ -148,21 +148,33 @@ static void sweep(fw_op op, int num_variants) {
   fw_close(&w);
 }
 
-GPU_CASE(faults_to_device) { sweep(FW_TO_DEVICE, 3); }
-GPU_CASE(faults_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 3); }
-GPU_CASE(faults_to_host) { sweep(FW_TO_HOST, 3); }
-GPU_CASE(faults_to_host_async) { sweep(FW_TO_HOST_ASYNC, 3); }
-GPU_CASE(faults_copy_into_device) { sweep(FW_INTO_DEVICE, 3); }
-GPU_CASE(faults_copy_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 3); }
-GPU_CASE(faults_copy_into_within_device) { sweep(FW_INTO_WITHIN, 3); }
-GPU_CASE(faults_pin_memory) { sweep(FW_PIN_MEMORY, 3); }
-GPU_CASE(faults_single_tensors) { sweep(FW_TENSORS, 1); }
-GPU_CASE(faults_context) { sweep(FW_CONTEXT, 1); }
+GPU_CASE(faults_to_device) { sweep(FW_TO_DEVICE, 0, 3); }
+GPU_CASE(faults_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 0, 3); }
+GPU_CASE(faults_to_host) { sweep(FW_TO_HOST, 0, 3); }
+GPU_CASE(faults_to_host_async) { sweep(FW_TO_HOST_ASYNC, 0, 3); }
+GPU_CASE(faults_copy_into_device) { sweep(FW_INTO_DEVICE, 0, 3); }
+GPU_CASE(faults_copy_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 0, 3); }
+GPU_CASE(faults_copy_into_within_device) { sweep(FW_INTO_WITHIN, 0, 3); }
+GPU_CASE(faults_pin_memory) { sweep(FW_PIN_MEMORY, 0, 3); }
+GPU_CASE(faults_single_tensors) { sweep(FW_TENSORS, 0, 1); }
+GPU_CASE(faults_context) { sweep(FW_CONTEXT, 0, 1); }
 
-/* By hand, for scripts/sweep-faults: every operation in every mode. */
-TD_CASE(faults_long) {
-  for (int op = 0; op < FW_NUM_OPS; op++) sweep((fw_op)op, op == FW_TENSORS || op == FW_CONTEXT ? 1 : FW_NUM_VARIANTS);
-}
+/* By hand, for scripts/sweep-faults: every operation in every mode, a case each so that many run at once. */
+#define LONG(name, op, variant) \
+  TD_CASE(faults_long_##name##_##variant) { sweep(op, variant, 1); }
+#define LONG_ALL(name, op) \
+  LONG(name, op, 0)        \
+  LONG(name, op, 1) LONG(name, op, 2) LONG(name, op, 3) LONG(name, op, 4) LONG(name, op, 5) LONG(name, op, 6)
+LONG_ALL(to_device, FW_TO_DEVICE)
+LONG_ALL(to_device_async, FW_TO_DEVICE_ASYNC)
+LONG_ALL(to_host, FW_TO_HOST)
+LONG_ALL(to_host_async, FW_TO_HOST_ASYNC)
+LONG_ALL(into_device, FW_INTO_DEVICE)
+LONG_ALL(into_host_async, FW_INTO_HOST_ASYNC)
+LONG_ALL(into_within, FW_INTO_WITHIN)
+LONG_ALL(pin_memory, FW_PIN_MEMORY)
+LONG(tensors, FW_TENSORS, 0)
+LONG(context, FW_CONTEXT, 0)
 
 /* Page-locked memory is not to be had at all, by any way: transfers go through ordinary memory, pinning says so. */
 GPU_CASE(faults_no_pinned_memory_at_all) {

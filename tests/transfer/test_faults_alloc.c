@@ -142,12 +142,12 @@ static void sweep_one(fw_world *w, fw_op op, const sweep_of *s) {
          (long long)failed);
 }
 
-static void sweep(fw_op op, int num_variants) {
+static void sweep(fw_op op, int first, int num_variants) {
   fw_world w;
   fw_open(&w);
   w.num_threads = 1;
   tdict_driver_fault_set_around(w.driver, around);
-  for (int v = 0; v < num_variants; v++) {
+  for (int v = first; v < first + num_variants; v++) {
     if (fw_variants[v].num_threads > 1) continue;
     for (int lasts = 0; lasts < 2; lasts++)
       for (int pool = 0; pool < (op == FW_CONTEXT ? 1 : 2); pool++)
@@ -157,18 +157,30 @@ static void sweep(fw_op op, int num_variants) {
   fw_close(&w);
 }
 
-GPU_CASE(faults_alloc_to_device) { sweep(FW_TO_DEVICE, 4); }
-GPU_CASE(faults_alloc_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 4); }
-GPU_CASE(faults_alloc_to_host) { sweep(FW_TO_HOST, 4); }
-GPU_CASE(faults_alloc_to_host_async) { sweep(FW_TO_HOST_ASYNC, 4); }
-GPU_CASE(faults_alloc_copy_into_device) { sweep(FW_INTO_DEVICE, 4); }
-GPU_CASE(faults_alloc_copy_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 4); }
-GPU_CASE(faults_alloc_copy_into_within_device) { sweep(FW_INTO_WITHIN, 4); }
-GPU_CASE(faults_alloc_pin_memory) { sweep(FW_PIN_MEMORY, 4); }
-GPU_CASE(faults_alloc_single_tensors) { sweep(FW_TENSORS, 1); }
-GPU_CASE(faults_alloc_context) { sweep(FW_CONTEXT, 1); }
+GPU_CASE(faults_alloc_to_device) { sweep(FW_TO_DEVICE, 0, 4); }
+GPU_CASE(faults_alloc_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 0, 4); }
+GPU_CASE(faults_alloc_to_host) { sweep(FW_TO_HOST, 0, 4); }
+GPU_CASE(faults_alloc_to_host_async) { sweep(FW_TO_HOST_ASYNC, 0, 4); }
+GPU_CASE(faults_alloc_copy_into_device) { sweep(FW_INTO_DEVICE, 0, 4); }
+GPU_CASE(faults_alloc_copy_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 0, 4); }
+GPU_CASE(faults_alloc_copy_into_within_device) { sweep(FW_INTO_WITHIN, 0, 4); }
+GPU_CASE(faults_alloc_pin_memory) { sweep(FW_PIN_MEMORY, 0, 4); }
+GPU_CASE(faults_alloc_single_tensors) { sweep(FW_TENSORS, 0, 1); }
+GPU_CASE(faults_alloc_context) { sweep(FW_CONTEXT, 0, 1); }
 
-/* By hand, for scripts/sweep-faults. */
-TD_CASE(faults_alloc_long) {
-  for (int op = 0; op < FW_NUM_OPS; op++) sweep((fw_op)op, op == FW_TENSORS || op == FW_CONTEXT ? 1 : FW_NUM_VARIANTS);
-}
+/* By hand, for scripts/sweep-faults: every operation in every mode, a case each so that many run at once. */
+#define LONG(name, op, variant) \
+  TD_CASE(faults_alloc_long_##name##_##variant) { sweep(op, variant, 1); }
+#define LONG_ALL(name, op) \
+  LONG(name, op, 0)        \
+  LONG(name, op, 1) LONG(name, op, 2) LONG(name, op, 3) LONG(name, op, 4) LONG(name, op, 5) LONG(name, op, 6)
+LONG_ALL(to_device, FW_TO_DEVICE)
+LONG_ALL(to_device_async, FW_TO_DEVICE_ASYNC)
+LONG_ALL(to_host, FW_TO_HOST)
+LONG_ALL(to_host_async, FW_TO_HOST_ASYNC)
+LONG_ALL(into_device, FW_INTO_DEVICE)
+LONG_ALL(into_host_async, FW_INTO_HOST_ASYNC)
+LONG_ALL(into_within, FW_INTO_WITHIN)
+LONG_ALL(pin_memory, FW_PIN_MEMORY)
+LONG(tensors, FW_TENSORS, 0)
+LONG(context, FW_CONTEXT, 0)

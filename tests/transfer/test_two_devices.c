@@ -84,20 +84,3 @@ SIM_CASE(transfer_from_several_devices) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
   close_pair(&p);
 }
-
-SIM_CASE(transfer_refuses_strided_leaf_between_devices) {
-  pair p = open_pair();
-  const world *w = &p.zero;
-  tdict_tree *src = new_tree(), *out = src, *views = new_tree();
-  const int turn[] = {1, 0};
-  give(src, "a.turned", random_tensor(TDICT_F32, SHAPE(5, 7), NULL));
-  tdict_tree *one = to_device(w, src, tdict_sim(1));
-  give(views, "a.turned", permuted(tdict_tensor_retain(leaf_of(one, "a.turned")), turn));
-  td_fails(TDICT_ENOTSUP, "strided", tdict_to_device(w->c, views, tdict_sim(0), NULL, &out, err));
-  assert_string_equal(td_last_error.path, "a.turned");
-  assert_ptr_equal(out, src);
-  tdict_release(views);
-  tdict_release(one);
-  tdict_release(src);
-  close_pair(&p);
-}

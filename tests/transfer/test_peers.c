@@ -1,0 +1,245 @@
+/* Two devices of one context, while the first one's context is the thread's current one: from the host to the second and
+ * back, from each to the other, as lines and as rectangles, over a link and without one. Every try has random bytes of its
+ * own, put and read by means that are not the library's. */
+#include "promise.h"
+
+enum { TRIES = 1000, ROWS = 512, COLUMNS = 7 };
+
+/* Device 0, which `w` has, and another one. */
+typedef struct two {
+  place w;
+  tdict_device other;
+  raw_memory *raw; /* of the other */
+  uint64_t number; /* of the bytes made last */
+} two;
+
+static two two_over(place w, int32_t other) {
+  two t = {.w = w, .other = {w.device.type, other}};
+  int count = 0;
+  assert_int_equal(w.d->ops->device_count(w.d, &count), 0);
+  if (count <= other) {
+    place_close(&t.w);
+    td_skip("this machine has fewer than two GPUs");
+  }
+  assert_int_equal(w.d->ops->ctx_push(w.d, w.gpu->context), 0);
+  t.raw = raw_open(w.c, t.other);
+  return t;
+}
+static two two_open(void) {
+  return two_over(td_device().type == TDICT_DEVICE_SIM ? place_sim(4, 0, 2) : place_open(4), 1);
+}
+static void two_close(two *t) {
+  tdict_cu_context current = NULL;
+  assert_int_equal(t->w.d->ops->ctx_pop(t->w.d, &current), 0);
+  assert_ptr_equal(current, t->w.gpu->context); /* as it was found */
+  raw_close(t->raw);
+  place_close(&t->w);
+}
+
+static raw_memory *raw_at(const two *t, tdict_device device) {
+  return tdict_device_equal(device, t->other) ? t->raw : t->w.raw;
+}
+static void put(two *t, const tdict_tensor *leaf) {
+  unsigned char *bytes = malloc(tdict_tensor_bytes(leaf));
+  assert_non_null(bytes);
+  td_fill_random(bytes, tdict_tensor_bytes(leaf), ++t->number);
+  if (tdict_tensor_device(leaf).type == TDICT_DEVICE_CPU)
+    memcpy(leaf->data, bytes, tdict_tensor_bytes(leaf));
+  else
+    raw_write(raw_at(t, tdict_tensor_device(leaf)), leaf->data, bytes, tdict_tensor_bytes(leaf));
+  free(bytes);
+}
+static void check(const two *t, const tdict_tensor *leaf) {
+  size_t count = tdict_tensor_bytes(leaf), at = 0;
+  unsigned char *want = malloc(count), *got = malloc(count);
+  assert_non_null(want);
+  assert_non_null(got);
+  td_fill_random(want, count, t->number);
+  if (tdict_tensor_device(leaf).type == TDICT_DEVICE_CPU)
+    memcpy(got, leaf->data, count);
+  else
+    raw_read(raw_at(t, tdict_tensor_device(leaf)), got, leaf->data, count);
+  while (at < count && want[at] == got[at]) at++;
+  if (at < count) fail_msg("try %d: wrong from byte %zu of %zu on", (int)t->number, at, count);
+  free(want);
+  free(got);
+}
+
+static tdict_tree *tree_of(tdict_tensor *leaf) {
+  tdict_tree *td = new_tree();
+  give(td, "n.x", leaf);
+  return td;
+}
+/* Every mode and several thread counts in turn. */
+static tdict_transfer_options options_of(int i) {
+  static const int32_t counts[] = {-1, 0, 1, 4};
+  tdict_transfer_options o = threads(counts[i / 4 % 4]);
+  o.mode = i % 4;
+  return o;
+}
+
+/* Fresh bytes at `from`, moved to `to`, and read there. */
+static void one_way(two *t, tdict_device from, tdict_device to) {
+  const int64_t shape[] = {ROWS, COLUMNS};
+  tdict_memory *pinned = t->w.pinned;
+  for (int i = 0; i < TRIES; i++) {
+    tdict_memory *memory = from.type != TDICT_DEVICE_CPU ? tdict_device_memory(t->w.c, from) : i % 2 ? pinned : NULL;
+    tdict_tree *src = tree_of(new_tensor(TDICT_F32, 2, shape, memory)), *out = NULL;
+    tdict_transfer_options o = options_of(i);
+    o.pinned_result = to.type == TDICT_DEVICE_CPU && i % 2;
+    put(t, leaf_of(src, "n.x"));
+    if (i % 3)
+      td_ok(tdict_to_device(t->w.c, src, to, &o, &out, err));
+    else
+      out = finish(move_async(&t->w, src, to, &o));
+    assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(out, "n.x")), to));
+    check(t, leaf_of(out, "n.x"));
+    tdict_release(src);
+    tdict_release(out);
+  }
+}
+
+GPU_CASE(two_devices_host_to_second) {
+  two t = two_open();
+  one_way(&t, tdict_cpu(), t.other);
+  two_close(&t);
+}
+GPU_CASE(two_devices_second_to_host) {
+  two t = two_open();
+  one_way(&t, t.other, tdict_cpu());
+  two_close(&t);
+}
+GPU_CASE(two_devices_first_to_second) {
+  two t = two_open();
+  one_way(&t, t.w.device, t.other);
+  two_close(&t);
+}
+GPU_CASE(two_devices_second_to_first) {
+  two t = two_open();
+  one_way(&t, t.other, t.w.device);
+  two_close(&t);
+}
+
+/* Copies in pieces; and there and back again into memory that is there. */
+GPU_CASE(two_devices_large_leaf) {
+  two t = two_open();
+  for (int i = 0; i < 4; i++) {
+    tdict_tree *one = tree_of(new_bytes(((int64_t)70 << 20) + 13, t.w.memory)), *back;
+    put(&t, leaf_of(one, "n.x"));
+    tdict_tree *there = finish(move_async(&t.w, one, t.other, NULL));
+    check(&t, leaf_of(there, "n.x"));
+    put(&t, leaf_of(there, "n.x"));
+    finish_copy(copy_async(&t.w, there, one, NULL));
+    check(&t, leaf_of(one, "n.x"));
+    back = moved(&t.w, one, tdict_cpu());
+    check(&t, leaf_of(back, "n.x"));
+    tdict_release(one);
+    tdict_release(there);
+    tdict_release(back);
+  }
+  two_close(&t);
+}
+
+/* A leaf with gaps between its rows, and one whose dimensions are swapped, from device to device. */
+static void strided_between(two *t, tdict_device from, tdict_device to) {
+  const int64_t shape[] = {ROWS, COLUMNS};
+  for (int i = 0; i < 8; i++) {
+    tdict_tensor *whole = new_tensor(TDICT_I32, 2, shape, tdict_device_memory(t->w.c, from)), *part = NULL;
+    tdict_tree *src = new_tree();
+    put(t, whole);
+    if (i % 2)
+      td_ok(tdict_tensor_permute(whole, (const int[]){1, 0}, &part, err));
+    else
+      td_ok(tdict_tensor_slice(whole, &(tdict_tensor_range){1, 2, 4, 1}, &part, err));
+    td_ok(tdict_set(src, "n.x", part, err));
+    tdict_tree *out = finish(move_async(&t->w, src, to, NULL));
+    const tdict_tensor *leaf = leaf_of(out, "n.x");
+    int32_t *want = malloc(tdict_tensor_bytes(whole)), *got = malloc(tdict_tensor_bytes(leaf));
+    assert_non_null(want);
+    assert_non_null(got);
+    td_fill_random(want, tdict_tensor_bytes(whole), t->number);
+    raw_read(raw_at(t, to), got, leaf->data, tdict_tensor_bytes(leaf));
+    for (int row = 0; row < ROWS; row++)
+      for (int column = 0; column < (i % 2 ? COLUMNS : 4); column++)
+        assert_int_equal(got[i % 2 ? column * ROWS + row : row * 4 + column],
+                         want[row * COLUMNS + column + (i % 2 ? 0 : 2)]);
+    free(want);
+    free(got);
+    tdict_tensor_release(part);
+    tdict_tensor_release(whole);
+    tdict_release(out);
+    tdict_release(src);
+  }
+}
+GPU_CASE(two_devices_strided_leaf) {
+  two t = two_open();
+  strided_between(&t, t.w.device, t.other);
+  strided_between(&t, t.other, t.w.device);
+  two_close(&t);
+}
+
+/* Devices 0 and 2 of the simulated driver are not linked: a plain copy between them fails, as on GPUs. */
+SIM_CASE(two_devices_without_a_link) {
+  two t = two_over(place_sim(4, 0, 3), 2);
+  int can = 1;
+  assert_int_equal(t.w.d->ops->device_can_reach(t.w.d, 0, 2, &can), 0);
+  assert_int_equal(can, 0);
+  one_way(&t, t.w.device, t.other);
+  one_way(&t, t.other, t.w.device);
+  strided_between(&t, t.w.device, t.other);
+  two_close(&t);
+}
+
+/* A copy between devices that fails names its leaf, and the next one is right. */
+static tdict_cu refuse_copy(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
+                            tdict_cu_stream s) {
+  (void)d, (void)rect, (void)to, (void)from, (void)s;
+  return TDICT_CU_UNKNOWN;
+}
+GPU_CASE(two_devices_copy_that_fails) {
+  two t = two_open();
+  shim s;
+  tdict_tree *src = tree_of(new_bytes(1000, t.w.memory)), *out = NULL;
+  put(&t, leaf_of(src, "n.x"));
+  shim_begin(&s, t.w.d);
+  s.ops.copy_peer_async = refuse_copy;
+  td_fails(TDICT_EDEVICE, "cuMemcpyPeerAsync", tdict_to_device(t.w.c, src, t.other, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
+  assert_null(out);
+  shim_end(&s, t.w.d);
+  out = moved(&t.w, src, t.other);
+  check(&t, leaf_of(out, "n.x"));
+  tdict_release(out);
+  tdict_release(src);
+  two_close(&t);
+}
+
+/* Where the devices are linked their pools let each other in, once; where that is refused, copies arrive all the same. */
+static _Atomic(int) let_ins;
+static const tdict_driver_ops *real_ops;
+static tdict_cu refuse_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  (void)d, (void)pool, (void)ordinal;
+  atomic_fetch_add(&let_ins, 1);
+  return TDICT_CU_NOT_SUPPORTED;
+}
+static tdict_cu count_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  atomic_fetch_add(&let_ins, 1);
+  return real_ops->pool_let_in(d, pool, ordinal);
+}
+static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int ordinal)) {
+  two t = two_open();
+  shim s;
+  int can = 0;
+  assert_int_equal(t.w.d->ops->device_can_reach(t.w.d, 0, 1, &can), 0);
+  shim_begin(&s, t.w.d);
+  real_ops = s.real;
+  s.ops.pool_let_in = entry;
+  atomic_store(&let_ins, 0);
+  one_way(&t, t.w.device, t.other);
+  assert_int_equal(atomic_load(&let_ins), can ? 2 : 0);
+  shim_end(&s, t.w.d);
+  two_close(&t);
+}
+GPU_CASE(two_devices_let_each_other_in_once) { let_in_by(count_let_in); }
+GPU_CASE(two_devices_that_are_not_let_in) { let_in_by(refuse_let_in); }
