@@ -72,6 +72,10 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
  * multiples of TDICT_PINNED_SMALL_PIECE. Inside a scope. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
+/* The same for several lines between host and device, at most TDICT_CU_MOST_LINES, in one call of the driver where it has
+ * one: the gaps between copies are shorter then. */
+tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                   tdict_cu_stream stream, tdict_error *err);
 /* The same, plain copies included, from memory of another gpu of the same driver: over the link between them where there
  * is one, else through the host. `from` NULL: from the gpu's own memory. */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,

@@ -200,6 +200,25 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
   return queue_rows(gpu, from, TDICT_CU_D2D, r, stream, err);
 }
 
+tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                   tdict_cu_stream stream, tdict_error *err) {
+  bool together = count > 1;
+  for (size_t i = 0; i < count && together; i++) {
+    const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
+    together = lines[i].bytes > 0 && bytes_to_border(gpu, host, lines[i].bytes) == lines[i].bytes;
+  }
+  if (together) {
+    tdict_cu result = gpu->driver->ops->copy_batch_async(gpu->driver, kind, lines, count, stream);
+    if (result != TDICT_CU_NOT_SUPPORTED) return tdict_gpu_check(gpu, result, "cuMemcpyBatchAsync", err);
+  }
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    tdict_rect line = {.dst = lines[i].dst, .src = lines[i].src, .width = lines[i].bytes};
+    status = queue_line(gpu, NULL, kind, &line, stream, err);
+  }
+  return status;
+}
+
 static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   return tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream), "cuStreamSynchronize", err);
 }

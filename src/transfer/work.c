@@ -65,28 +65,53 @@ static tdict_status find_source(const tdict_lane *lane, const tdict_item *item, 
   return tdict_devices_gpu(tdict_engine_devices(lane->worker->transfer->engine), item->src->storage->device, out, err);
 }
 
-/* One driver copy; strided ones, between device memories, as rectangles. */
-static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+/* The runs of a chunk between host and device, queued together. */
+static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  const tdict_plan *p = &lane->worker->transfer->plan;
+  tdict_cu_line lines[TDICT_CU_MOST_LINES];
+  size_t count = 0;
+  for (uint32_t i = chunk->first, end; i < p->num_items && p->items[i].offset < chunk->end; i = end) {
+    const tdict_item *item = &p->items[i];
+    end = tdict_plan_run_end(p, i);
+    size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
+    size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
+    if (to > chunk->end) to = chunk->end;
+    if (to <= item->offset + from) continue; /* a leaf without bytes */
+    lines[count++] = (tdict_cu_line){item->dst_data + from, (const char *)item->src->data + from, to - item->offset - from};
+  }
+  if (count == 0) return TDICT_OK;
+  return tdict_gpu_queue_lines(lane->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, lane->stream, err);
+}
+
+/* One copy between device memories; strided ones as rectangles. */
+static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   between b = {.lane = lane};
-  tdict_status status = tdict_lane_room(lane, err);
-  if (status == TDICT_OK && item->kind == TDICT_CU_D2D) status = find_source(lane, item, &b.from, err);
+  tdict_status status = find_source(lane, item, &b.from, err);
   if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;
     tdict_rect line = {(void *)((uintptr_t)item->dst_data + (uintptr_t)from),
                        (void *)((uintptr_t)item->src->data + (uintptr_t)from), (int64_t)bytes, (int64_t)bytes, bytes, 1};
-    status = b.from ? queue_between(&b, &line, err)
-                    : tdict_gpu_queue_rect(lane->gpu, (tdict_cu_kind)item->kind, &line, lane->stream, err);
-  } else {
-    tdict_pair pair;
-    const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
-    tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
-                    tdict_dtype_bytes(item->src->dtype));
-    tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
-    status = tdict_pair_walk(&pair, &part, queue_between, &b, err);
+    return queue_between(&b, &line, err);
   }
+  tdict_pair pair;
+  const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
+  tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
+                  tdict_dtype_bytes(item->src->dtype));
+  tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
+  return tdict_pair_walk(&pair, &part, queue_between, &b, err);
+}
+
+/* Copies by the driver alone. */
+static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
+  tdict_status status = tdict_lane_room(lane, err);
+  if (status == TDICT_OK && item->kind == TDICT_CU_D2D)
+    status = queue_within_devices(lane, chunk, err);
+  else if (status == TDICT_OK)
+    status = queue_runs(lane, chunk, err);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
   return tdict_lane_launch(lane, NULL, chunk, false, err);
