@@ -13,7 +13,7 @@
 /* While pages are registered other threads cannot queue copies, so that large blocks are registered piece by piece, with
  * a pause after each. The driver refuses a copy that goes over the border of two registrations: see
  * tdict_gpu_queue_rect(). Borders lie on addresses that are multiples of the piece. */
-#define TDICT_PINNED_PIECE ((size_t)64 << 20)
+#define TDICT_PINNED_PIECE ((size_t)32 << 20)
 #define TDICT_PINNED_SMALL_PIECE ((size_t)4 << 20) /* where pieces of the other size are refused */
 
 /* Pin operations: the device layer implements them. */
