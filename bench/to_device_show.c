@@ -25,6 +25,8 @@ static const char *pin_path_name(int32_t path) {
     return "driver";
   case TDICT_PIN_PAGEABLE:
     return "pageable";
+  case TDICT_PIN_SMALL_PIECES:
+    return "small pieces";
   default:
     return "?";
   }

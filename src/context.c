@@ -44,10 +44,10 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
   if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
-  tdict_devices_config devices = {o, driver, c->pool, c->mark};
+  tdict_devices_config devices = {o, driver, c->pool, c->mark, c->log};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log};
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log, NULL};
   return tdict_engine_create(&config, &c->engine, err);
 }
 

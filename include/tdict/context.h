@@ -65,7 +65,13 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
 
 /** @brief Page-locked host memory, pooled, for all devices of the context. Never NULL; without a device that could
  *  read it every allocation fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the
- *  context. */
+ *  context.
+ *
+ *  For copies that the program makes by itself: the driver refuses one (CUDA_ERROR_INVALID_VALUE) that goes over the
+ *  border of two registrations. What was allocated here in up to 32 MiB lies over none
+ *  [T:pinned_blocks_go_over_no_border]; a larger block, and so a leaf of a large pinned tree, may: cut copies at addresses
+ *  that are multiples of 32 MiB (of 4 MiB where the statistics say #TDICT_PIN_SMALL_PIECES), as tdict's own are
+ *  [T:gpu_copies_are_cut_at_borders_of_pinned_memory]. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
 /** @brief Memory of a device; plain host memory for tdict_cpu(). Never NULL; for an absent device every allocation
  *  fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the context. */

@@ -29,6 +29,13 @@ typedef CUmemAllocationHandleType tdict_cuda_handle_type;
 typedef CUmemAccess_flags tdict_cuda_access_flags;
 typedef CUDA_MEMCPY2D tdict_cuda_rect_arg; /* the structs are compared member by member */
 typedef CUmemPoolProps tdict_cuda_pool_props_arg;
+#if CUDA_VERSION >= 13000
+typedef CUmemcpySrcAccessOrder tdict_cuda_access_order;
+typedef CUmemcpyAttributes tdict_cuda_copy_hints_arg;
+#else
+typedef int tdict_cuda_access_order;
+typedef struct tdict_cuda_copy_hints tdict_cuda_copy_hints_arg;
+#endif
 typedef CUDA_MEMCPY3D_PEER tdict_cuda_peer_rect_arg;
 typedef CUmemAccessDesc tdict_cuda_access_arg;
 #else
@@ -46,6 +53,8 @@ typedef int tdict_cuda_handle_type;
 typedef int tdict_cuda_access_flags;
 typedef struct tdict_cuda_rect tdict_cuda_rect_arg;
 typedef struct tdict_cuda_pool_props tdict_cuda_pool_props_arg;
+typedef int tdict_cuda_access_order;
+typedef struct tdict_cuda_copy_hints tdict_cuda_copy_hints_arg;
 typedef struct tdict_cuda_peer_rect tdict_cuda_peer_rect_arg;
 typedef struct tdict_cuda_access tdict_cuda_access_arg;
 #endif
@@ -131,6 +140,14 @@ struct tdict_cuda_peer_rect {
   size_t width, height, depth;
 };
 
+/* CUmemcpyAttributes; the hints are for managed memory */
+enum { TDICT_CUDA_ORDER_STREAM = 1 }; /* CUmemcpySrcAccessOrder: the source is read in the stream's order */
+struct tdict_cuda_copy_hints {
+  tdict_cuda_access_order order;
+  struct tdict_cuda_location src, dst;
+  unsigned flags;
+};
+
 /* Finds the others; looked up by its symbol cuGetProcAddress_v2. */
 typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
                                                tdict_cuda_lookup_result *result);
@@ -213,17 +230,24 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(event_synchronize, cuEventSynchronize, 2000, cuEventSynchronize, (tdict_cuda_event event))                \
   X(event_elapsed, cuEventElapsedTime, 2000, cuEventElapsedTime,                                              \
     (float *milliseconds, tdict_cuda_event from, tdict_cuda_event to))
+/* Entries that newer drivers have; NULL where there is none. The call of 12.8 has another signature and is not taken. */
+#define TDICT_CUDA_NEWER_ENTRIES(X)                                                                           \
+  X(batch_async, cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2,                                            \
+    (tdict_cuda_address *dsts, tdict_cuda_address *srcs, size_t *sizes, size_t count,                         \
+     tdict_cuda_copy_hints_arg *hints, size_t *first_with, size_t num_hints, tdict_cuda_stream stream))
 /* clang-format on */
 
 #define TDICT_CUDA_DECLARE_(field, name, version, symbol, parameters) \
   typedef tdict_cuda_result tdict_cuda_##field##_fn parameters;
 TDICT_CUDA_ENTRIES(TDICT_CUDA_DECLARE_)
+TDICT_CUDA_NEWER_ENTRIES(TDICT_CUDA_DECLARE_)
 #undef TDICT_CUDA_DECLARE_
 
-/* The driver's functions, all present. */
+/* The driver's functions, all present but the newer ones. */
 typedef struct tdict_cuda_api {
 #define TDICT_CUDA_MEMBER_(field, name, version, symbol, parameters) tdict_cuda_##field##_fn *field;
   TDICT_CUDA_ENTRIES(TDICT_CUDA_MEMBER_)
+  TDICT_CUDA_NEWER_ENTRIES(TDICT_CUDA_MEMBER_)
 #undef TDICT_CUDA_MEMBER_
 } tdict_cuda_api;
 

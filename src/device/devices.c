@@ -17,6 +17,7 @@ struct tdict_devices {
   tdict_error no_cuda, no_sim; /* why */
   size_t cache_bytes;
   tdict_forkmark *mark; /* counted */
+  tdict_log *log;       /* counted; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
   pthread_mutex_t lock; /* guards: gpus, absent and their counts */
@@ -105,6 +106,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   pthread_mutex_init(&d->lock, NULL);
   d->cache_bytes = options->device_cache_bytes;
   d->mark = tdict_forkmark_retain(config->mark);
+  d->log = config->log ? tdict_log_retain(config->log) : NULL;
   tdict_status status = open_drivers(d, options, config->driver, err);
   if (status == TDICT_OK) status = choose(d, options->device, err);
   if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);
@@ -129,6 +131,7 @@ void tdict_devices_destroy(tdict_devices *d) {
   tdict_driver_release(d->sim);
   pthread_mutex_destroy(&d->lock);
   tdict_forkmark_release(d->mark);
+  tdict_log_release(d->log);
   free(d);
 }
 
@@ -173,6 +176,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
     status = d->num_gpus == MAX_GPUS ? tdict_fail(err, TDICT_ENODEVICE, "a context opens at most %d devices", MAX_GPUS)
                                      : tdict_gpu_open(driver, device.index, d->cache_bytes, &gpu, err);
     if (status == TDICT_OK) tdict_gpu_set_mark(gpu, d->mark);
+    if (status == TDICT_OK && d->log) tdict_gpu_set_log(gpu, d->log);
     if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;
   }
   pthread_mutex_unlock(&d->lock);

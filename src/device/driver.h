@@ -83,6 +83,14 @@ typedef struct tdict_cu_rect {
   size_t dst_pitch, src_pitch, width, height;
 } tdict_cu_rect;
 
+/* One of a batch of copies between page-locked host memory and a device. */
+typedef struct tdict_cu_line {
+  void *dst;
+  const void *src;
+  size_t bytes;
+} tdict_cu_line;
+enum { TDICT_CU_MOST_LINES = 64 };
+
 typedef struct tdict_driver tdict_driver;
 typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* after the last release; frees d */
@@ -130,6 +138,9 @@ typedef struct tdict_driver_ops {
                               tdict_cu_stream s);
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s);                   /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s);   /* (ctx) */
+  /* (ctx) As so many copies one after the other; when it fails, some may be queued. At most TDICT_CU_MOST_LINES; s is not the
+   * legacy stream. NOT_SUPPORTED: the driver has no such call. */
+  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count, tdict_cu_stream s);
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */

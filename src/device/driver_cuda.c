@@ -276,6 +276,24 @@ static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect,
   return api_of(d)->rect_async(&r, stream_in(s));
 }
 
+static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                      tdict_cu_stream s) {
+  tdict_cuda_address dsts[TDICT_CU_MOST_LINES], srcs[TDICT_CU_MOST_LINES];
+  size_t sizes[TDICT_CU_MOST_LINES], first = 0;
+  (void)kind; /* the driver sees it by the addresses */
+  if (!api_of(d)->batch_async) return TDICT_CU_NOT_SUPPORTED;
+  if (count == 0 || count > TDICT_CU_MOST_LINES) return TDICT_CU_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    dsts[i] = address_of(lines[i].dst);
+    srcs[i] = address_of(lines[i].src);
+    sizes[i] = lines[i].bytes;
+  }
+  struct tdict_cuda_copy_hints hints;
+  memset(&hints, 0, sizeof hints);
+  hints.order = TDICT_CUDA_ORDER_STREAM;
+  return api_of(d)->batch_async(dsts, srcs, sizes, count, &hints, &first, 1, stream_in(s));
+}
+
 static tdict_cu cuda_fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
   return api_of(d)->fill_async(address_of(device), byte, bytes, stream_in(s));
 }
@@ -366,6 +384,7 @@ static const tdict_driver_ops cuda_ops = {
     .copy_peer_async = cuda_copy_peer_async,
     .copy_rect_async = cuda_copy_rect_async,
     .fill_async = cuda_fill_async,
+    .copy_batch_async = cuda_copy_batch_async,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .stream_query = cuda_stream_query,
@@ -392,33 +411,42 @@ typedef struct entry {
 static const entry entries[] = {
 #define ENTRY(field, name, version, symbol, parameters) {#name, #symbol, version, offsetof(tdict_cuda_api, field)},
     TDICT_CUDA_ENTRIES(ENTRY)
-#undef ENTRY
 };
+static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
+#undef ENTRY
 
-static tdict_status take_entries(void *library, tdict_cuda_api *api, tdict_error *err) {
+/* The function of an entry, or NULL. */
+static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
+  void *symbol = NULL;
+  tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
+  *code = 0;
+  if (!lookup) return dlsym(library, e->symbol);
+  *code = lookup(e->name, &symbol, e->version, TDICT_CUDA_LOOKUP_LEGACY_STREAM, &found);
+  return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
+}
+
+static tdict_status take_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
+  tdict_cu code;
   to_function(&lookup, dlsym(library, "cuGetProcAddress_v2"));
   for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
     const entry *e = &entries[i];
-    void *symbol = NULL;
-    tdict_cu code = 0;
-    if (lookup) {
-      tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
-      code = lookup(e->name, &symbol, e->version, TDICT_CUDA_LOOKUP_LEGACY_STREAM, &found);
-      if (code || found != TDICT_CUDA_LOOKUP_SUCCESS) symbol = NULL;
-    } else {
-      symbol = dlsym(library, e->symbol);
-    }
+    void *symbol = find_entry(library, lookup, e, &code);
     if (!symbol)
       return tdict_fail_native(err, TDICT_ENODEVICE, code, "the NVIDIA driver (libcuda.so.1) lacks %s of CUDA %d.%d",
                                e->name, e->version / 1000, e->version % 1000 / 10);
     to_function((char *)api + e->offset, symbol);
   }
+  for (size_t i = 0; i < sizeof newer_entries / sizeof newer_entries[0]; i++) {
+    const entry *e = &newer_entries[i];
+    void *symbol = version >= e->version ? find_entry(library, lookup, e, &code) : NULL;
+    if (symbol) to_function((char *)api + e->offset, symbol);
+  }
   return TDICT_OK;
 }
 
 /* Asked before any entry is taken, so that an old driver is called old and not incomplete. */
-static tdict_status check_version(void *library, tdict_error *err) {
+static tdict_status check_version(void *library, int *out, tdict_error *err) {
   tdict_cuda_driver_version_fn *driver_version = NULL;
   to_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
   if (!driver_version)
@@ -431,6 +459,7 @@ static tdict_status check_version(void *library, tdict_error *err) {
   if (version < TDICT_CUDA_OLDEST_DRIVER)
     return tdict_fail(err, TDICT_ENODEVICE, "the NVIDIA driver is for CUDA %d.%d, wanted %d.0 or newer", version / 1000,
                       version % 1000 / 10, TDICT_CUDA_OLDEST_DRIVER / 1000);
+  *out = version;
   return TDICT_OK;
 }
 
@@ -458,14 +487,15 @@ tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err) {
     const char *why = dlerror();
     return tdict_fail(err, TDICT_ENODEVICE, "no NVIDIA driver: %.200s", why ? why : "libcuda.so.1 does not open");
   }
-  tdict_status status = check_version(library, err);
+  int version = 0;
+  tdict_status status = check_version(library, &version, err);
   if (status != TDICT_OK) return status;
   cuda_driver *c = calloc(1, sizeof *c);
   if (!c) return tdict_fail(err, TDICT_ENOMEM, "no host memory for the CUDA driver's table");
   c->base.ops = &cuda_ops;
   c->base.device_type = TDICT_DEVICE_CUDA;
   atomic_init(&c->base.refs, 1);
-  status = take_entries(library, &c->api, err);
+  status = take_entries(library, version, &c->api, err);
   if (status == TDICT_OK) status = check_devices(c, err);
   if (status != TDICT_OK) {
     free(c);

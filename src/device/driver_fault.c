@@ -237,6 +237,13 @@ static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdic
   if (result == TDICT_CU_SUCCESS) PASS(f, result, copy_rect_async, rect, s);
   return result;
 }
+static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                 tdict_cu_stream s) {
+  fault_driver *f = own(d);
+  tdict_cu result = meet(f, kind == TDICT_CU_H2D ? TDICT_FAULT_COPY_IN : TDICT_FAULT_COPY_OUT);
+  if (result == TDICT_CU_SUCCESS) PASS(f, result, copy_batch_async, kind, lines, count, s);
+  return result;
+}
 static tdict_cu fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
   CALL(FILL, fill_async, device, byte, bytes, s);
   return result;
@@ -330,6 +337,7 @@ static const tdict_driver_ops fault_ops = {
     .copy_peer_async = copy_peer_async,
     .copy_rect_async = copy_rect_async,
     .fill_async = fill_async,
+    .copy_batch_async = copy_batch_async,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_query = stream_query,

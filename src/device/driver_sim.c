@@ -198,6 +198,7 @@ static const tdict_driver_ops sim_ops = {
     .copy_peer_async = tdict_sim_copy_peer_async,
     .copy_rect_async = tdict_sim_copy_rect_async,
     .fill_async = tdict_sim_fill_async,
+    .copy_batch_async = tdict_sim_copy_batch_async,
     .stream_create = tdict_sim_stream_create,
     .stream_destroy = tdict_sim_stream_destroy,
     .stream_query = tdict_sim_stream_query,

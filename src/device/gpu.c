@@ -142,6 +142,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
 }
 
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
+void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log) { gpu->log = tdict_log_retain(log); }
 
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
   atomic_fetch_add_explicit(&gpu->refs, 1, memory_order_relaxed);
@@ -177,6 +178,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   free(gpu->events);
   tdict_driver_release(gpu->driver);
   tdict_forkmark_release(gpu->mark);
+  tdict_log_release(gpu->log);
   free(gpu);
 }
 
@@ -261,10 +263,18 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
 
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
-  tdict_cu_pointer p = {0};
-  if (gpu->driver->ops->pointer(gpu->driver, address, &p) != TDICT_CU_SUCCESS) return false;
-  uintptr_t begin = (uintptr_t)p.range, at = (uintptr_t)address;
-  return p.known && !p.device && at >= begin && at - begin <= p.range_bytes && bytes <= p.range_bytes - (at - begin);
+  uintptr_t at = (uintptr_t)address;
+  for (size_t left = bytes;;) {
+    tdict_cu_pointer p = {0};
+    if (gpu->driver->ops->pointer(gpu->driver, (const void *)at, &p) != TDICT_CU_SUCCESS) return false;
+    uintptr_t begin = (uintptr_t)p.range;
+    if (!p.known || p.device || at < begin || at - begin > p.range_bytes) return false;
+    size_t here = p.range_bytes - (at - begin);
+    if (left <= here) return true;
+    if (here == 0 || (at + here) % TDICT_PINNED_SMALL_PIECE != 0) return false; /* copies would not be cut there */
+    at += here;
+    left -= here;
+  }
 }
 
 static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {
@@ -309,5 +319,5 @@ static void pin_release(void *self) { tdict_gpu_release(self); }
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
   static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free,
                                     pin_is_gone,  pin_retain, pin_release};
-  return (tdict_pinner){&ops, gpu, pool};
+  return (tdict_pinner){&ops, gpu, pool, gpu->log};
 }

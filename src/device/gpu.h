@@ -22,6 +22,7 @@ struct tdict_gpu {
   tdict_cu_stream alloc_stream, free_stream; /* allocations never queue behind a free that waits */
   char name[64];
   tdict_forkmark *mark; /* counted; NULL: forks are not looked for */
+  tdict_log *log;       /* counted; NULL: nobody is told */
   _Atomic(uint64_t) met; /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
   _Atomic(int32_t) lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
   pthread_mutex_t lock; /* guards what follows */
@@ -41,6 +42,8 @@ void tdict_gpu_release(tdict_gpu *gpu);
 
 /* From here on calls in a fork of this process answer TDICT_EFORKED. Before the gpu is shared. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
+/* Who is told how pinned memory was come by when the first way failed. Before the gpu is shared. */
+void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log);
 
 /* Makes the gpu's context current and the thread's capture mode relaxed; leave puts both back. They nest.
  * TDICT_EFORKED, TDICT_ELOST; TDICT_EDEVICE. */
@@ -64,14 +67,21 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
 
 /* TDICT_ECAPTURE when the stream is being captured into a graph; `what` begins the message. Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. Inside a scope. */
+/* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. The driver refuses a copy
+ * that goes over the border of two registrations, so it is cut there; borders are looked for on addresses that are
+ * multiples of TDICT_PINNED_SMALL_PIECE. Inside a scope. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
+/* The same for several lines between host and device, at most TDICT_CU_MOST_LINES, in one call of the driver where it has
+ * one: the gaps between copies are shorter then. */
+tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                   tdict_cu_stream stream, tdict_error *err);
 /* The same, plain copies included, from memory of another gpu of the same driver: over the link between them where there
  * is one, else through the host. `from` NULL: from the gpu's own memory. */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
-/* The gpu's copy engines can read and write [address, address + bytes) by themselves. */
+/* The gpu's copy engines can read and write [address, address + bytes) by themselves: it is registered, in one piece or
+ * in several between which tdict_gpu_queue_rect() cuts. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
 /* Device memory that is freed and kept, down to keep_bytes. */
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);

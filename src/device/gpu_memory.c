@@ -126,24 +126,65 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_gpu *from, const tdic
   return TDICT_OK;
 }
 
+/* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. A driver that does not say
+ * where registrations end gets copies that go over no place where one may. */
+static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
+  uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
+  tdict_cu_pointer p = {0};
+  if (bytes == 0 || begin / TDICT_PINNED_SMALL_PIECE == last / TDICT_PINNED_SMALL_PIECE) return bytes;
+  if (gpu->driver->ops->pointer(gpu->driver, host, &p) != TDICT_CU_SUCCESS)
+    return TDICT_PINNED_SMALL_PIECE - begin % TDICT_PINNED_SMALL_PIECE;
+  if (!p.known || p.device) return bytes;
+  uintptr_t end = (uintptr_t)p.range + p.range_bytes;
+  return end > begin && end - begin < bytes && end % TDICT_PINNED_SMALL_PIECE == 0 ? end - begin : bytes;
+}
+
+/* A line of bytes, `width` of them, cut at borders. */
+static tdict_status queue_line(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *line,
+                               tdict_cu_stream stream, tdict_error *err) {
+  char *dst = line->dst;
+  const char *src = line->src;
+  tdict_status status = TDICT_OK;
+  size_t at = 0, part;
+  do {
+    size_t left = line->width - at;
+    part = kind == TDICT_CU_D2D ? left : bytes_to_border(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, left);
+    status = queue_rect(gpu, from, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
+    at += part;
+  } while (at < line->width && status == TDICT_OK);
+  return status;
+}
+
+/* Whether the driver takes the rectangle as it is: pitches that it knows, and host memory without a border in it. */
+static bool is_one_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
+  if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
+  if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
+  if (kind == TDICT_CU_D2D) return true;
+  size_t pitch = (size_t)(kind == TDICT_CU_H2D ? r->src_pitch : r->dst_pitch), extent = (r->height - 1) * pitch + r->width;
+  return bytes_to_border(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
+}
+
 /* One copy, or one a row. */
 static tdict_status queue_rows(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
                                tdict_cu_stream stream, tdict_error *err) {
-  bool plain = r->dst_pitch >= (int64_t)r->width && r->src_pitch >= (int64_t)r->width;
-  bool line = plain && r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
-  if (!line && (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH)) plain = false;
-  if (plain || r->height == 1)
+  if (r->height == 0) return TDICT_OK;
+  bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
+  if (line || r->height == 1) {
+    tdict_rect whole = {.dst = r->dst, .src = r->src, .width = r->width * r->height};
+    return queue_line(gpu, from, kind, &whole, stream, err);
+  }
+  if (is_one_copy(gpu, kind, r))
     return queue_rect(gpu, from,
-                      &(tdict_cu_rect){kind, r->dst, r->src, r->height == 1 ? r->width : (size_t)r->dst_pitch,
-                                       r->height == 1 ? r->width : (size_t)r->src_pitch, r->width, r->height},
+                      &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width,
+                                       r->height},
                       stream, err);
-  tdict_status status = TDICT_OK; /* rows that overlap, go backwards or lie too far apart: one by one */
+  tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
-    status =
-        queue_rect(gpu, from,
-                   &(tdict_cu_rect){kind, (char *)r->dst + (int64_t)i * r->dst_pitch,
-                                    (const char *)r->src + (int64_t)i * r->src_pitch, r->width, r->width, r->width, 1},
-                   stream, err);
+    status = queue_line(gpu, from, kind,
+                        &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
+                                      .src = (const char *)r->src + (int64_t)i * r->src_pitch,
+                                      .width = r->width},
+                        stream, err);
   return status;
 }
 
@@ -157,6 +198,25 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
   if (from == gpu) from = NULL;
   if (from) let_in(gpu, from);
   return queue_rows(gpu, from, TDICT_CU_D2D, r, stream, err);
+}
+
+tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                   tdict_cu_stream stream, tdict_error *err) {
+  bool together = count > 1;
+  for (size_t i = 0; i < count && together; i++) {
+    const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
+    together = lines[i].bytes > 0 && bytes_to_border(gpu, host, lines[i].bytes) == lines[i].bytes;
+  }
+  if (together) {
+    tdict_cu result = gpu->driver->ops->copy_batch_async(gpu->driver, kind, lines, count, stream);
+    if (result != TDICT_CU_NOT_SUPPORTED) return tdict_gpu_check(gpu, result, "cuMemcpyBatchAsync", err);
+  }
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    tdict_rect line = {.dst = lines[i].dst, .src = lines[i].src, .width = lines[i].bytes};
+    status = queue_line(gpu, NULL, kind, &line, stream, err);
+  }
+  return status;
 }
 
 static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {

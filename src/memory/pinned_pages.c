@@ -1,48 +1,140 @@
 /* Page-locked pages: mapped, touched and registered, or the driver's own. */
 #include "memory/pinned_pages.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/error.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, TOUCH_HELPERS = 15 };
+/* Who waits for the driver's lock gets it only when it is left alone for as long as a thread takes to wake. */
+enum { PAUSE_NS = 50000 };
+enum { LOG_WARNING = 2 }; /* TDICT_LOG_WARNING of tdict/context.h, which is of a layer above */
 
-/* Maps `bytes` at an address that is a multiple of a huge page; NULL without address space. */
-static void *map_aligned(size_t bytes) {
-  char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/* Maps `bytes` at an address that is a multiple of `alignment`; NULL without address space. */
+static void *map_aligned(size_t bytes, size_t alignment) {
+  char *raw = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return NULL;
-  size_t head = (HUGE_PAGE - (uintptr_t)raw % HUGE_PAGE) % HUGE_PAGE;
+  size_t head = (alignment - (uintptr_t)raw % alignment) % alignment;
   if (head) munmap(raw, head);
-  munmap(raw + head + bytes, HUGE_PAGE - head);
+  munmap(raw + head + bytes, alignment - head);
   madvise(raw + head, bytes, MADV_HUGEPAGE); /* refused where huge pages are off: small ones do as well */
   madvise(raw + head, bytes, MADV_DONTFORK); /* a child could do nothing with them */
   return raw + head;
 }
 
-typedef struct touch {
+static void let_others_in(void) {
+  const struct timespec pause = {0, PAUSE_NS};
+  nanosleep(&pause, NULL);
+}
+
+/* Unregisters the first `bytes`, which are whole pieces or all. */
+static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
+  for (size_t at = 0; at < bytes; at += piece) {
+    if (at) let_others_in();
+    p->ops->unreg(p->self, data + at, bytes - at < piece ? bytes - at : piece);
+  }
+}
+
+/* Pages that are being touched by several threads, and registered by one of them at a time as far as they are there. */
+typedef struct making {
+  const tdict_pinner *pinner;
   char *data;
-  size_t bytes;
-} touch;
-static void touch_piece(void *user, long i) {
-  const touch *t = user;
-  size_t end = ((size_t)i + 1) * HUGE_PAGE < t->bytes ? ((size_t)i + 1) * HUGE_PAGE : t->bytes;
-  for (size_t at = (size_t)i * HUGE_PAGE; at < end; at += PAGE) ((volatile char *)t->data)[at] = 0;
+  size_t bytes, piece;
+  atomic_int *missing;   /* a piece: its huge pages that are not touched; release/acquire. NULL: wait for all of them */
+  pthread_mutex_t lock;  /* guards: registered, status, why, busy */
+  size_t registered;
+  tdict_status status;
+  tdict_error why;
+  bool busy; /* a thread is registering */
+} making;
+
+static size_t piece_at(const making *m, size_t at) { return m->bytes - at < m->piece ? m->bytes - at : m->piece; }
+
+/* Whether the next piece can be registered, and by this thread. Under the lock. */
+static bool is_next_there(const making *m, bool all_touched) {
+  if (m->status != TDICT_OK || m->registered >= m->bytes) return false;
+  return all_touched ||
+         (m->missing && atomic_load_explicit(&m->missing[m->registered / m->piece], memory_order_acquire) == 0);
+}
+
+/* Registers what is touched, unless another thread does. */
+static void register_more(making *m, bool all_touched) {
+  pthread_mutex_lock(&m->lock);
+  bool mine = !m->busy;
+  if (mine) m->busy = true;
+  while (mine && is_next_there(m, all_touched)) {
+    size_t at = m->registered, bytes = piece_at(m, at);
+    pthread_mutex_unlock(&m->lock);
+    if (at) let_others_in();
+    tdict_error why = {0};
+    tdict_status status = m->pinner->ops->reg(m->pinner->self, m->data + at, bytes, &why);
+    pthread_mutex_lock(&m->lock);
+    m->status = status;
+    if (status == TDICT_OK)
+      m->registered += bytes;
+    else
+      m->why = why;
+  }
+  if (mine) m->busy = false;
+  pthread_mutex_unlock(&m->lock);
+}
+
+static void touch_huge_page(void *user, long i) {
+  making *m = user;
+  size_t begin = (size_t)i * HUGE_PAGE, end = begin + HUGE_PAGE < m->bytes ? begin + HUGE_PAGE : m->bytes;
+  for (size_t at = begin; at < end; at += PAGE) ((volatile char *)m->data)[at] = 0;
+  if (!m->missing) return;
+  if (atomic_fetch_sub_explicit(&m->missing[begin / m->piece], 1, memory_order_acq_rel) == 1) register_more(m, false);
+}
+
+static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
+
+static atomic_int *make_counters(const making *m) {
+  size_t count = (m->bytes + m->piece - 1) / m->piece;
+  atomic_int *missing = malloc(count * sizeof *missing);
+  for (size_t i = 0; missing && i < count; i++)
+    atomic_init(&missing[i], (int)count_huge_pages(piece_at(m, i * m->piece)));
+  return missing;
+}
+
+/* Touches and registers all of the pages. On failure none is registered. */
+static tdict_status register_all(making *m, tdict_error *err) {
+  pthread_mutex_init(&m->lock, NULL);
+  m->missing = make_counters(m);
+  tdict_parallel_for(m->pinner->pool, TOUCH_HELPERS, (long)count_huge_pages(m->bytes), touch_huge_page, m);
+  register_more(m, true);
+  free(m->missing);
+  pthread_mutex_destroy(&m->lock);
+  if (m->status == TDICT_OK) return TDICT_OK;
+  unregister(m->pinner, m->data, m->registered, m->piece);
+  if (err) *err = m->why;
+  return m->status;
 }
 
 static tdict_status get_registered(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
-  void *data = map_aligned(bytes);
+  static const size_t sizes[] = {TDICT_PINNED_PIECE, TDICT_PINNED_SMALL_PIECE};
+  static const tdict_pinned_way ways[] = {TDICT_PINNED_REGISTERED, TDICT_PINNED_SMALL};
+  void *data = map_aligned(bytes, bytes > TDICT_PINNED_PIECE         ? TDICT_PINNED_PIECE
+                                  : bytes > TDICT_PINNED_SMALL_PIECE ? TDICT_PINNED_SMALL_PIECE
+                                                                     : (size_t)HUGE_PAGE);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
-  touch t = {data, bytes};
-  tdict_parallel_for(p->pool, TOUCH_HELPERS, (long)((bytes + HUGE_PAGE - 1) / HUGE_PAGE), touch_piece, &t);
-  tdict_status status = p->ops->reg(p->self, data, bytes, err);
-  if (status != TDICT_OK) {
-    munmap(data, bytes);
-    return status;
+  tdict_status status = TDICT_ENOMEM;
+  for (int i = 0; i < 2; i++) {
+    if (i == 1 && bytes <= sizes[i]) break;
+    making m = {.pinner = p, .data = data, .bytes = bytes, .piece = sizes[i]};
+    status = register_all(&m, i == 0 ? err : NULL);
+    if (status != TDICT_OK) continue;
+    *out = (tdict_pinned_pages){data, bytes, ways[i]};
+    return TDICT_OK;
   }
-  *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_REGISTERED};
-  return TDICT_OK;
+  munmap(data, bytes);
+  return status;
 }
 
 static tdict_status get_from_driver(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
@@ -52,17 +144,40 @@ static tdict_status get_from_driver(const tdict_pinner *p, size_t bytes, tdict_p
   return status;
 }
 
+static void tell(const tdict_pinner *p, size_t bytes, const char *instead, const char *why) {
+  if (p->log) tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", bytes, instead, why);
+}
+
+tdict_pinned_way tdict_pinned_first_way(size_t bytes) {
+  return bytes >= HUGE_PAGE ? TDICT_PINNED_REGISTERED : TDICT_PINNED_DRIVER;
+}
+
 tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
   size_t rounded;
+  tdict_error first = {0}, why = {0};
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
-  if (rounded >= HUGE_PAGE && get_registered(p, rounded, out, NULL) == TDICT_OK) return TDICT_OK;
-  tdict_error why;
+  bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
+  if (large && get_registered(p, rounded, out, &first) == TDICT_OK) {
+    if (out->way == TDICT_PINNED_SMALL) tell(p, rounded, "is registered in small pieces", first.message);
+    return TDICT_OK;
+  }
   tdict_status status = get_from_driver(p, rounded, out, &why);
-  if (status == TDICT_OK) return status;
-  if (rounded < HUGE_PAGE && get_registered(p, rounded, out, NULL) == TDICT_OK) return TDICT_OK;
+  if (status == TDICT_OK) {
+    if (large) tell(p, rounded, "was allocated by the driver", first.message);
+    return status;
+  }
+  if (!large && get_registered(p, rounded, out, NULL) == TDICT_OK) {
+    tell(p, rounded, "is registered", why.message);
+    return TDICT_OK;
+  }
   if (err) *err = why;
   return status;
+}
+
+size_t tdict_pinned_pages_piece(const tdict_pinned_pages *pages) {
+  size_t piece = pages->way == TDICT_PINNED_SMALL ? TDICT_PINNED_SMALL_PIECE : TDICT_PINNED_PIECE;
+  return pages->way == TDICT_PINNED_DRIVER || pages->bytes <= piece ? SIZE_MAX : piece;
 }
 
 void tdict_pinned_pages_put(const tdict_pinner *p, const tdict_pinned_pages *pages) {
@@ -70,6 +185,7 @@ void tdict_pinned_pages_put(const tdict_pinner *p, const tdict_pinned_pages *pag
     p->ops->free(p->self, pages->data, pages->bytes);
     return;
   }
-  p->ops->unreg(p->self, pages->data, pages->bytes);
+  size_t piece = tdict_pinned_pages_piece(pages);
+  unregister(p, pages->data, pages->bytes, piece < pages->bytes ? piece : pages->bytes);
   munmap(pages->data, pages->bytes);
 }

@@ -6,8 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/log.h"
 #include "sched/pool.h"
 #include "tdict/status.h"
+
+/* While pages are registered other threads cannot queue copies, so that large blocks are registered piece by piece, with
+ * a pause after each. The driver refuses a copy that goes over the border of two registrations: see
+ * tdict_gpu_queue_rect(). Borders lie on addresses that are multiples of the piece. */
+#define TDICT_PINNED_PIECE ((size_t)32 << 20)
+#define TDICT_PINNED_SMALL_PIECE ((size_t)4 << 20) /* where pieces of the other size are refused */
 
 /* Pin operations: the device layer implements them. */
 typedef struct tdict_pin_ops {
@@ -23,9 +30,14 @@ typedef struct tdict_pinner {
   const tdict_pin_ops *ops;
   void *self;
   tdict_pool *pool; /* touches pages; NULL: the caller does */
+  tdict_log *log;   /* is told when the first way failed; NULL: nobody is. Its owner is `self` */
 } tdict_pinner;
 
-typedef enum tdict_pinned_way { TDICT_PINNED_REGISTERED = 1, TDICT_PINNED_DRIVER = 2 } tdict_pinned_way;
+typedef enum tdict_pinned_way {
+  TDICT_PINNED_REGISTERED = 1, /* pieces of TDICT_PINNED_PIECE */
+  TDICT_PINNED_DRIVER = 2,
+  TDICT_PINNED_SMALL = 3 /* registered in small pieces */
+} tdict_pinned_way;
 typedef struct tdict_pinned_pages {
   void *data;
   size_t bytes; /* a multiple of 4096 */
@@ -33,9 +45,14 @@ typedef struct tdict_pinned_pages {
 } tdict_pinned_pages;
 
 /* `bytes` (rounded up to 4096) of page-locked memory: large blocks are mapped with huge pages, touched in parallel and
- * registered, small ones come from the driver; where that fails the other way is tried. On failure the status is the
- * driver's: TDICT_ENOMEM for no memory; TDICT_EOVERFLOW. */
+ * registered behind the touching; where that fails in small pieces; where that fails the driver allocates. Small blocks
+ * come from the driver, where that fails they are registered. On failure the status is the driver's: TDICT_ENOMEM for no
+ * memory; TDICT_EOVERFLOW. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out, tdict_error *err);
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
+/* The way that is tried first for so many bytes. */
+tdict_pinned_way tdict_pinned_first_way(size_t bytes);
+/* The multiples of this are the borders in the pages; SIZE_MAX: there are none. */
+size_t tdict_pinned_pages_piece(const tdict_pinned_pages *pages);
 
 #endif

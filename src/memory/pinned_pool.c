@@ -1,113 +1,92 @@
-/* The pinned pool: see pinned_pool.h. Blocks that are freed stand in one list, oldest first. */
+/* The pinned pool: see pinned_pool.h. It counts, keeps to the limit and asks fences; blocks are cut in pinned_blocks.c. */
 #include "memory/pinned_pool.h"
 
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "memory/pinned_blocks.h"
 
 enum { PAGE = 4096 };
 #define MIN_CACHE ((size_t)64 << 20)
+/* A small block that lives long would keep a large run from being given back or used whole. */
+enum { MOST_CUT = 16 };
 
-typedef struct block block;
-struct block {
-  tdict_pinned_pages pages;
-  block *next, *previous; /* in the list of freed blocks */
-  tdict_fence **fences;   /* that the bytes still wait for; counted */
-  int num_fences;
-};
 typedef struct pool {
   tdict_memory memory; /* first: a pool is a memory */
   _Atomic(int64_t) refs;
   tdict_pinner pinner;
+  atomic_bool told; /* relaxed: the log has had its line */
   size_t limit_bytes;
-  pthread_mutex_t lock; /* guards what follows, and every block's links and fences */
-  block *oldest, *newest;
+  pthread_mutex_t lock; /* guards what follows, and every block */
+  pthread_cond_t left;  /* `leaving` has become less */
+  tdict_block_list free_blocks, waiting; /* waiting: freed, but their fences were not done when they were asked last */
   size_t most_live;
   size_t reserved; /* bytes of allocations under way: within the limit, and counted once they are there */
+  size_t leaving;  /* bytes that are being given back: within the limit until they are gone */
   tdict_memory_counts counts;
 } pool;
 
 static bool is_gone(const pool *p) { return p->pinner.ops->is_gone && p->pinner.ops->is_gone(p->pinner.self); }
 
-static void unlink_block(pool *p, block *b) {
-  if (b->previous)
-    b->previous->next = b->next;
-  else
-    p->oldest = b->next;
-  if (b->next)
-    b->next->previous = b->previous;
-  else
-    p->newest = b->previous;
-  p->counts.cached_bytes -= b->pages.bytes;
-}
-
-static bool is_idle(const block *b) {
-  for (int i = 0; i < b->num_fences; i++)
-    if (!b->fences[i]->ops->poll(b->fences[i])) return false;
+static bool is_idle(const tdict_pinned_block *b) {
+  for (int i = 0; b->waits && i < b->waits->count; i++)
+    if (!b->waits->fences[i]->ops->poll(b->waits->fences[i])) return false;
   return true;
 }
 
-/* Without the lock: the end of a fence may free storages of this very pool. */
-static void release_fences(block *b) {
-  for (int i = 0; i < b->num_fences; i++) b->fences[i]->ops->release(b->fences[i]);
-  free(b->fences);
-  b->fences = NULL;
-  b->num_fences = 0;
-}
-
-static void dispose(pool *p, block *b) {
-  release_fences(b);
-  tdict_pinned_pages_put(&p->pinner, &b->pages);
-  free(b);
-}
-
-/* Takes idle blocks off the list, oldest first, while more than keep_bytes are cached; the caller disposes of them once
- * it has let the lock go, since unpinning waits for the device. */
-static block *take_surplus(pool *p, size_t keep_bytes) {
-  block *taken = NULL;
-  for (block *b = p->oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
-    next = b->next;
+/* Blocks that wait and need not any more become free. Their fences are the caller's to release once it has let the lock
+ * go: the end of a fence may free storages of this very pool. */
+static void settle(pool *p, tdict_waits **done) {
+  for (tdict_pinned_block *b = p->waiting.oldest, *next; b; b = next) {
+    next = b->newer;
     if (!is_idle(b)) continue;
-    unlink_block(p, b);
-    b->next = taken;
+    b->waits->next = *done;
+    *done = b->waits;
+    b->waits = NULL;
+    tdict_blocks_remove(&p->waiting, b);
+    tdict_blocks_give(&p->free_blocks, b);
+  }
+}
+
+static void release_waits(tdict_waits *done) {
+  while (done) {
+    tdict_waits *next = done->next;
+    for (int i = 0; i < done->count; i++) done->fences[i]->ops->release(done->fences[i]);
+    free(done);
+    done = next;
+  }
+}
+
+/* Takes free runs out, oldest first, while more than keep_bytes are cached; the caller gives them back once it has let the
+ * lock go, since unpinning waits for the device. They are in a list by `newer`. */
+static tdict_pinned_block *take_surplus(pool *p, size_t keep_bytes) {
+  tdict_pinned_block *taken = NULL;
+  for (tdict_pinned_block *b = p->free_blocks.oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
+    next = b->newer;
+    if (!tdict_block_is_whole(b)) continue;
+    tdict_blocks_remove(&p->free_blocks, b);
+    p->counts.cached_bytes -= b->bytes;
+    p->leaving += b->bytes;
+    b->newer = taken;
     taken = b;
   }
   return taken;
 }
 
-static void dispose_all(pool *p, block *taken) {
+/* Without the lock. */
+static void give_back(pool *p, tdict_pinned_block *taken) {
   while (taken) {
-    block *next = taken->next;
-    dispose(p, taken);
+    tdict_pinned_block *next = taken->newer;
+    size_t bytes = taken->bytes;
+    tdict_pinned_pages_put(&p->pinner, &taken->run->pages);
+    tdict_blocks_drop(taken);
+    pthread_mutex_lock(&p->lock);
+    p->leaving -= bytes;
+    pthread_cond_broadcast(&p->left);
+    pthread_mutex_unlock(&p->lock);
     taken = next;
   }
-}
-
-static block *take_cached(pool *p, size_t bytes) {
-  for (block *b = p->newest; b; b = b->previous) {
-    if (b->pages.bytes != bytes || !is_idle(b)) continue;
-    unlink_block(p, b);
-    p->counts.num_reused++;
-    return b;
-  }
-  return NULL;
-}
-
-/* Claims `bytes` before they are there, so that the limit holds while several threads allocate. */
-static tdict_status reserve(pool *p, size_t bytes, block **surplus, tdict_error *err) {
-  size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
-  size_t taken = p->counts.live_bytes + p->reserved;
-  if (bytes > room || taken > room - bytes)
-    return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes on top of %zu live ones pass pinned_bytes, %zu",
-                      bytes, taken, room);
-  size_t keep = room - bytes - taken;
-  *surplus = p->counts.cached_bytes > keep ? take_surplus(p, keep) : NULL;
-  if (p->counts.cached_bytes > keep)
-    return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes of pinned_bytes, %zu, are freed but still in use",
-                      p->counts.cached_bytes, room);
-  p->reserved += bytes;
-  return TDICT_OK;
 }
 
 static void count_live(pool *p, size_t bytes) {
@@ -118,32 +97,108 @@ static void count_live(pool *p, size_t bytes) {
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
 }
 
+/* A free block, counted as live; NULL when none fits. Under the lock. */
+static tdict_pinned_block *take_free(pool *p, size_t bytes, size_t at_most) {
+  tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most);
+  if (!b) return NULL;
+  p->counts.cached_bytes -= bytes;
+  p->counts.num_reused++;
+  count_live(p, bytes);
+  return b;
+}
+
+/* What may be pinned beside what is. Under the lock. */
+static size_t room_left(const pool *p) {
+  size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
+  size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved + p->leaving;
+  return taken < room ? room - taken : 0;
+}
+
+static tdict_status refuse(const pool *p, size_t bytes, tdict_error *err) {
+  size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
+  size_t taken = p->counts.live_bytes + p->reserved;
+  if (bytes > room || taken > room - bytes)
+    return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes on top of %zu live ones pass pinned_bytes, %zu",
+                      bytes, taken, room);
+  return tdict_fail(err, TDICT_ENOMEM,
+                    "pinned memory: %zu bytes of pinned_bytes, %zu, are freed but still in use, or lie between live ones",
+                    p->counts.cached_bytes, room);
+}
+
+/* A free block (*out), or a claim on `bytes` that are to be pinned (*out is NULL): counted before they are there, so that
+ * the limit holds while several threads allocate. Runs of other sizes that are in the way are given back first, with the
+ * lock let go meanwhile. Under the lock. */
+static tdict_status take_or_reserve(pool *p, size_t bytes, tdict_pinned_block **out, tdict_error *err) {
+  *out = take_free(p, bytes, bytes > SIZE_MAX / MOST_CUT ? SIZE_MAX : bytes * MOST_CUT);
+  size_t limit = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
+  while (!*out && room_left(p) < bytes) {
+    *out = take_free(p, bytes, SIZE_MAX);
+    if (*out) break;
+    size_t held = p->counts.live_bytes + p->reserved; /* the rest can go */
+    if (bytes > limit || held > limit - bytes) return refuse(p, bytes, err);
+    tdict_pinned_block *surplus = NULL;
+    if (held + p->counts.cached_bytes > limit - bytes) surplus = take_surplus(p, limit - bytes - held);
+    if (!surplus && !p->leaving) return refuse(p, bytes, err);
+    if (!surplus) { /* another thread is giving back: it waits for nobody here */
+      pthread_cond_wait(&p->left, &p->lock);
+      continue;
+    }
+    pthread_mutex_unlock(&p->lock);
+    give_back(p, surplus);
+    pthread_mutex_lock(&p->lock);
+  }
+  if (!*out) p->reserved += bytes;
+  return TDICT_OK;
+}
+
 static bool drop_cache(pool *p) {
   pthread_mutex_lock(&p->lock);
-  block *surplus = take_surplus(p, 0);
+  tdict_pinned_block *surplus = take_surplus(p, 0);
   pthread_mutex_unlock(&p->lock);
   bool dropped = surplus != NULL;
-  dispose_all(p, surplus);
+  give_back(p, surplus);
   return dropped;
 }
 
+static tdict_status get_pages(pool *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
+  tdict_pinner pinner = p->pinner;
+  if (atomic_load_explicit(&p->told, memory_order_relaxed)) pinner.log = NULL;
+  tdict_status status = tdict_pinned_pages_get(&pinner, bytes, out, err);
+  if (status == TDICT_OK && out->way != tdict_pinned_first_way(bytes))
+    atomic_store_explicit(&p->told, true, memory_order_relaxed);
+  return status;
+}
+
 /* A block for bytes that are reserved. */
-static tdict_status make_block(pool *p, size_t bytes, block **out, tdict_error *err) {
+static tdict_status make_block(pool *p, size_t bytes, tdict_pinned_block **out, tdict_error *err) {
   tdict_error why;
-  block *b = calloc(1, sizeof *b);
-  tdict_status status = b ? tdict_pinned_pages_get(&p->pinner, bytes, &b->pages, &why)
+  tdict_pinned_pages pages = {0};
+  tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
+  tdict_status status = b ? get_pages(p, bytes, &pages, &why)
                           : tdict_fail(&why, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
   if (status != TDICT_OK && b && drop_cache(p)) /* what is cached may be what is missing */
-    status = tdict_pinned_pages_get(&p->pinner, bytes, &b->pages, &why);
+    status = get_pages(p, bytes, &pages, &why);
   pthread_mutex_lock(&p->lock);
   p->reserved -= bytes;
-  if (status == TDICT_OK) count_live(p, bytes);
+  if (status == TDICT_OK)
+    count_live(p, bytes);
+  else if (b)
+    other = take_free(p, bytes, SIZE_MAX); /* one that was too large to be cut while there was a choice */
+  pthread_cond_broadcast(&p->left);
   pthread_mutex_unlock(&p->lock);
   if (status == TDICT_OK) {
+    b->run->pages = pages;
+    b->run->piece = tdict_pinned_pages_piece(&pages);
+    b->data = pages.data;
+    b->bytes = bytes;
     *out = b;
     return TDICT_OK;
   }
-  free(b);
+  if (b) tdict_blocks_drop(b);
+  if (other) {
+    *out = other;
+    return TDICT_OK;
+  }
   if (err) *err = why;
   return status;
 }
@@ -155,53 +210,57 @@ static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *ou
     return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
   if (!tdict_round_up(asked ? asked : 1, PAGE, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", asked);
-  block *surplus = NULL;
-  tdict_status status = TDICT_OK;
+  tdict_waits *done = NULL;
+  tdict_pinned_block *b = NULL;
   pthread_mutex_lock(&p->lock);
-  block *b = take_cached(p, bytes);
-  if (b)
-    count_live(p, bytes);
-  else
-    status = reserve(p, bytes, &surplus, err);
+  settle(p, &done);
+  tdict_status status = take_or_reserve(p, bytes, &b, err);
   pthread_mutex_unlock(&p->lock);
-  dispose_all(p, surplus);
-  if (status == TDICT_OK && !b)
-    status = make_block(p, bytes, &b, err);
-  else if (b)
-    release_fences(b);
+  release_waits(done);
+  if (status == TDICT_OK && !b) status = make_block(p, bytes, &b, err);
   if (status != TDICT_OK) return status;
-  *out = (tdict_block){b->pages.data, bytes, b};
+  *out = (tdict_block){b->data, bytes, b};
   return TDICT_OK;
+}
+
+/* The fences in a record of their own; without memory for that they are waited for here. NULL: nothing to wait for. */
+static tdict_waits *keep_fences(tdict_fence **fences, int num_fences) {
+  if (num_fences == 0) return NULL;
+  tdict_waits *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);
+  for (int i = 0; i < num_fences; i++) {
+    if (w) {
+      w->fences[i] = fences[i];
+    } else {
+      fences[i]->ops->wait(fences[i], INT64_MAX);
+      fences[i]->ops->release(fences[i]);
+    }
+  }
+  if (w) w->count = num_fences;
+  return w;
 }
 
 static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences, int num_fences) {
   pool *p = (pool *)m;
-  block *b = given->cookie; /* without fences while it is live */
+  tdict_pinned_block *b = given->cookie;
   if (is_gone(p)) return;
-  if (num_fences > 0) {
-    b->fences = malloc((size_t)num_fences * sizeof *fences);
-    for (int i = 0; i < num_fences; i++) {
-      if (b->fences) {
-        b->fences[b->num_fences++] = fences[i];
-      } else { /* nowhere to keep it: wait now */
-        fences[i]->ops->wait(fences[i], INT64_MAX);
-        fences[i]->ops->release(fences[i]);
-      }
-    }
-  }
+  tdict_waits *waits = keep_fences(fences, num_fences), *done = NULL;
   pthread_mutex_lock(&p->lock);
-  p->counts.live_bytes -= b->pages.bytes;
-  p->counts.cached_bytes += b->pages.bytes;
-  b->next = NULL;
-  b->previous = p->newest;
-  if (p->newest)
-    p->newest->next = b;
+  p->counts.live_bytes -= b->bytes;
+  p->counts.cached_bytes += b->bytes;
+  b->waits = waits;
+  if (waits)
+    tdict_blocks_append(&p->waiting, b);
   else
-    p->oldest = b;
-  p->newest = b;
-  block *surplus = take_surplus(p, p->most_live > MIN_CACHE ? p->most_live : MIN_CACHE);
+    tdict_blocks_give(&p->free_blocks, b);
+  tdict_pinned_block *surplus = NULL;
+  size_t keep = p->most_live > MIN_CACHE ? p->most_live : MIN_CACHE;
+  if (p->counts.cached_bytes > keep) {
+    settle(p, &done);
+    surplus = take_surplus(p, keep);
+  }
   pthread_mutex_unlock(&p->lock);
-  dispose_all(p, surplus);
+  release_waits(done);
+  give_back(p, surplus);
 }
 
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
@@ -217,12 +276,13 @@ static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_gone(p)) return;
-  while (p->oldest) {
-    block *b = p->oldest;
-    for (int i = 0; i < b->num_fences; i++) b->fences[i]->ops->wait(b->fences[i], INT64_MAX);
-    unlink_block(p, b);
-    dispose(p, b);
-  }
+  for (tdict_pinned_block *b = p->waiting.oldest; b; b = b->newer)
+    for (int i = 0; i < b->waits->count; i++) b->waits->fences[i]->ops->wait(b->waits->fences[i], INT64_MAX);
+  tdict_waits *done = NULL;
+  settle(p, &done);
+  release_waits(done);
+  give_back(p, take_surplus(p, 0));
+  pthread_cond_destroy(&p->left);
   pthread_mutex_destroy(&p->lock);
   p->pinner.ops->release(p->pinner.self);
   free(p);
@@ -238,7 +298,9 @@ tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_b
   p->memory.device = tdict_cpu();
   p->memory.pinned = true;
   atomic_init(&p->refs, 1);
+  atomic_init(&p->told, false);
   pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->left, NULL);
   p->pinner = *pinner;
   p->limit_bytes = limit_bytes;
   pinner->ops->retain(pinner->self);
@@ -254,15 +316,18 @@ void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
   if (is_gone(p)) return; /* where the pages were, something else may lie by now */
+  tdict_waits *done = NULL;
   pthread_mutex_lock(&p->lock);
-  block *surplus = take_surplus(p, keep_bytes);
+  settle(p, &done);
+  tdict_pinned_block *surplus = take_surplus(p, keep_bytes);
   pthread_mutex_unlock(&p->lock);
-  dispose_all(p, surplus);
+  release_waits(done);
+  give_back(p, surplus);
 }
 
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage) {
   if (!memory || memory->ops != &pool_ops || storage->memory != memory) return 0;
-  return (int)((const block *)storage->block.cookie)->pages.way;
+  return (int)((const tdict_pinned_block *)storage->block.cookie)->run->pages.way;
 }
 
 void *tdict_pinned_pool_self(const tdict_memory *memory) {

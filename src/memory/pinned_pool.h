@@ -1,6 +1,8 @@
-/* The pool behind tdict_pinned_memory(): blocks of exact sizes (multiples of 4096), kept when they are freed and used
- * again for the same size once their fences are done. What is kept never exceeds the most that was live at once (or
- * 64 MiB), but for blocks whose fences are not done; the blocks freed longest ago go first.
+/* The pool behind tdict_pinned_memory(): blocks of exact sizes (multiples of 4096), cut from runs of pages that are kept
+ * when they are freed: the smallest free block that is large enough is cut (one of more than 16 times the size only when
+ * no more may be pinned), neighbours that are free are put together again, and a block is used once its fences are done.
+ * What is kept never exceeds the most that was live at once (or 64 MiB), but for blocks whose fences are not done and
+ * what lies between live blocks; the runs freed longest ago go first.
  * Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_PINNED_POOL_H
 #define TDICT_MEMORY_PINNED_POOL_H
@@ -9,7 +11,8 @@
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
 
-/* One reference. limit_bytes: the most that live and cached bytes may be together; 0: no limit. The pinner is retained.
+/* One reference. limit_bytes: the most that is pinned at any time, live, cached, on its way in or out; 0:
+ * no limit. The pinner is retained.
  * TDICT_ENOMEM. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);

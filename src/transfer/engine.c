@@ -10,6 +10,7 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   tdict_engine *e = calloc(1, sizeof *e);
   if (!e) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its engine");
   e->config = *config;
+  e->tuning = config->tuning ? *config->tuning : tdict_tuning_default();
   tdict_forkmark_retain(config->mark);
   tdict_log_retain(config->log);
   pthread_mutex_init(&e->lock, NULL);
@@ -18,6 +19,9 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   *out = e;
   return TDICT_OK;
 }
+
+void tdict_engine_set_tuning(tdict_engine *e, const tdict_tuning *tuning) { e->tuning = *tuning; }
+const tdict_tuning *tdict_engine_tuning(const tdict_engine *e) { return &e->tuning; }
 
 void tdict_engine_wait(tdict_engine *e) {
   pthread_mutex_lock(&e->lock);

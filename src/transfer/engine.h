@@ -9,6 +9,7 @@
 #include "sched/latch.h"
 #include "transfer/plan.h"
 #include "transfer/ring.h"
+#include "transfer/tuning.h"
 
 enum { TDICT_MAX_GATES = 16 };
 
@@ -19,8 +20,12 @@ typedef struct tdict_engine_config {
   size_t staging_bytes;
   tdict_forkmark *mark; /* retained, like the log */
   tdict_log *log;
+  const tdict_tuning *tuning; /* copied; NULL: the built-in one */
 } tdict_engine_config;
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
+/* Another table, for programs that measure. No transfer is being started or under way. */
+void tdict_engine_set_tuning(tdict_engine *engine, const tdict_tuning *tuning);
+const tdict_tuning *tdict_engine_tuning(const tdict_engine *engine);
 void tdict_engine_wait(tdict_engine *engine);    /* until no transfer is under way */
 void tdict_engine_destroy(tdict_engine *engine); /* after the last wait; NULL is allowed */
 tdict_devices *tdict_engine_devices(const tdict_engine *engine);
@@ -74,7 +79,9 @@ struct tdict_future {
   tdict_gate gates[TDICT_MAX_GATES];
   int num_gates;
   int32_t mode;
-  bool on_caller;           /* the starting thread works, no thread of the pool */
+  bool on_caller;           /* the starting thread is the first worker; threads of the pool are the others */
+  tdict_tuning_row row;     /* how leaves go through slots */
+  int64_t spin_ns;          /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;

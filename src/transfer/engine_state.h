@@ -8,6 +8,7 @@ enum { TDICT_MAX_RINGS = 64 };
 
 struct tdict_engine {
   tdict_engine_config config;
+  tdict_tuning tuning;
   pthread_mutex_t lock; /* guards what follows, and pending, dependents and finished of every transfer */
   pthread_cond_t idle;
   int64_t num_live;

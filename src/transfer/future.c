@@ -58,6 +58,7 @@ int32_t tdict_transfer_pin_path(const tdict_future *t) {
       if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
         way = tdict_engine_ring_way(t->engine, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
+         : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
          : way < 0                      ? TDICT_PIN_PAGEABLE
                                         : TDICT_PIN_NONE;
@@ -136,6 +137,7 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
+  if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   wait_for(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
 }

@@ -7,6 +7,7 @@
 
 /* Above its own threshold libc's memcpy turns to stores that bypass the cache, where the device reads slots from. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
+enum { PAGE = 4096 };
 
 typedef struct piece {
   const tdict_item *item;
@@ -58,39 +59,62 @@ static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict
   (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
 }
 
-void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot) {
+void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   size_t filled = 0;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
-    if (p.item->src_plain)
-      copy_bytes(slot + p.at, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+    const char *src = (const char *)p.item->src->data;
+    if (p.item->src_plain && stores != TDICT_STREAM_PLAIN)
+      tdict_stream_copy(stores, slot + p.at, src + p.begin, p.end - p.begin);
+    else if (p.item->src_plain)
+      copy_bytes(slot + p.at, src + p.begin, p.end - p.begin);
     else
       walk(p.item, false, true,
            &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);
+  if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
-void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot) {
+/* The same by stores of a kind, where the two do not overlap. */
+static void copy_by(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
+  bool apart = (uintptr_t)dst + bytes <= (uintptr_t)src || (uintptr_t)src + bytes <= (uintptr_t)dst;
+  if (stores == TDICT_STREAM_PLAIN || !apart)
+    copy_bytes(dst, src, bytes);
+  else
+    tdict_stream_copy(stores, dst, src, bytes);
+}
+
+void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->dst_plain)
-      copy_bytes(p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
+      copy_by(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
     else
       walk(p.item, true, false, &(tdict_pair_part){p.item->dst_data, shifted(slot + p.at, p.begin), p.begin, p.end});
   }
+  if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
-void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk) {
+void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk) {
+  uint32_t number = chunk->first;
+  for (piece p; next_piece(plan, chunk, &number, &p);) {
+    if (p.item->dst) return;
+    for (size_t at = p.begin; at < p.end; at += PAGE) ((volatile char *)p.item->dst_data)[at] = 0;
+  }
+}
+
+void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->src_plain && p.item->dst_plain)
-      copy_bytes(p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+      copy_by(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
     else
       walk(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
   }
+  if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
 static tdict_status queue_rect_in(void *user, const tdict_rect *rect, tdict_error *err) {

@@ -2,14 +2,19 @@
 #ifndef TDICT_TRANSFER_PIECES_H
 #define TDICT_TRANSFER_PIECES_H
 
+#include "base/stream_copy.h"
 #include "transfer/plan.h"
 
-/* Fills the slot from the leaves of the chunk, which are on the host; bytes between leaves become zero. */
-void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot);
+/* Fills the slot from the leaves of the chunk, which are on the host, by stores of that kind; bytes between leaves become
+ * zero. */
+void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores);
 /* Writes the slot to the places of the chunk's leaves, which are on the host. */
-void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot);
+void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot, tdict_stream_kind stores);
 /* Copies the chunk's leaves to their places, both on the host. */
-void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk);
+void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_stream_kind stores);
+/* Writes to each page of the chunk's places in a new result on the host, so that the system has put them there when the
+ * bytes come. */
+void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
 /* Queues copies between the slot and the device side of the chunk, as few as the layout allows. *item is the leaf that is
  * to blame when it fails. */
 typedef struct tdict_pieces_queue {

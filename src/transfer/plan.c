@@ -49,8 +49,7 @@ static bool goes_on(const tdict_item *a, const tdict_item *b) {
   return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
 }
 
-/* The end of the run of direct items that begins at `first`. */
-static uint32_t run_end(const tdict_plan *plan, uint32_t first) {
+uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = first + 1;
   while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
   return end;
@@ -60,7 +59,7 @@ void tdict_plan_pack(tdict_plan *plan) {
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
-    end = run_end(plan, i);
+    end = tdict_plan_run_end(plan, i);
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
@@ -83,13 +82,22 @@ static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *
   return TDICT_OK;
 }
 
-/* The interval [begin, end) of the line in pieces of at most `piece` bytes. `first` holds `begin`. */
-static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t piece, tdict_error *err) {
+/* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
+ * last one. */
+static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
+  size_t before = at - whole.begin, after = whole.end - at;
+  size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  return piece < low ? low : piece > high ? high : piece;
+}
+
+/* The interval [begin, end) of the line in pieces of `low` to `high` bytes. `first` holds `begin`. */
+static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
-  for (size_t at = whole.begin; at < whole.end && status == TDICT_OK; at += piece) {
+  for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
     while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
-    size_t end = whole.end - at < piece ? whole.end : at + piece;
+    size_t piece = piece_at(whole, at, low, high);
+    end = whole.end - at < piece ? whole.end : at + piece;
     status = add_chunk(plan, (tdict_chunk){at, end, first}, err);
   }
   return status;
@@ -104,15 +112,30 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err) {
+/* The end of the runs that are queued together with the one from `first` to `end`. */
+static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
+  const tdict_item *a = &plan->items[first];
+  if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;
+  for (int runs = 1; runs < TDICT_CU_MOST_LINES && end < plan->num_items; runs++) {
+    const tdict_item *b = &plan->items[end];
+    if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
+    uint32_t next = tdict_plan_run_end(plan, end);
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > LARGE_DIRECT_BYTES) break;
+    end = next;
+  }
+  return end;
+}
+
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
     bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
     bool direct = item->way == TDICT_WAY_DIRECT;
-    end = whole ? i + 1 : direct ? run_end(plan, i) : group_end(plan, i);
+    end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {item->offset, plan->items[end - 1].offset + plan->items[end - 1].bytes, i};
-    status = add_pieces(plan, span, whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes, err);
+    size_t most = whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes;
+    status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
   }
   return status;
 }

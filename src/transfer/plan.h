@@ -74,6 +74,7 @@ typedef struct tdict_plan {
   uint32_t num_objects, cap_objects;
   int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
+  bool one_by_one;       /* a driver copy is of one leaf, or of a run: see tdict_plan_run_end() */
   bool reads_device, writes_old; /* something other than host to new device memory */
 } tdict_plan;
 
@@ -95,8 +96,12 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Pinned leaves that would make many small driver copies go through slots instead, packed. After tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line: chunks of at most chunk_bytes (a multiple of 256) that go through slots. TDICT_ENOMEM. */
-tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err);
+/* Cuts the line: chunks of at most chunk_bytes that go through slots. The first and the last ones are smaller, down to
+ * first_bytes; both are multiples of 256. TDICT_ENOMEM. */
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
+/* The end of the run of leaves from `first` on that one driver copy can take: they lie on both sides as on the line. A
+ * chunk of direct copies between host and device holds up to TDICT_CU_MOST_LINES runs, if the plan is not one_by_one. */
+uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 void tdict_plan_reset(tdict_plan *plan);
 /* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
  * slab, no view of a part of one. True for NULL, a place in a new result. */

@@ -345,6 +345,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request};
   memset(plan, 0, sizeof *plan);
+  plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;

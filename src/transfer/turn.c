@@ -60,13 +60,11 @@ static void launch(tdict_future *t) {
     tdict_transfer_fail(t, lost, &err);
   }
   tdict_check_sources_before(t);
-  if (t->on_caller) {
-    tdict_latch_down(&t->may_start);
-    return;
-  }
   tdict_pool *pool = t->engine->config.pool;
   const int count = t->num_workers; /* from the last task on the transfer may be gone */
-  for (int i = 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
+  const bool on_caller = t->on_caller;
+  for (int i = on_caller ? 1 : 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
+  if (on_caller) tdict_latch_down(&t->may_start);
 }
 
 /* The storages that the plan uses, one mark for neighbours that share one. */

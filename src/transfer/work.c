@@ -16,7 +16,7 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   tdict_status status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
   int64_t begin = tdict_now_ns();
-  tdict_pieces_gather(&t->plan, chunk, slot->data);
+  tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   lane->worker->copy_ns += tdict_now_ns() - begin;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
   status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
@@ -25,6 +25,12 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
   lane->spare = slot;
   return status;
+}
+
+/* A new result is touched while the bytes are on their way; below this its pages are few, and mostly there. */
+#define TOUCH_BYTES ((size_t)4 << 20)
+static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
+  if (t->plan.line_bytes >= TOUCH_BYTES && t->arena && !t->arena->memory) tdict_pieces_touch(&t->plan, chunk);
 }
 
 /* Has a slot filled by the device; it is emptied when its turn comes. */
@@ -36,7 +42,11 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
   status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
   *blame = queue.item;
-  if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, true, err);
+  if (status == TDICT_OK) {
+    status = tdict_lane_launch(lane, slot, chunk, true, err);
+    if (status == TDICT_OK) touch_new(t, chunk);
+    return status;
+  }
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream);
   lane->spare = slot;
   return status;
@@ -55,28 +65,53 @@ static tdict_status find_source(const tdict_lane *lane, const tdict_item *item, 
   return tdict_devices_gpu(tdict_engine_devices(lane->worker->transfer->engine), item->src->storage->device, out, err);
 }
 
-/* One driver copy; strided ones, between device memories, as rectangles. */
-static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+/* The runs of a chunk between host and device, queued together. */
+static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  const tdict_plan *p = &lane->worker->transfer->plan;
+  tdict_cu_line lines[TDICT_CU_MOST_LINES];
+  size_t count = 0;
+  for (uint32_t i = chunk->first, end; i < p->num_items && p->items[i].offset < chunk->end; i = end) {
+    const tdict_item *item = &p->items[i];
+    end = tdict_plan_run_end(p, i);
+    size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
+    size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
+    if (to > chunk->end) to = chunk->end;
+    if (to <= item->offset + from) continue; /* a leaf without bytes */
+    lines[count++] = (tdict_cu_line){item->dst_data + from, (const char *)item->src->data + from, to - item->offset - from};
+  }
+  if (count == 0) return TDICT_OK;
+  return tdict_gpu_queue_lines(lane->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, lane->stream, err);
+}
+
+/* One copy between device memories; strided ones as rectangles. */
+static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   between b = {.lane = lane};
-  tdict_status status = tdict_lane_room(lane, err);
-  if (status == TDICT_OK && item->kind == TDICT_CU_D2D) status = find_source(lane, item, &b.from, err);
+  tdict_status status = find_source(lane, item, &b.from, err);
   if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;
     tdict_rect line = {(void *)((uintptr_t)item->dst_data + (uintptr_t)from),
                        (void *)((uintptr_t)item->src->data + (uintptr_t)from), (int64_t)bytes, (int64_t)bytes, bytes, 1};
-    status = b.from ? queue_between(&b, &line, err)
-                    : tdict_gpu_queue_rect(lane->gpu, (tdict_cu_kind)item->kind, &line, lane->stream, err);
-  } else {
-    tdict_pair pair;
-    const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
-    tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
-                    tdict_dtype_bytes(item->src->dtype));
-    tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
-    status = tdict_pair_walk(&pair, &part, queue_between, &b, err);
+    return queue_between(&b, &line, err);
   }
+  tdict_pair pair;
+  const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
+  tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
+                  tdict_dtype_bytes(item->src->dtype));
+  tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
+  return tdict_pair_walk(&pair, &part, queue_between, &b, err);
+}
+
+/* Copies by the driver alone. */
+static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
+  tdict_status status = tdict_lane_room(lane, err);
+  if (status == TDICT_OK && item->kind == TDICT_CU_D2D)
+    status = queue_within_devices(lane, chunk, err);
+  else if (status == TDICT_OK)
+    status = queue_runs(lane, chunk, err);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
   return tdict_lane_launch(lane, NULL, chunk, false, err);
@@ -84,7 +119,8 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
 
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
   int64_t begin = tdict_now_ns();
-  tdict_pieces_copy(&worker->transfer->plan, chunk);
+  const tdict_future *t = worker->transfer;
+  tdict_pieces_copy(&t->plan, chunk, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   worker->copy_ns += tdict_now_ns() - begin;
 }
 
@@ -156,6 +192,22 @@ void tdict_work(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = tdict_thread_cpu_ns();
   tdict_status status = claim_chunks(&lane, &err);
+  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
+  finish_lane(&lane, status);
+}
+
+void tdict_work_with_others(tdict_worker *worker) {
+  tdict_future *t = worker->transfer;
+  tdict_pool *pool = tdict_engine_pool(t->engine);
+  tdict_lane lane = {.worker = worker};
+  tdict_error err = {0};
+  int64_t cpu = tdict_thread_cpu_ns();
+  tdict_status status = claim_chunks(&lane, &err);
+  for (int i = 1; i < t->num_workers; i++) {
+    if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
+    tdict_latch_down(&t->queued);
+    atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel); /* never the last: this worker is left */
+  }
   worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   finish_lane(&lane, status);
 }

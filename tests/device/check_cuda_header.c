@@ -33,6 +33,15 @@ CHECK_INT(CUmemAllocationType);
 CHECK_INT(CUmemAllocationHandleType);
 CHECK_INT(CUmemAccess_flags);
 
+#if CUDA_VERSION >= 13000
+TDICT_CUDA_NEWER_ENTRIES(CHECK_ENTRY)
+CHECK_INT(CUmemcpySrcAccessOrder);
+CHECK((int)TDICT_CUDA_ORDER_STREAM == (int)CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, "CUmemcpySrcAccessOrder");
+CHECK(sizeof(struct tdict_cuda_copy_hints) == sizeof(CUmemcpyAttributes), "CUmemcpyAttributes: another size");
+CHECK(offsetof(struct tdict_cuda_copy_hints, flags) == offsetof(CUmemcpyAttributes, flags), "CUmemcpyAttributes.flags");
+CHECK(offsetof(struct tdict_cuda_copy_hints, dst) == offsetof(CUmemcpyAttributes, dstLocHint), "CUmemcpyAttributes.dst");
+#endif
+
 CHECK(SAME_TYPE(tdict_cuda_device, CUdevice), "CUdevice");
 CHECK(SAME_TYPE(tdict_cuda_address, CUdeviceptr), "CUdeviceptr");
 CHECK(sizeof(tdict_cuda_address) == sizeof(void *), "a device address fits a pointer");

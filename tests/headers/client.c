@@ -534,7 +534,8 @@ static void use_own_memory(tdict_context *context) {
 static void use_transfers(tdict_context *context) {
   static const tdict_mode modes[] = {TDICT_MODE_AUTO, TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING,
                                      TDICT_MODE_NON_BLOCKING_PIN};
-  static const tdict_pin_path paths[] = {TDICT_PIN_NONE, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER, TDICT_PIN_PAGEABLE};
+  static const tdict_pin_path paths[] = {TDICT_PIN_NONE, TDICT_PIN_REGISTER, TDICT_PIN_DRIVER, TDICT_PIN_PAGEABLE,
+                                         TDICT_PIN_SMALL_PIECES};
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options options = tdict_transfer_options_default();
   tdict_pin_options pin = tdict_pin_options_default();
@@ -545,7 +546,7 @@ static void use_transfers(tdict_context *context) {
     options.mode = (int32_t)modes[i];
     tdict_release(device);
     OK(tdict_to_device(context, host, tdict_sim(0), &options, &device, &last_error));
-    TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[3]);
+    TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[4]);
   }
   OK(tdict_copy_into(context, host, device, NULL, &last_error));
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));

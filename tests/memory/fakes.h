@@ -48,15 +48,26 @@ typedef struct fake_pinner {
   atomic_int refs, registers, unregisters, allocates, frees;
   int registers_left, allocates_left;
   atomic_size_t registered_bytes, allocated_bytes;
+  atomic_size_t most_bytes;                               /* registered and allocated at once */
   tdict_status (*on_register)(void *pages, size_t bytes); /* may be NULL */
 } fake_pinner;
+static inline void fake_note_most(fake_pinner *p) {
+  size_t now = atomic_load(&p->registered_bytes) + atomic_load(&p->allocated_bytes), most = atomic_load(&p->most_bytes);
+  while (now > most && !atomic_compare_exchange_weak(&p->most_bytes, &most, now)) {
+  }
+}
 static inline tdict_status fake_register(void *self, void *pages, size_t bytes, tdict_error *err) {
   fake_pinner *p = self;
   atomic_fetch_add(&p->registers, 1);
-  if (p->on_register) return p->on_register(pages, bytes);
+  if (p->on_register) {
+    tdict_status status = p->on_register(pages, bytes);
+    if (status == TDICT_OK) atomic_fetch_add(&p->registered_bytes, bytes);
+    return status;
+  }
   if (p->registers_left == 0) return tdict_fail_native(err, TDICT_EDEVICE, 801, "fake: register refused");
   if (p->registers_left > 0) p->registers_left--;
   atomic_fetch_add(&p->registered_bytes, bytes);
+  fake_note_most(p);
   return TDICT_OK;
 }
 static inline void fake_unregister(void *self, void *pages, size_t bytes) {
@@ -73,6 +84,7 @@ static inline tdict_status fake_allocate(void *self, size_t bytes, void **out, t
     return tdict_fail_native(err, TDICT_ENOMEM, 2, "fake: allocate refused");
   if (p->allocates_left > 0) p->allocates_left--;
   atomic_fetch_add(&p->allocated_bytes, bytes);
+  fake_note_most(p);
   *out = data;
   return TDICT_OK;
 }
@@ -89,7 +101,7 @@ static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
                                     fake_free,     NULL, fake_pinner_retain, fake_pinner_release};
   memset((void *)p, 0, sizeof *p);
   p->registers_left = p->allocates_left = -1;
-  return (tdict_pinner){&ops, p, pool};
+  return (tdict_pinner){&ops, p, pool, NULL};
 }
 
 /* A memory over malloc that notes what it was asked. */

@@ -101,3 +101,101 @@ CASE(pinned_pages_refuse_what_does_not_fit) {
   assert_int_equal(atomic_load(&fake.registers), 0);
   assert_int_equal(atomic_load(&fake.allocates), 1);
 }
+
+/* Registrations as they were asked for, one after the other. */
+static struct {
+  char *at[64];
+  size_t bytes[64], refuse_above;
+  int count, refuse_from;
+  atomic_int inside;
+  bool overlapped;
+} asked;
+static tdict_status note_register(void *pages, size_t bytes) {
+  if (atomic_fetch_add(&asked.inside, 1) != 0) asked.overlapped = true;
+  tdict_status status = all_resident(pages, bytes);
+  if (asked.count < 64) {
+    asked.at[asked.count] = pages;
+    asked.bytes[asked.count] = bytes;
+  }
+  if (bytes > asked.refuse_above || asked.count >= asked.refuse_from) status = TDICT_EDEVICE;
+  asked.count++;
+  atomic_fetch_sub(&asked.inside, 1);
+  return status;
+}
+static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool) {
+  tdict_pinner pinner = fake_pinner_init(fake, pool);
+  memset((void *)&asked, 0, sizeof asked);
+  asked.refuse_above = SIZE_MAX;
+  asked.refuse_from = 1000;
+  fake->on_register = note_register;
+  return pinner;
+}
+
+CASE(pinned_pages_are_registered_in_pieces) {
+  static const size_t bytes = TDICT_PINNED_PIECE + 5 * (size_t)PAGE;
+  for (int threads = 0; threads < 5; threads += 4) {
+    fake_pinner fake;
+    tdict_pool *pool = NULL;
+    tdict_pinned_pages pages;
+    if (threads) td_ok(tdict_pool_create(threads, &pool, err));
+    tdict_pinner pinner = noting_pinner(&fake, pool);
+    td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
+    assert_int_equal(pages.way, TDICT_PINNED_REGISTERED);
+    assert_int_equal(pages.bytes, bytes);
+    assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_PIECE, 0);
+    assert_int_equal(tdict_pinned_pages_piece(&pages), TDICT_PINNED_PIECE);
+    assert_int_equal(asked.count, 2);
+    assert_ptr_equal(asked.at[0], pages.data);
+    assert_ptr_equal(asked.at[1], (char *)pages.data + TDICT_PINNED_PIECE);
+    assert_int_equal(asked.bytes[0] + asked.bytes[1], bytes);
+    assert_false(asked.overlapped);
+    tdict_pinned_pages_put(&pinner, &pages);
+    assert_int_equal(atomic_load(&fake.unregisters), 2);
+    assert_int_equal(atomic_load(&fake.registered_bytes), 0);
+    tdict_pool_destroy(pool);
+  }
+}
+
+CASE(pinned_pages_up_to_a_piece_have_no_border) {
+  fake_pinner fake;
+  tdict_pinned_pages pages;
+  tdict_pinner pinner = noting_pinner(&fake, NULL);
+  td_ok(tdict_pinned_pages_get(&pinner, TDICT_PINNED_PIECE, &pages, err));
+  assert_int_equal(asked.count, 1);
+  assert_int_equal(tdict_pinned_pages_piece(&pages), SIZE_MAX);
+  tdict_pinned_pages_put(&pinner, &pages);
+}
+
+/* The order of the ways: pieces, small pieces, the driver. */
+CASE(pinned_pages_fall_back_to_small_pieces) {
+  static const size_t bytes = 2 * TDICT_PINNED_SMALL_PIECE + 3 * (size_t)PAGE;
+  fake_pinner fake;
+  tdict_pinned_pages pages;
+  tdict_pinner pinner = noting_pinner(&fake, NULL);
+  asked.refuse_above = TDICT_PINNED_SMALL_PIECE;
+  td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
+  assert_int_equal(pages.way, TDICT_PINNED_SMALL);
+  assert_int_equal(tdict_pinned_pages_piece(&pages), TDICT_PINNED_SMALL_PIECE);
+  assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_SMALL_PIECE, 0);
+  assert_int_equal(asked.count, 4); /* the whole was refused first */
+  assert_int_equal(asked.bytes[3], 3 * PAGE);
+  assert_int_equal(atomic_load(&fake.allocates), 0);
+  tdict_pinned_pages_put(&pinner, &pages);
+  assert_int_equal(atomic_load(&fake.unregisters), 3);
+  assert_int_equal(atomic_load(&fake.registered_bytes), 0);
+}
+
+CASE(pinned_pages_undo_pieces_that_were_registered) {
+  static const size_t bytes = 5 * TDICT_PINNED_SMALL_PIECE;
+  fake_pinner fake;
+  tdict_pinned_pages pages;
+  tdict_pinner pinner = noting_pinner(&fake, NULL);
+  asked.refuse_above = TDICT_PINNED_SMALL_PIECE;
+  asked.refuse_from = 4;
+  td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
+  assert_int_equal(pages.way, TDICT_PINNED_DRIVER);
+  assert_int_equal(asked.count, 5);
+  assert_int_equal(atomic_load(&fake.unregisters), 3);
+  assert_int_equal(atomic_load(&fake.registered_bytes), 0);
+  tdict_pinned_pages_put(&pinner, &pages);
+}

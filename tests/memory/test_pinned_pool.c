@@ -6,6 +6,7 @@
 
 #include "memory/fakes.h"
 #include "support/fail_alloc.h"
+#include "tdict/context.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MIB = 1 << 20 };
 
@@ -62,21 +63,59 @@ CASE(pinned_pool_exact_sizes) {
   close_pool(memory);
 }
 
-CASE(pinned_pool_reuses_the_same_size_only) {
+CASE(pinned_pool_cuts_and_joins) {
   tdict_memory *memory = open_pool(0);
-  tdict_block a = take(memory, 4 * PAGE), b;
-  void *data = a.data;
+  tdict_block a = take(memory, 8 * PAGE), b, c;
+  char *data = a.data;
   give(memory, &a);
-  b = take(memory, 3 * PAGE); /* smaller: a block is never cut or given whole */
-  assert_ptr_not_equal(b.data, data);
-  a = take(memory, 3 * PAGE + 1); /* the same when rounded */
+  a = take(memory, 3 * PAGE);
+  b = take(memory, 4 * PAGE + 1); /* all that is left */
   assert_ptr_equal(a.data, data);
-  assert_int_equal(counts_of(memory).num_allocations, 3);
-  assert_int_equal(counts_of(memory).num_reused, 1);
+  assert_ptr_equal(b.data, data + 3 * PAGE);
+  assert_int_equal(a.bytes, 3 * PAGE);
+  assert_int_equal(b.bytes, 5 * PAGE);
   assert_int_equal(counts_of(memory).cached_bytes, 0);
-  assert_int_equal(atomic_load(&fake.allocates), 2);
   give(memory, &a);
+  c = take(memory, 2 * PAGE);
   give(memory, &b);
+  assert_int_equal(counts_of(memory).cached_bytes, 6 * PAGE);
+  tdict_pinned_pool_trim(memory, 0); /* a live neighbour keeps the run */
+  assert_int_equal(counts_of(memory).cached_bytes, 6 * PAGE);
+  give(memory, &c);
+  a = take(memory, 8 * PAGE); /* whole again */
+  assert_ptr_equal(a.data, data);
+  assert_int_equal(counts_of(memory).num_allocations, 5);
+  assert_int_equal(counts_of(memory).num_reused, 4);
+  assert_int_equal(atomic_load(&fake.allocates), 1);
+  give(memory, &a);
+  tdict_pinned_pool_trim(memory, 0);
+  assert_int_equal(counts_of(memory).cached_bytes, 0);
+  assert_int_equal(atomic_load(&fake.frees), 1);
+  close_pool(memory);
+}
+
+/* A small block that lives on would keep a large run from being used whole: it gets pages of its own. */
+CASE(pinned_pool_leaves_much_larger_blocks_alone) {
+  tdict_memory *memory = open_pool(100 * PAGE);
+  tdict_block large = take(memory, 17 * PAGE), small;
+  char *data = large.data;
+  give(memory, &large);
+  small = take(memory, PAGE);
+  assert_int_equal(counts_of(memory).num_reused, 0);
+  tdict_block other = take(memory, 82 * PAGE), second; /* the limit is reached: now it is cut */
+  second = take(memory, PAGE);
+  assert_ptr_equal(second.data, data);
+  give(memory, &second);
+  give(memory, &other);
+  give(memory, &small);
+  fake.allocates_left = 0; /* nor can more be pinned */
+  large = take(memory, 82 * PAGE);
+  small = take(memory, PAGE);
+  second = take(memory, PAGE);
+  assert_ptr_equal(second.data, data);
+  give(memory, &large);
+  give(memory, &small);
+  give(memory, &second);
   close_pool(memory);
 }
 
@@ -219,7 +258,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
 
 CASE(pinned_pool_keeps_64_mib_in_any_case) {
   tdict_memory *memory = open_pool(0);
-  for (int i = 1; i <= 100; i++) { /* sizes that never come again: at most 1.4 MiB live at once, 68 MiB in all */
+  for (int i = 100; i > 0; i--) { /* each larger than what is free: under 1 MiB live at once, 80 MiB in all */
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
     give(memory, &a);
   }
@@ -311,7 +350,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   give(memory, &a);
   fake.registers_left = fake.allocates_left = 0;
   tdict_block block;
-  td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, PAGE, &block, err));
+  td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, 3 * PAGE, &block, err));
   assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache had gone */
   assert_int_equal(atomic_load(&fake.frees), 1);
   assert_int_equal(counts_of(memory).cached_bytes, 0);
@@ -323,10 +362,12 @@ CASE(pinned_pool_limit_trims_what_is_cached) {
   tdict_block a = take(memory, 4 * PAGE), b = take(memory, 6 * PAGE);
   check_refused(memory, 1, TDICT_ENOMEM, "pinned_bytes");
   give(memory, &a);
-  tdict_block c = take(memory, PAGE); /* another size: the cached one makes room */
+  give(memory, &b);
+  b = take(memory, 7 * PAGE); /* larger than either: they make room, one after the other */
   assert_int_equal(counts_of(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 7 * PAGE);
-  check_refused(memory, 4 * PAGE, TDICT_ENOMEM, "pinned_bytes");
+  tdict_block c = take(memory, PAGE);
+  check_refused(memory, 3 * PAGE, TDICT_ENOMEM, "pinned_bytes");
   fake_fence fence;
   fake_fence_init(&fence);
   give_after(memory, &b, &fence);
@@ -338,6 +379,7 @@ CASE(pinned_pool_limit_trims_what_is_cached) {
   give(memory, &b);
   give(memory, &c);
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
+  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE); /* never more, not even for a moment */
   assert_int_equal(counts_of(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
   close_pool(memory);
 }
@@ -400,6 +442,60 @@ CASE(pinned_pool_limit_holds_for_many_threads) {
   assert_true(n.peak_bytes <= 6 * PAGE);
   assert_int_equal(n.num_allocations + atomic_load(&t.refused), 4 * 300);
   close_pool(t.memory);
+}
+
+/* Pages count until they are unpinned: sizes that make each other leave. */
+static void *take_sizes(void *user) {
+  taker *t = user;
+  for (int i = 0; i < 200; i++) {
+    tdict_block block;
+    if (t->memory->ops->allocate(t->memory, (size_t)(1 + (i * 7) % 12) * PAGE, &block, NULL) != TDICT_OK) {
+      atomic_fetch_add(&t->refused, 1);
+      continue;
+    }
+    memset(block.data, i, block.bytes);
+    if (i % 16 == 0) tdict_pinned_pool_trim(t->memory, 0);
+    t->memory->ops->free(t->memory, &block, NULL, 0);
+  }
+  return NULL;
+}
+
+CASE(pinned_pool_limit_holds_at_every_moment) {
+  taker t = {.memory = open_pool(16 * PAGE)};
+  pthread_t threads[4];
+  atomic_init(&t.refused, 0);
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_sizes, &t), 0);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  assert_true(atomic_load(&fake.most_bytes) <= 16 * PAGE);
+  assert_true(atomic_load(&fake.most_bytes) > 8 * PAGE);
+  assert_true(counts_of(t.memory).peak_bytes <= 16 * PAGE);
+  assert_int_equal(counts_of(t.memory).live_bytes, 0);
+  close_pool(t.memory);
+}
+
+/* The log has one line about it, however often it happens. */
+static atomic_int lines;
+static void count_line(void *user, int32_t level, const char *text) {
+  (void)user;
+  assert_int_equal(level, TDICT_LOG_WARNING);
+  assert_non_null(strstr(text, "by the driver: fake: register refused"));
+  atomic_fetch_add(&lines, 1);
+}
+
+CASE(pinned_pool_tells_once_how_it_came_by_memory) {
+  tdict_pinner pinner = fake_pinner_init(&fake, NULL);
+  tdict_memory *memory = NULL;
+  td_ok(tdict_log_create(count_line, NULL, &pinner.log, err));
+  td_ok(tdict_pinned_pool_create(&pinner, 0, &memory, err));
+  tdict_block small = take(memory, PAGE), blocks[3];
+  assert_int_equal(atomic_load(&lines), 0); /* small ones come from there anyway */
+  fake.registers_left = 0;
+  for (int i = 0; i < 3; i++) blocks[i] = take(memory, HUGE_PAGE);
+  assert_int_equal(atomic_load(&lines), 1);
+  for (int i = 0; i < 3; i++) give(memory, &blocks[i]);
+  give(memory, &small);
+  close_pool(memory);
+  tdict_log_release(pinner.log);
 }
 
 /* As a program meets it: tensors and trees over the limit are refused, and the pool works on. */

@@ -2,6 +2,8 @@
 #include "trees.h"
 #include "wrap.h"
 
+#include "device/driver_fault.h"
+
 GPU_CASE(pin_memory_pins_and_shares) {
   world w = open_world();
   static const int threads[] = {-1, 0, 1, 2, 8};
@@ -147,4 +149,72 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   }
   tdict_release(src);
   close_world(&w);
+}
+
+/* The ways to pinned memory, one after the other as the driver refuses them: large pieces, small pieces, the driver's own
+ * pages, none. Statistics and one line of the log say which. */
+static tdict_driver *faulty_driver(void) {
+  tdict_driver *inner = NULL, *driver = NULL;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_error why = {0};
+  tdict_status status = TDICT_ENODEVICE;
+  if (td_device().type == TDICT_DEVICE_SIM) status = tdict_driver_sim_open(&sim, &inner, &why);
+#if TDICT_CUDA
+  if (td_device().type == TDICT_DEVICE_CUDA) status = tdict_driver_cuda_open(&inner, &why);
+#endif
+  if (status != TDICT_OK) td_skip(why.message[0] ? why.message : "built without CUDA");
+  td_ok(tdict_driver_fault_open(inner, &driver, err));
+  tdict_driver_release(inner);
+  return driver;
+}
+
+static int told;
+static void count_told(void *user, int32_t level, const char *text) {
+  (void)user;
+  if (level == TDICT_LOG_WARNING && strncmp(text, "pinned memory of", 16) == 0) told++;
+}
+
+GPU_CASE(pin_memory_tries_one_way_after_the_other) {
+  static const struct {
+    uint32_t kinds;
+    bool lasts;
+    int32_t path;
+  } rows[] = {{0, false, TDICT_PIN_REGISTER},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), false, TDICT_PIN_SMALL_PIECES},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), true, TDICT_PIN_DRIVER},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER) | TDICT_FAULT_BIT(TDICT_FAULT_HOST_ALLOC), true, -1}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tdict_driver *driver = faulty_driver();
+    tdict_context_options o = tdict_context_options_default();
+    tdict_context *c = NULL;
+    o.device = td_device();
+    o.log = count_told;
+    td_ok(tdict_context_create_over(&o, driver, &c, err));
+    world w = world_over(c);
+    tdict_tree *src = new_tree(), *const mark = src, *out = mark;
+    give(src, "x", random_tensor(TDICT_U8, SHAPE(9000000), NULL));
+    tdict_pin_options p = tdict_pin_options_default();
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    tdict_fault fault = {.kinds = rows[i].kinds, .n = 1, .code = TDICT_CU_UNKNOWN, .lasts = rows[i].lasts};
+    p.stats = &stats;
+    told = 0;
+    if (rows[i].kinds) tdict_driver_fault_arm(driver, &fault);
+    if (rows[i].path < 0) {
+      td_fails(TDICT_EDEVICE, "cuMemHostAlloc", tdict_pin_memory(c, src, &p, &out, err));
+      assert_ptr_equal(out, mark);
+    } else {
+      td_ok(tdict_pin_memory(c, src, &p, &out, err));
+      assert_int_equal(stats.pin_path, rows[i].path);
+      assert_int_equal(told, rows[i].path != TDICT_PIN_REGISTER);
+      check_tree(&w, src, out);
+      tdict_driver_fault_arm(driver, NULL);
+      tdict_tree *there = to_device(&w, out, w.device); /* copies are cut at the borders of small pieces, too */
+      check_tree(&w, src, there);
+      tdict_release(there);
+      tdict_release(out);
+    }
+    tdict_release(src);
+    close_world(&w);
+    tdict_driver_release(driver);
+  }
 }

@@ -67,6 +67,12 @@ static inline tdict_cu wrap_h2d(tdict_driver *d, void *dst, const void *src, siz
 static inline tdict_cu wrap_d2h(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   return WRAP_CALL(CALL_COPY, wrap.real->copy_d2h_async(d, dst, src, bytes, s));
 }
+static inline tdict_cu wrap_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                  tdict_cu_stream s) {
+  for (size_t i = 0; i < count && kind == TDICT_CU_H2D; i++)
+    atomic_fetch_add(&wrap.copied_bytes, (int64_t)lines[i].bytes);
+  return WRAP_CALL(CALL_COPY, wrap.real->copy_batch_async(d, kind, lines, count, s));
+}
 static inline tdict_cu wrap_d2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   return WRAP_CALL(CALL_COPY, wrap.real->copy_d2d_async(d, dst, src, bytes, s));
 }
@@ -128,6 +134,7 @@ static inline world open_wrapped(const tdict_context_options *options) {
   wrap.ops.copy_h2d_async = wrap_h2d;
   wrap.ops.copy_d2h_async = wrap_d2h;
   wrap.ops.copy_d2d_async = wrap_d2d;
+  wrap.ops.copy_batch_async = wrap_batch;
   wrap.ops.copy_rect_async = wrap_rect;
   wrap.ops.mem_alloc_async = wrap_alloc;
   wrap.ops.event_record = wrap_record;

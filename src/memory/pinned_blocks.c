@@ -1,0 +1,127 @@
+/* Blocks of pinned memory: best fit, cutting, putting together. See pinned_blocks.h. */
+#include "memory/pinned_blocks.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+tdict_pinned_block *tdict_blocks_new(void) {
+  tdict_pinned_block *b = calloc(1, sizeof *b);
+  tdict_run *run = calloc(1, sizeof *run);
+  if (!b || !run) {
+    free(b);
+    free(run);
+    return NULL;
+  }
+  b->run = run;
+  return b;
+}
+
+void tdict_blocks_drop(tdict_pinned_block *b) {
+  free(b->run);
+  free(b);
+}
+
+void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *b) {
+  b->newer = NULL;
+  b->older = list->newest;
+  if (list->newest)
+    list->newest->newer = b;
+  else
+    list->oldest = b;
+  list->newest = b;
+}
+
+void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
+  if (b->older)
+    b->older->newer = b->newer;
+  else
+    list->oldest = b->newer;
+  if (b->newer)
+    b->newer->older = b->older;
+  else
+    list->newest = b->older;
+}
+
+/* Where `bytes` would begin in the block, counted from its begin: at a border when they would go over it and need not.
+ * False: they do not fit. */
+static bool find_place(const tdict_pinned_block *b, size_t bytes, size_t *out) {
+  size_t piece = b->run->piece, at = 0;
+  if (bytes <= piece && piece != SIZE_MAX) {
+    size_t to_border = piece - (uintptr_t)b->data % piece;
+    if (bytes > to_border) at = to_border;
+  }
+  *out = at;
+  return at <= b->bytes && bytes <= b->bytes - at;
+}
+
+/* Cuts the block in two: it keeps its first `bytes`, the rest is a new block on its right. NULL without host memory. */
+static tdict_pinned_block *cut(tdict_pinned_block *b, size_t bytes) {
+  tdict_pinned_block *rest = calloc(1, sizeof *rest);
+  if (!rest) return NULL;
+  rest->run = b->run;
+  rest->data = b->data + bytes;
+  rest->bytes = b->bytes - bytes;
+  rest->left = b;
+  rest->right = b->right;
+  if (b->right) b->right->left = rest;
+  b->right = rest;
+  b->bytes = bytes;
+  return rest;
+}
+
+/* The block takes in its neighbour on the right, whose record ends. */
+static void take_in(tdict_pinned_block *b) {
+  tdict_pinned_block *gone = b->right;
+  b->bytes += gone->bytes;
+  b->right = gone->right;
+  if (gone->right) gone->right->left = b;
+  free(gone);
+}
+
+static void set_free(tdict_block_list *list, tdict_pinned_block *b) {
+  tdict_blocks_append(list, b);
+  b->free = true;
+}
+static void set_taken(tdict_block_list *list, tdict_pinned_block *b) {
+  tdict_blocks_remove(list, b);
+  b->free = false;
+}
+
+void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
+  if (b->right && b->right->free) {
+    set_taken(list, b->right);
+    take_in(b);
+  }
+  if (b->left && b->left->free) {
+    b = b->left;
+    set_taken(list, b);
+    take_in(b);
+  }
+  set_free(list, b);
+}
+
+/* The free block's bytes [at, at + bytes) as a block of their own, taken; what is before and behind stays free. NULL
+ * without host memory for the records: nothing has changed then. */
+static tdict_pinned_block *carve(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
+  tdict_pinned_block *wanted = at ? cut(b, at) : b, *rest = NULL;
+  if (wanted && wanted->bytes > bytes) {
+    rest = cut(wanted, bytes);
+    if (!rest && at) take_in(b);
+    if (!rest) return NULL;
+  }
+  if (!wanted) return NULL;
+  if (rest) set_free(list, rest);
+  if (!at) set_taken(list, b);
+  return wanted;
+}
+
+tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most) {
+  tdict_pinned_block *best = NULL;
+  size_t best_at = 0, at;
+  for (tdict_pinned_block *b = list->newest; b; b = b->older) {
+    if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_place(b, bytes, &at)) continue;
+    best = b;
+    best_at = at;
+  }
+  return best ? carve(list, best, best_at, bytes) : NULL;
+}
