@@ -1,11 +1,10 @@
 /* The loader's threads and the tickets that they take. A ticket is the number of a batch since the loader was last set to
  * a place; ticket t lives in slot t modulo the depth. Thread rule: the loader's lock guards tickets and slot states. */
-#include <limits.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "loader/loader_state.h"
 
 tdict_place_in_epoch tdict_loader_after(const tdict_loader *l, tdict_place_in_epoch place) {
@@ -98,16 +97,12 @@ static void *work(void *user) {
 }
 
 tdict_status tdict_loader_start(tdict_loader *l, tdict_error *err) {
-  sigset_t all, before;
-  sigfillset(&all); /* signals are the program's threads' business */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   int code = 0;
   for (int32_t i = 0; i < l->options.num_workers && code == 0; i++) {
     l->workers[i] = (tdict_loader_worker){.loader = l, .number = i};
-    code = pthread_create(&l->workers[i].thread, NULL, work, &l->workers[i]);
+    code = tdict_thread_create(&l->workers[i].thread, work, &l->workers[i]);
     if (code == 0) l->num_threads++;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (code == 0) return TDICT_OK;
   int started = l->num_threads;
   tdict_loader_stop(l);
