@@ -79,7 +79,7 @@ static void free_result(row_result *r) {
 static bool measure(bench_job *job, int64_t repeats, row_result *out) {
   for (int64_t i = -WARMUPS; i < repeats; i++) {
     double line = 0, driver = 0, library = 0;
-    int tree = (int)((i + WARMUPS) % BENCH_TREES);
+    int tree = (int)(i + WARMUPS);
     bool keep = i >= 0;
     if (!job->row.kind->on_host) {
       if (!place_line(job->place, &line)) return false;
@@ -139,6 +139,34 @@ typedef struct rows_run {
   json_t *records, *trace;
 } rows_run;
 
+static int job_sample_verified(bench_job *job, row_result *out) {
+  double seconds;
+  if (!job_sample(job, 0, false, &seconds)) return BENCH_FAILED;
+  bench_samples_add(&out->library, seconds);
+  return job_verify(job);
+}
+
+/* Rows whose every repetition is the first in its place: that is opened anew for each, the process is not. */
+static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
+  int answer = job_sample_verified(job, out);
+  for (int64_t i = 1; i < run->options->repeats && answer == BENCH_OK; i++) {
+    bool full = run->place.full;
+    job_close(job);
+    place_close(&run->place);
+    if (!place_open(&run->place, run->options->device)) return BENCH_FAILED;
+    run->place.full = full;
+    answer = job_open(job, &run->place, run->scenario, row) ? job_sample_verified(job, out) : BENCH_FAILED;
+  }
+  return answer;
+}
+
+static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
+  if (!reserve(out, run->options->repeats)) return BENCH_FAILED;
+  if (row->processes > 0) return measure_first(run, job, row, out);
+  int answer = job_verify(job);
+  return answer == BENCH_OK && !measure(job, run->options->repeats, out) ? BENCH_FAILED : answer;
+}
+
 static int run_row(rows_run *run, const bench_row *row) {
   bench_job job;
   row_result result = {{0}, {0}, {0}};
@@ -146,10 +174,7 @@ static int run_row(rows_run *run, const bench_row *row) {
   json_t *more = NULL;
   bench_progress("%s", row->name);
   if (job_open(&job, &run->place, run->scenario, row)) {
-    answer = job_verify(&job);
-    if (answer == BENCH_OK &&
-        (!reserve(&result, run->options->repeats) || !measure(&job, run->options->repeats, &result)))
-      answer = BENCH_FAILED;
+    answer = measure_row(run, &job, row, &result);
     bench_progress_end();
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
