@@ -28,7 +28,12 @@ static const bench_row rows[] = {
      .source = "pinned",
      .worth = 1},
     {.name = "10,000 x 4000 B", .kind = &kind_h2d, .groups = {{10000, 4000}}, .threads = -1, .worth = 1},
-    {.name = "100,000 x 4000 B", .kind = &kind_h2d, .groups = {{100000, 4000}}, .threads = -1, .worth = 2},
+    {.name = "100,000 x 4000 B",
+     .kind = &kind_h2d,
+     .groups = {{100000, 4000}},
+     .threads = -1,
+     .peers = "torch,tensordict",
+     .worth = 2},
 };
 
 const bench_scenario bench_batches = {"batches", "batches of training loops, warm and cold", NULL, rows,

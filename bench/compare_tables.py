@@ -215,7 +215,7 @@ def section(all_records):
         size = "" if record["full"] else ", rows of at most 4 MB"
         lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "
                  "GPU**", ""]
-        return lines + sim_table(record) + [""] + made_text(record) + missing(record)
+        return lines + sim_table(record) + [""] + made_text(record) + two_runs(record, all_records[:-1]) + missing(record)
     lines = [f"**{record['device']['name']}**", ""] + made_text(record) + [who_took_part(record), ""] + standing(record)
     lines += targets.section(record) + two_runs(record, all_records[:-1])
     for name, rows in scenario_rows(record):

@@ -118,6 +118,8 @@ class Compare(unittest.TestCase):
                                     capture_output=True, text=True) for new in (again, late)]
             if [done.returncode for done in found] == [0, 1]:
                 break
+        page = "\n".join(compare_tables.section([records.load(recorded), records.load(again)]))
+        self.assertIn("of 1 rows that both runs have, 1 agree", page)
         self.assertIn("1 ratios, 0 fell behind", found[0].stdout)
         self.assertIn("BEHIND batches/38.5 MB of 1 leaf to line", found[1].stdout)
         self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)

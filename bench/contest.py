@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 
-TURN_SECONDS = 0.02  # what a contender's turn takes at least, if ten repetitions get it there
+TURN_SECONDS = 0.01  # what a contender's turn takes at least, if ten repetitions get it there
 # Turns of a contender, by the seconds that one repetition keeps everybody waiting; longer ones have three.
 TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
 LEAST_TURNS = 3
+LONG_SECONDS = 0.4   # the warm-up of what takes so long counts as a turn
 
 
 class Failed(Exception):
@@ -114,10 +115,19 @@ class Contender:
         wall = (time.monotonic() - begin) / count
         return [float(f"{one:.5g}") for one in answer["seconds"]], wall, answer.get("cpu_seconds", 0) / count
 
+    def first_run(self):
+        """One repetition, to warm up; a long one is a turn already."""
+        seconds, wall, cpu = self.run(1)
+        if wall > LONG_SECONDS:
+            self.add_turn(seconds, cpu)
+        return seconds, wall
+
     def plan(self, wall, most):
         """How many repetitions make a turn and how many turns there are, from how long one takes."""
+        if wall <= LONG_SECONDS:
+            self.turns, self.cpu = [], []
         self.count = max(1, min(most, round(TURN_SECONDS / max(wall, 1e-9))))
-        self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS)
+        self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS - len(self.turns))
 
     def has_turn(self, turn, turns):
         """Those with fewer turns take them spread over all."""
@@ -126,8 +136,12 @@ class Contender:
 
     def take_turn(self):
         seconds, _, cpu = self.run(self.count)
+        self.add_turn(seconds, cpu)
+
+    def add_turn(self, seconds, cpu):
         self.turns.append(seconds)
-        self.cpu.append(float(f"{cpu:.4g}"))
+        if cpu is not None:
+            self.cpu.append(float(f"{cpu:.4g}"))
 
     def drop_out(self):
         self.turns, self.cpu, self.most_turns = [], [], 0

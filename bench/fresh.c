@@ -50,8 +50,10 @@ static bool first_sample(bench_job *job, int tree, double *seconds) {
   double begin = bench_now();
   if (!move_tree(job, job->place->sources[tree].tree, job->place->device, &result)) return false;
   *seconds = bench_now() - begin;
-  if (state->result) tdict_release(result);
-  else state->result = result;
+  if (state->result)
+    tdict_release(result);
+  else
+    state->result = result;
   return true;
 }
 
@@ -78,8 +80,8 @@ static json_t *first_more(bench_job *job) {
     if (!first_sample(job, 0, &one)) break;
     if (i >= 0) bench_samples_add(&steady, one);
   }
-  json_t *more = json_pack("{s:f, s:f}", "allocation_seconds", state->allocation, "steady_seconds",
-                           bench_samples_median(&steady));
+  json_t *more =
+      json_pack("{s:f, s:f}", "allocation_seconds", state->allocation, "steady_seconds", bench_samples_median(&steady));
   bench_samples_free(&steady);
   return more;
 }
@@ -94,8 +96,10 @@ static bool pin_sample(bench_job *job, int tree, double *seconds) {
     return false;
   }
   *seconds = bench_now() - begin;
-  if (state->result) tdict_release(result);
-  else state->result = result;
+  if (state->result)
+    tdict_release(result);
+  else
+    state->result = result;
   return true;
 }
 
@@ -106,10 +110,10 @@ static int pin_verify(bench_job *job) {
   return BENCH_FAILED;
 }
 
-static const bench_kind kind_first = {"first", false, false,        first_prepare, first_verify, first_sample,
-                                      NULL,    fresh_finish, first_more};
-static const bench_kind kind_pin_first = {
-    "pin_first", false, false, fresh_prepare, pin_verify, pin_sample, NULL, fresh_finish, NULL};
+static const bench_kind kind_first = {"first",      false, false,        first_prepare, first_verify,
+                                      first_sample, NULL,  fresh_finish, first_more};
+static const bench_kind kind_pin_first = {"pin_first", false, false,        fresh_prepare, pin_verify,
+                                          pin_sample,  NULL,  fresh_finish, NULL};
 
 #define TREE .groups = {{1000, 4000000}}, .threads = -1, .trees = 1, .worth = 1
 static const bench_row rows[] = {

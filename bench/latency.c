@@ -160,8 +160,8 @@ static void *pin_sources(void *user) {
   pinning *p = user;
   tdict_error err;
   tdict_tree *pinned = NULL;
-  p->good = tdict_pin_memory(p->job->place->context, p->job->place->sources[p->tree].tree, NULL, &pinned, &err) ==
-            TDICT_OK;
+  p->good =
+      tdict_pin_memory(p->job->place->context, p->job->place->sources[p->tree].tree, NULL, &pinned, &err) == TDICT_OK;
   if (!p->good) bench_complain_error("pin_memory", &err);
   tdict_release(pinned);
   atomic_store_explicit(&p->done, true, memory_order_release);
@@ -186,8 +186,8 @@ static bool pinning_sample(bench_job *job, int tree, double *seconds) {
   return good && p.good;
 }
 
-static const bench_kind kind_pinning = {"copies_pinning", false,         false, copies_prepare, latency_verify,
-                                        pinning_sample,   NULL,          copies_finish, NULL};
+static const bench_kind kind_pinning = {
+    "copies_pinning", false, false, copies_prepare, latency_verify, pinning_sample, NULL, copies_finish, NULL};
 static const bench_kind kind_call = {"call", false, false, NULL, latency_verify, call_sample, NULL, NULL, NULL};
 static const bench_kind kind_copies = {"copies", false,         false, copies_prepare, latency_verify, copies_sample,
                                        NULL,     copies_finish, NULL};

@@ -130,7 +130,8 @@ void place_drop_sources(bench_place *p) {
 bool place_sources(bench_place *p, const bench_row *row) {
   bool pinned = strcmp(row->source, "pinned") == 0;
   int trees = row->trees ? row->trees : BENCH_TREES;
-  if (p->num_sources == trees && p->kept_pinned == pinned && memcmp(p->groups, row->groups, sizeof p->groups) == 0) return true;
+  if (p->num_sources == trees && p->kept_pinned == pinned && memcmp(p->groups, row->groups, sizeof p->groups) == 0)
+    return true;
   place_drop_sources(p);
   int count = 0;
   while (count < BENCH_MAX_GROUPS && row->groups[count].leaves > 0) count++;
@@ -174,7 +175,7 @@ static void shrink(bench_row *row) {
       check_group *group = &row->groups[g];
       if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
       if (group->leaf_bytes > 16384 || group->leaves == 1)
-        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)3;
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* peers sum leaves by words of 8 bytes */
       else
         group->leaves = (group->leaves + 1) / 2;
     }
@@ -235,7 +236,9 @@ int job_verify(bench_job *job) {
   return answer;
 }
 
-bool job_has_driver(const bench_job *job) { return job->row.kind->driver && place_is_gpu(job->place); }
+bool job_has_driver(const bench_job *job) {
+  return job->row.kind->driver && !job->row.no_driver && place_is_gpu(job->place);
+}
 
 enum { EVICT_THREADS = 8 };
 static void *walk_part(void *user) {

@@ -42,6 +42,7 @@ typedef struct bench_row {
   int32_t trees;         /* source trees that repetitions rotate among; 0: BENCH_TREES */
   int32_t processes;     /* over 0: each of so many repetitions is the first thing that a new process does; it is
                             verified afterwards, and so `verify` looks at what `sample` left */
+  bool no_driver;        /* its loop stands in another row of the same leaves, or takes too long */
   int32_t cpus;          /* over 0: in processes that may use so many processors only */
 } bench_row;
 
@@ -69,7 +70,7 @@ bool place_open(bench_place *p, const char *device); /* full, bare, delay and si
 void place_close(bench_place *p);
 bool place_furnish(bench_place *p); /* what the line and reading back need; done by place_open() unless bare */
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
-bool place_line(bench_place *p, double *seconds);         /* one copy of line_bytes from pinned memory, waited for */
+bool place_line(bench_place *p, double *seconds); /* one copy of line_bytes from pinned memory, waited for */
 /* As many trees as the row wants; those of the row before when they fit. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);

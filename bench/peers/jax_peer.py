@@ -20,6 +20,7 @@ STEADY = 5
 
 class JaxPeer(worker.Peer):
     name = "jax"
+    sum_kind = numpy.int32
 
     def __init__(self, device):
         super().__init__(device)
@@ -105,15 +106,14 @@ class JaxPeer(worker.Peer):
     def verify(self, setting):
         if self.work["do"] == "d2h":
             made = jax.device_get(self.again(self.on_device[0]))
-            words = [leaf.view(numpy.uint32) for leaf in self.in_order(made)]
-            self.compare_sums(self.side_by_side(worker.checksum, words, worker.total_bytes(self.work)))
+            self.compare_words([leaf.view(numpy.uint32) for leaf in self.in_order(made)])
             return None
         begin = clock()
         made = self.kept_result
         if made is None:
             made = jax.block_until_ready(self.put(setting, 0))
         seconds = clock() - begin
-        self.compare_sums(jax.device_get([self.sum(leaf) for leaf in self.in_order(made)]), bits=32)
+        self.compare_sums(jax.device_get([self.sum(leaf) for leaf in self.in_order(made)]))
         return seconds
 
 

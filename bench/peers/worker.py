@@ -54,13 +54,14 @@ def fill(words, number, block):
         numpy.bitwise_xor(block[:len(part)], mark, out=part)
 
 
-def checksum(words):
-    """The sum of 32-bit words as signed integers, whole."""
-    return int(numpy.sum(words.view(numpy.int32), dtype=numpy.int64))
+def checksum(words, kind=numpy.int64):
+    """The sum of the words, taken as integers of that kind; what does not fit into one is lost."""
+    return numpy.sum(words.view(kind), dtype=kind)
 
 
 class Peer:
     name = "none"
+    sum_kind = numpy.int64  # in which leaves are summed; they are multiples of 8 bytes
 
     def __init__(self, device):
         self.device = device
@@ -143,18 +144,27 @@ class Peer:
     def sums(self, tree=0):
         """The checksum of each leaf of a source, reckoned once."""
         if tree not in self.known_sums:
-            found = self.side_by_side(checksum, self.words[tree], total_bytes(self.work))
-            self.known_sums[tree] = numpy.array(found, numpy.int64)
+            found = self.side_by_side(lambda words: checksum(words, self.sum_kind), self.words[tree],
+                                      total_bytes(self.work))
+            self.known_sums[tree] = numpy.array(found, self.sum_kind)
         return self.known_sums[tree]
 
-    def compare_sums(self, found, bits=64):
-        mask = numpy.uint64((1 << bits) - 1)
-        wanted = self.sums().view(numpy.uint64) & mask
-        arrived = numpy.array(found, numpy.int64).view(numpy.uint64) & mask
+    def compare_sums(self, found):
+        wanted, arrived = self.sums(), numpy.array(found, self.sum_kind)
         if wanted.shape != arrived.shape:
             raise AssertionError(f"{len(arrived)} leaves arrived of {len(wanted)}")
         for i in numpy.flatnonzero(wanted != arrived):
             raise AssertionError(f"leaf {i} differs: its sum is {arrived[i]}, sent was {wanted[i]}")
+
+    def compare_words(self, found):
+        """What lies on the host, as arrays of 32-bit words."""
+        if len(found) != len(self.words[0]):
+            raise AssertionError(f"{len(found)} leaves arrived of {len(self.words[0])}")
+        pairs = list(enumerate(zip(found, self.words[0])))
+        for i, same in enumerate(self.side_by_side(lambda pair: numpy.array_equal(*pair[1]), pairs,
+                                                   total_bytes(self.work))):
+            if not same:
+                raise AssertionError(f"leaf {i} differs")
 
     def settle_caches(self, tree):
         if self.work["cache"] == "cold":
