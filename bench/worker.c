@@ -12,18 +12,18 @@
  *   {"op": "drop"}                      kept sources are given back
  *   {"op": "quit"}
  * An answer has "ok": true, or "ok": false and a sentence in "error"; what went wrong is on standard error too. */
-#include <argp.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "options.h"
 #include "rows.h"
 
 typedef struct worker_options {
-  const char *device;
-  bool full, small, bare;
+  common_options common;
+  bool bare;
   int64_t delay, sim_rate;
 } worker_options;
 
@@ -34,11 +34,8 @@ typedef struct worker {
   unsigned next_tree;
 } worker;
 
-enum { KEY_DELAY = 256, KEY_RATE, KEY_FULL, KEY_SMALL, KEY_BARE };
+enum { KEY_DELAY = 256, KEY_RATE, KEY_BARE };
 static const struct argp_option option_table[] = {
-    {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
-    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
-    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
     {"delay-percent", KEY_DELAY, "N", 0, "make each repetition of the library so much longer, to see that it is found",
      0},
     {"sim-rate", KEY_RATE, "BYTES", 0, "bytes per second of simulated copies (default: as fast as the host copies)", 0},
@@ -48,26 +45,14 @@ static const struct argp_option option_table[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   worker_options *o = state->input;
   switch (key) {
-  case 'd':
-    o->device = arg;
-    return 0;
-  case KEY_FULL:
-    o->full = true;
-    return 0;
-  case KEY_SMALL:
-    o->small = true;
-    return 0;
   case KEY_BARE:
     o->bare = true;
     return 0;
   case KEY_DELAY:
-    if (!bench_parse_number(arg, 0, 1000, &o->delay)) argp_error(state, "'%s' is no number from 0 to 1000", arg);
+    options_number(state, arg, 0, 1000, &o->delay);
     return 0;
   case KEY_RATE:
-    if (!bench_parse_number(arg, 1, INT64_C(1) << 50, &o->sim_rate)) argp_error(state, "'%s' is no rate", arg);
-    return 0;
-  case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
+    options_number(state, arg, 1, INT64_C(1) << 50, &o->sim_rate);
     return 0;
   default:
     return ARGP_ERR_UNKNOWN;
@@ -219,16 +204,15 @@ int worker_main(int argc, char **argv) {
   static const char doc[] = "Measures rows when it is told to, in JSON lines over standard input and output; "
                             "bench/compare starts it.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
-  worker_options o = {"auto", false, false, false, 0, 0};
+  worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
   worker w;
   memset(&w, 0, sizeof w);
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  if (options_parse(argc, argv, OPTIONS_SIZE, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
   w.place.bare = o.bare;
   w.place.delay = (int)o.delay;
   w.place.sim_rate = (double)o.sim_rate;
-  bool good = place_open(&w.place, o.device);
-  w.place.full = o.full || (place_is_gpu(&w.place) && !o.small);
+  bool good = place_open(&w.place, o.common.device);
+  w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
   if (good) serve(&w, argc, argv);
   finish_row(&w);
   place_close(&w.place);
