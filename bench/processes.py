@@ -5,11 +5,15 @@ The library's context or the peer's module is loaded, and the sources made and w
 processes of a row make ready side by side, and then each does its work alone."""
 import os
 import statistics
+import sys
 
 import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
 PEER_PROCESSES = 3  # of each setting of a peer; the library has as many as the row says
+# what taskset does: PROCESSORS PROGRAM ARGUMENTS...
+ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
+          "os.execvp(sys.argv[2], sys.argv[2:])")
 SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device's memory for each of JAX's processes
 
 
@@ -32,12 +36,14 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Seconds, what was verified, further facts. Of a peer's setting the first process alone verifies."""
+        """Seconds, what was verified, further facts. Of a peer's setting the first process alone verifies and goes on."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
+        more = {}
         if not who or not verified:
             verified = self.worker.ask(op="verify", **who)["verified_bytes"]
-        return float(f"{seconds:.5g}"), verified, self.worker.ask(op="finish").get("more", {})
+            more = self.worker.ask(op="finish").get("more", {})
+        return float(f"{seconds:.5g}"), verified, more
 
 
 def start_singles(row, options, command, invited):
@@ -67,7 +73,7 @@ def collect(singles):
 def result_of(found):
     result = {"turns": [[seconds] for seconds, _, _ in found], "repetitions": 1, "verified_bytes": found[0][1]}
     for word in found[0][2]:
-        result[word] = float(f"{statistics.median(more[word] for _, _, more in found):.5g}")
+        result[word] = float(f"{statistics.median(more[word] for _, _, more in found if word in more):.5g}")
     return result
 
 
@@ -115,7 +121,7 @@ def start_team(options, command, names, cpus, place):
 
     def start(number, name, what, extra=None):
         some = [str(mine[(number * cpus + i) % len(mine)]) for i in range(cpus)]
-        worker = Worker(name, ["taskset", "-c", ",".join(some), *what], extra=extra)
+        worker = Worker(name, [sys.executable, "-c", ON_FEW, ",".join(some), *what], extra=extra)
         worker.send(op="hello", device=place)
         return worker
 

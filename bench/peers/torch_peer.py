@@ -17,7 +17,7 @@ MANY = 64  # more leaves than this of one size are summed together
 
 def register(wanted):
     """Whether new pinned memory is ordinary memory, touched by eight threads and registered, or the driver's own."""
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
         newer = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
@@ -74,9 +74,11 @@ class TorchPeer(worker.Peer):
 
     def make_sources(self, work):
         """Pinned ones in the allocator's faster way, which is not measured here."""
-        register(self.gpu and work["source"] == "pinned")
-        super().make_sources(work)
-        register(False)
+        register(work["source"] == "pinned")
+        try:
+            super().make_sources(work)
+        finally:
+            register(False)
 
     def release(self):
         if self.gpu:
