@@ -1,7 +1,8 @@
 """Charts of bench/compare's records as SVG, written by hand: so a chart is a function of its record alone, and a test
 can compare it byte for byte. Standard library only.
 
-bars() draws groups of bars, panels() small line charts beside each other. Both give the text of a file."""
+bars() draws groups of bars, panels() small line charts beside each other, tracks() what lasted from when to when. Each
+gives the text of a file."""
 import math
 
 COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49", "jax": "#66a182",
@@ -151,4 +152,34 @@ def panels(title, note, charts, series, unit):
                 points = [(x.place(labels.index(label)), y.place(value)) for label, value in lines[who].items()]
                 canvas.path(points, COLOURS[who])
         canvas.text(x0, y0 + tall + 36, unit, 11, fill="#555555")
+    return canvas.done()
+
+
+def tracks(title, note, charts):
+    """charts: (name, [(what, track, begin, end)]) in order, under each other, all with one scale of time."""
+    left, wide, lane, top = 150, 560, 24, 60
+    most = nice_top(max(end for _, events in charts for _, _, _, end in events))
+    names = [list(dict.fromkeys(track for _, track, _, _ in events)) for _, events in charts]
+    canvas = Canvas(left + wide + 30, top + sum(len(tracks_) * lane + 44 for tracks_ in names))
+    canvas.text(20, 24, title, 16)
+    canvas.text(20, 42, note, 11, fill="#555555")
+    colours = list(COLOURS.values())
+    y = top
+    for (name, events), tracks_ in zip(charts, names):
+        canvas.text(20, y + 14, name, 13)
+        bottom = y + 20 + len(tracks_) * lane
+        for i in range(6):
+            x = left + wide * i / 5
+            canvas.line(x, y + 20, x, bottom)
+            canvas.text(x, bottom + 13, f"{most * i / 5:g}", 10, "middle", "#555555")
+        for number, track in enumerate(tracks_):
+            canvas.text(left - 6, y + 36 + number * lane, track, 11, "end")
+            for what, one, begin, end in events:
+                if one != track:
+                    continue
+                at, span = left + wide * begin / most, max(1.5, wide * (end - begin) / most)
+                canvas.rect(at, y + 23 + number * lane, span, lane - 6, colours[number % len(colours)])
+                if span > 7 * len(what):
+                    canvas.text(at + 4, y + 36 + number * lane, what, 11, fill="#ffffff")
+        y = bottom + 24
     return canvas.done()

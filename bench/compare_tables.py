@@ -4,6 +4,7 @@ Of several records of one kind of device the last is shown whole, and the others
 has a table of its own, with nothing of a peer in it and no chart."""
 import charts
 import records
+import targets
 from records import DRIVER, LIBRARY, LINE
 
 PEERS = ["torch", "tensordict", "jax"]
@@ -17,6 +18,8 @@ TITLES = {
     "non-blocking": "1000 tensors of 1000 floats",
     "pin": "One tensor of a million floats",
     "latency": "How long others are held up",
+    "fresh": "The first transfer of a process, and its first pinning",
+    "cpus": "With one processor, and with two",
     "overlap": "A transfer beside a kernel of 0.4 ms",
     "bandwidth": "One tensor, by size",
     "threads": "num_threads, over counts and sizes of leaves",
@@ -147,29 +150,62 @@ def missing(record):
     return ["", "Not measured:", ""] + lines if lines else []
 
 
-def compared(record, others):
+def differing(row, other):
+    """A line for each ratio of a row that is not what it was in another run, by more than its spread; None when the two
+    have no ratio in common."""
+    new, old = records.ratios(row), records.ratios(other)
+    common = [who for who in old if who in new]
+    if not common:
+        return None
+    lines = []
+    for who in common:
+        ratio, relative = old[who]
+        if abs(new[who][0] / ratio - 1) > max(relative, new[who][1]):
+            lines.append(f"- {row['scenario']}, {row['row']}, to {NAMES[who]}: {ratio:.3f}, now {new[who][0]:.3f} (spread "
+                         f"{100 * max(relative, new[who][1]):.0f} %)")
+    return lines
+
+
+def two_runs(record, others):
     """The ratios of earlier records of the same kind against the last one's."""
     lines = []
     last = {records.key(row): row for row in record["rows"] if row["reached"]}
     for other in others:
-        inside, outside = 0, []
+        agree, outside = 0, []
         for row in other["rows"]:
             if not row["reached"] or records.key(row) not in last:
                 continue
-            new = records.ratios(last[records.key(row)])
-            for who, (ratio, relative) in records.ratios(row).items():
-                if who not in new:
-                    continue
-                if abs(new[who][0] / ratio - 1) <= max(relative, new[who][1]):
-                    inside += 1
-                else:
-                    outside.append(f"- {row['scenario']}, {row['row']}, to {NAMES[who]}: {ratio:.3f}, now "
-                                   f"{new[who][0]:.3f}")
-        where = f"the run of {other['date'][:10]} on {other['runs'][0]['machine']['cpu']}"
-        lines += ["", f"Against {where}: {inside} ratios are inside their spreads, {len(outside)} are not"
-                  + (":" if outside else ".")]
-        lines += ([""] + outside) if outside else []
-    return lines
+            different = differing(last[records.key(row)], row)
+            if different is not None:
+                agree += not different
+                outside += [different] if different else []
+        where = f"the run of {other['date'][:16].replace('T', ' ')} on {other['runs'][0]['machine']['cpu']}"
+        lines += ["", f"Beside {where}: of {agree + len(outside)} rows that both runs have, {agree} agree in all their "
+                  f"ratios inside the spreads, {len(outside)} do not" + (":" if outside else ".")]
+        lines += [""] + [line for one in outside for line in one] if outside else []
+    return ["", "### Two runs"] + lines if lines else []
+
+
+NOTES = {
+    "tensordict": ["", "*Pin on the caller* (`num_threads=0`): tdict copies with the calling thread alone. PyTorch's "
+                   "`pin_memory()`, which TensorDict calls there, copies with PyTorch's own threads, as many as there are "
+                   "processors; the two rows are the same call, not the same number of threads."],
+}
+
+
+def fresh_lines(rows):
+    """What the first one is beside the next ones, and the first device memory."""
+    lines = [""]
+    for row in rows:
+        for who, result in records.measured(row).items():
+            if "steady_seconds" not in result:
+                continue
+            first = f"- {row['row']}, {NAMES[who]}: {records.middle(result) / result['steady_seconds']:.2f} times the "
+            first += f"{milliseconds(result['steady_seconds'])} ms that the next ones take"
+            if "allocation_seconds" in result:
+                first += f"; the first device memory, before it, {milliseconds(result['allocation_seconds'])} ms"
+            lines.append(first)
+    return lines if len(lines) > 1 else []
 
 
 def section(all_records):
@@ -179,8 +215,9 @@ def section(all_records):
         size = "" if record["full"] else ", rows of at most 4 MB"
         lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "
                  "GPU**", ""]
-        return lines + sim_table(record) + [""] + made_text(record) + missing(record)
+        return lines + sim_table(record) + [""] + made_text(record) + two_runs(record, all_records[:-1]) + missing(record)
     lines = [f"**{record['device']['name']}**", ""] + made_text(record) + [who_took_part(record), ""] + standing(record)
+    lines += targets.section(record) + two_runs(record, all_records[:-1])
     for name, rows in scenario_rows(record):
         lines += ["", f"### {TITLES.get(name, name)}", ""]
         file = f"compare-{record['device']['kind']}-{name}.svg"
@@ -188,7 +225,9 @@ def section(all_records):
             lines += [f"![{TITLES[name]}](figures/{file})", ""]
         lines += gpu_table(rows)
         lines += overlap_lines(rows) if name == "overlap" else []
-    return lines + missing(record) + compared(record, all_records[:-1])
+        lines += NOTES.get(name, [])
+        lines += fresh_lines(rows) if name == "fresh" else []
+    return lines + missing(record)
 
 
 def overlap_lines(rows):
@@ -236,6 +275,18 @@ def split_chart(record, name, rows, value):
     return charts.panels(TITLES[name], text, [(title, *rest) for title, rest in found.items()], ORDER + [LINE], unit)
 
 
+def timelines(record, rows):
+    """When the call, the transfer and the kernel began and ended in one repetition of each row."""
+    charted = []
+    for row in rows:
+        events = [(event["name"], event["tid"], event["ts"] * 1e-3, (event["ts"] + event["dur"]) * 1e-3)
+                  for event in row.get("more", {}).get("trace", [])]
+        if events:
+            charted.append((row["row"], events))
+    return charts.tracks("One repetition of each, as the program saw it", note(record).split(";")[0] + "; milliseconds",
+                         charted) if charted else None
+
+
 def figures(all_records):
     """File names and texts of the charts of the last record; none of a simulated one."""
     record = all_records[-1]
@@ -246,6 +297,8 @@ def figures(all_records):
         file = f"compare-{record['device']['kind']}-{name}.svg"
         if name in ("pin", "non-blocking", "synergies", "tensordict"):
             found[file] = bar_chart(record, name, rows)
+        elif name == "overlap" and timelines(record, rows):
+            found[file] = timelines(record, rows)
         elif name == "threads":
             found[file] = split_chart(record, name, rows, lambda row, seconds: seconds * 1e3)
         elif name == "bandwidth":

@@ -10,6 +10,8 @@ import unittest
 
 import compare_tables
 import records
+import targets
+from contest import Contender
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = sys.argv[1] if __name__ == "__main__" else None
@@ -25,13 +27,16 @@ for line in sys.stdin:
     if op == "hello":
         answer.update(versions={"fake": "1.0"}, device="cpu")
     elif op == "settings":
-        answer["settings"] = ["slow", "fast", "broken"] if request["work"]["do"] == "h2d" else []
+        do = request["work"]["do"]
+        answer["settings"] = ["slow", "fast", "broken"] if do == "h2d" else ["first", "broken"] if do == "first" else []
     elif op == "verify":
         answer["verified_bytes"] = 1
         if request["setting"] == "broken":
             answer = {"ok": False, "error": "it is broken"}
     elif op == "run":
-        answer["seconds"] = [{"slow": 0.3, "fast": 0.2}[request["setting"]]] * request["count"]
+        answer["seconds"] = [{"slow": 0.3, "fast": 0.2, "first": 0.1, "broken": 1}[request["setting"]]] * request["count"]
+    elif op == "finish":
+        answer["more"] = {"steady_seconds": 0.05}
     print(json.dumps(answer), flush=True)
     if op == "quit":
         break
@@ -63,15 +68,45 @@ class Compare(unittest.TestCase):
         scenarios = {row["scenario"] for row in record["rows"]}
         self.assertEqual(scenarios, set(compare_tables.TITLES))
         for row in record["rows"]:
-            self.assertEqual(len(row["results"]["tdict"]["turns"]), 3)
+            turns = row["results"]["tdict"]["turns"]
+            self.assertEqual(len(turns), 3)
             self.assertEqual(row["results"]["tdict"]["verified_bytes"], records.total_bytes(row))
         self.assertTrue(json.loads(out.with_suffix(".trace.json").read_text()))
-        worths = [row["worth"] for row in record["rows"]]
-        self.assertEqual(worths, sorted(worths))
+        fresh = next(row for row in record["rows"] if row["row"].startswith("first transfer"))["results"]["tdict"]
+        self.assertGreater(fresh["steady_seconds"], 0)
+        self.assertGreater(fresh["allocation_seconds"], 0)
+        auto = next(row for row in record["rows"] if row["row"] == "auto")["results"]["tdict"]
+        self.assertEqual(len(auto["cpu_seconds"]), 3)
+        self.assert_order(record["rows"])
         section = "\n".join(compare_tables.section([record]))
         self.assertIn("SIMULATED", section)
         self.assertNotIn("PyTorch", section)
         self.assertEqual(compare_tables.figures([record]), {})
+
+    def assert_order(self, rows):
+        """The least valued come last, and sources are made once for all the others that have them."""
+        least = [row["worth"] == 3 for row in rows]
+        self.assertEqual(least, sorted(least))
+        changes = []
+        for row in rows:
+            sources = (least[rows.index(row)], json.dumps(row["work"]["groups"]), row["work"]["source"], row["processes"],
+                       row["cpus"])
+            if not changes or changes[-1] != sources:
+                changes.append(sources)
+        again = [one for one in changes if changes.count(one) > 1 and not one[3]]
+        self.assertLess(len(again), len(changes) / 2)  # small rows of different sizes become alike
+
+    def test_few_processors(self):
+        (self.folder / "fake_peer.py").write_text(FAKE_PEER)
+        out, text = self.compare("few.json", "--match", "^(cpus|fresh)/", "--turns", 3, "--samples", 1, "--peers", "fake",
+                                 "--peers-folder", self.folder)
+        rows = {row["row"]: row for row in records.load(out)["rows"]}
+        self.assertEqual(rows["250 x 4 MB on 1 processor"]["results"]["fake"]["setting"], "fast")
+        first = rows["first transfer, 1000 x 4 MB"]["results"]
+        self.assertEqual(first["fake"]["turns"], [[0.1]] * 3)  # each in a process of its own
+        self.assertEqual(first["fake"]["steady_seconds"], 0.05)
+        self.assertEqual(first["fake"]["broken"], {"broken": "it is broken"})
+        self.assertEqual(len(first["tdict"]["turns"]), 3)
 
     def test_a_delay_is_found(self):
         options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
@@ -83,6 +118,8 @@ class Compare(unittest.TestCase):
                                     capture_output=True, text=True) for new in (again, late)]
             if [done.returncode for done in found] == [0, 1]:
                 break
+        page = "\n".join(compare_tables.section([records.load(recorded), records.load(again)]))
+        self.assertIn("of 1 rows that both runs have, 1 agree", page)
         self.assertIn("1 ratios, 0 fell behind", found[0].stdout)
         self.assertIn("BEHIND batches/38.5 MB of 1 leaf to line", found[1].stdout)
         self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)
@@ -176,9 +213,58 @@ class Tables(unittest.TestCase):
 
     def test_two_runs_are_held_against_each_other(self):
         page = "\n".join(compare_tables.section([made_up("cuda", 1.0, 0.5, 0.01), made_up("cuda", 1.0, 0.505, 0.01)]))
-        self.assertIn("3 ratios are inside their spreads, 0 are not.", page)
+        self.assertIn("### Two runs", page)
+        self.assertIn("of 1 rows that both runs have, 1 agree in all their ratios inside the spreads, 0 do not.", page)
         page = "\n".join(compare_tables.section([made_up("cuda", 1.0, 0.5, 0.01), made_up("cuda", 1.0, 0.7, 0.01)]))
+        self.assertIn("0 agree in all their ratios inside the spreads, 1 do not:", page)
         self.assertIn("- pin, pageable, to PyTorch: 2.000, now 1.429", page)
+        self.assertNotIn("Two runs", "\n".join(compare_tables.section([made_up("cuda", 1.0, 0.5)])))
+
+    def test_targets_are_computed(self):
+        record = made_up("cuda", 0.0, 0.0)
+        row = record["rows"][0]
+        row.update(scenario="tensordict", row="auto")
+        row["results"] = {who: {"turns": [[seconds]], "verified_bytes": 4000, "cpu_seconds": [cpu]}
+                          for who, seconds, cpu in (("tdict", 0.52, 0.004), ("tensordict", 0.5, 0.005))}
+        row["line"]["turns"] = [[1.0]]
+        page = "\n".join(targets.section(record))
+        self.assertIn("| 1000 x 4 MB | at least 94 % of line | 97 | 96.2 % of line | met |", page)
+        self.assertIn("| 1000 x 4 MB: beside TensorDict's best | at most 1 times its time | - | 1.04 times its time | "
+                      "**not met** |", page)
+        self.assertIn("| CPU seconds for 1 GB, 1000 x 4 MB | - | - | 1000 s | reported |", page)
+        self.assertIn("| the first over the second | - | 1 | 0.8 times | aim met |", page)
+        self.assertIn("| 100,000 x 4000 B | at most 10 ms | 8.2 | *not measured* | not measured |", page)
+        self.assertEqual(targets.section(made_up("sim", 1.0, 1.0)), [])
+
+    def test_targets_name_rows_that_there_are(self):
+        listed = subprocess.run([PROGRAM, "worker", "--device", "sim"], input='{"op": "rows"}\n{"op": "quit"}\n',
+                                capture_output=True, text=True).stdout.splitlines()[0]
+        names = {f"{row['scenario']}/{row['row']}" for row in json.loads(listed)["rows"]}
+
+        class Asked(targets.Rows):
+            def row(self, name):
+                if name not in names:
+                    raise AssertionError(f"no row is called {name}")
+                raise targets.Missing
+        for target in targets.TARGETS:
+            target.cells(Asked(made_up("cuda", 1.0, 1.0)))
+
+    def test_timelines_are_drawn(self):
+        record = made_up("cuda", 1.0, 0.5)
+        record["rows"][0].update(scenario="overlap", more={
+            "alone_seconds": 1, "kernel_seconds": 1,
+            "trace": [{"name": "kernel", "tid": "kernel's stream", "ts": 100, "dur": 400, "pid": 1, "ph": "X"}]})
+        drawn = compare_tables.figures([record])["compare-cuda-overlap.svg"]
+        self.assertIn(">kernel's stream</text>", drawn)
+        self.assertIn(">kernel</text>", drawn)
+
+    def test_slow_contenders_take_fewer_turns_spread_over_all(self):
+        contender = Contender("one", None, {})
+        for wall, turns, count in ((0.001, 11, 10), (0.09, 11, 1), (0.15, 7, 1), (0.3, 5, 1), (0.5, 3, 1), (7, 3, 1)):
+            contender.plan(wall, 10)
+            taken = [turn for turn in range(11) if contender.has_turn(turn, 11)]
+            self.assertEqual((len(taken), contender.count), (turns, count))
+            self.assertEqual(taken[-1], 10)
 
     def test_lying_records_are_refused(self):
         lies = [made_up("cuda", 1.0, 0.5) for _ in range(3)]

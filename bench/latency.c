@@ -1,11 +1,16 @@
 /* tdict-bench latency: how long the caller is held by a call that does not wait, and how long the program's own small
  * copies take while a transfer is under way. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "rows.h"
 
-enum { OWN_COPIES = 200, OWN_BYTES = 51200, MOST_TRANSFERS = 50 };
+/* The program makes its copies one at a time with a pause between them, so that 200 of them last about as long as a
+ * transfer of 4 GB and do not all come in its first few milliseconds. */
+enum { OWN_COPIES = 200, OWN_BYTES = 51200, MOST_TRANSFERS = 50, PAUSE_NS = 250000 };
 
 static bool start(bench_job *job, int tree, tdict_future **out) {
   tdict_error err;
@@ -100,6 +105,11 @@ static int compare_times(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+static void take_a_pause(void) {
+  const struct timespec pause = {0, PAUSE_NS};
+  nanosleep(&pause, NULL);
+}
+
 /* The wanted percentile of the times that were taken. */
 static double percentile(bench_job *job) {
   copies_state *state = job->state;
@@ -116,8 +126,10 @@ static bool copies_sample(bench_job *job, int tree, double *seconds) {
     tdict_future *future = NULL;
     if (!start(job, (tree + n) % BENCH_TREES, &future)) return false;
     bool good = true;
-    do good = copy_own(job);
-    while (good && state->times.count < OWN_COPIES && !tdict_future_is_ready(future));
+    do {
+      take_a_pause();
+      good = copy_own(job);
+    } while (good && state->times.count < OWN_COPIES && !tdict_future_is_ready(future));
     if (!end(future, NULL) || !good) return false;
   }
   *seconds = percentile(job);
@@ -128,12 +140,54 @@ static bool idle_sample(bench_job *job, int tree, double *seconds) {
   copies_state *state = job->state;
   (void)tree;
   state->times.count = 0;
-  while (state->times.count < OWN_COPIES)
+  while (state->times.count < OWN_COPIES) {
+    take_a_pause();
     if (!copy_own(job)) return false;
+  }
   *seconds = percentile(job);
   return true;
 }
 
+/* The sources are pinned by a thread, with no pinned memory kept, while the program makes its copies. */
+typedef struct pinning {
+  bench_job *job;
+  int tree;
+  bool good;
+  _Atomic(bool) done; /* release by the thread, acquire by the program */
+} pinning;
+
+static void *pin_sources(void *user) {
+  pinning *p = user;
+  tdict_error err;
+  tdict_tree *pinned = NULL;
+  p->good =
+      tdict_pin_memory(p->job->place->context, p->job->place->sources[p->tree].tree, NULL, &pinned, &err) == TDICT_OK;
+  if (!p->good) bench_complain_error("pin_memory", &err);
+  tdict_release(pinned);
+  atomic_store_explicit(&p->done, true, memory_order_release);
+  return NULL;
+}
+
+static bool pinning_sample(bench_job *job, int tree, double *seconds) {
+  copies_state *state = job->state;
+  pinning p = {job, tree, false, false};
+  pthread_t thread;
+  bool good = true;
+  *seconds = 0;
+  tdict_context_trim(job->place->context, tdict_cpu(), 0);
+  if (pthread_create(&thread, NULL, pin_sources, &p) != 0) return false;
+  do {
+    state->times.count = 0;
+    good = copy_own(job);
+    if (good && state->times.seconds[0] > *seconds) *seconds = state->times.seconds[0];
+  } while (good && !atomic_load_explicit(&p.done, memory_order_acquire));
+  pthread_join(thread, NULL);
+  tdict_context_trim(job->place->context, tdict_cpu(), 0);
+  return good && p.good;
+}
+
+static const bench_kind kind_pinning = {
+    "copies_pinning", false, false, copies_prepare, latency_verify, pinning_sample, NULL, copies_finish, NULL};
 static const bench_kind kind_call = {"call", false, false, NULL, latency_verify, call_sample, NULL, NULL, NULL};
 static const bench_kind kind_copies = {"copies", false,         false, copies_prepare, latency_verify, copies_sample,
                                        NULL,     copies_finish, NULL};
@@ -145,6 +199,12 @@ static const bench_row rows[] = {
     {.name = "call returns, 1000 x 4 MB", .kind = &kind_call, TREE, .worth = 1},
     {.name = "own copies meanwhile, p50", .kind = &kind_copies, TREE, .statistic = "p50", .worth = 1},
     {.name = "own copies meanwhile, p99", .kind = &kind_copies, TREE, .statistic = "p99", .worth = 1},
+    {.name = "own copies while 4 GB are pinned, longest",
+     .kind = &kind_pinning,
+     TREE,
+     .statistic = "longest",
+     .peers = "torch",
+     .worth = 1},
     {.name = "call returns, 10.9 MB",
      .kind = &kind_call,
      .groups = {{2, 5419008}, {2, 24576}, {3, 1024}},

@@ -1,5 +1,6 @@
 /* Where rows are measured: a context, the driver beside it, sources that are kept from row to row. See rows.h. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,12 @@ static bool open_cuda(bench_place *p) {
     bench_complain("the driver: %s", why);
     return false;
   }
+  return p->bare || place_furnish(p);
+}
+
+bool place_furnish(bench_place *p) {
+  check_place *c = &p->check;
+  if (!c->raw || c->bounce) return true;
   p->line_bytes = c->bounce_bytes = line_bytes_cuda;
   if (raw_alloc(c->raw, p->line_bytes, &p->line_device) && raw_host_alloc(c->raw, c->bounce_bytes, &c->bounce)) {
     memset(c->bounce, 1, c->bounce_bytes);
@@ -113,20 +120,22 @@ bool place_line(bench_place *p, double *seconds) {
 
 void place_drop_sources(bench_place *p) {
   for (int t = 0; t < BENCH_TREES; t++) check_source_free(&p->sources[t]);
-  if (p->context && p->kept) {
+  if (p->context && p->num_sources > 0) {
     tdict_context_trim(p->context, p->device, 0);
     if (p->kept_pinned) tdict_context_trim(p->context, tdict_cpu(), 0);
   }
-  p->kept = false;
+  p->num_sources = 0;
 }
 
 bool place_sources(bench_place *p, const bench_row *row) {
   bool pinned = strcmp(row->source, "pinned") == 0;
-  if (p->kept && p->kept_pinned == pinned && memcmp(p->groups, row->groups, sizeof p->groups) == 0) return true;
+  int trees = row->trees ? row->trees : BENCH_TREES;
+  if (p->num_sources == trees && p->kept_pinned == pinned && memcmp(p->groups, row->groups, sizeof p->groups) == 0)
+    return true;
   place_drop_sources(p);
   int count = 0;
   while (count < BENCH_MAX_GROUPS && row->groups[count].leaves > 0) count++;
-  for (int t = 0; t < BENCH_TREES; t++) {
+  for (int t = 0; t < trees; t++) {
     tdict_memory *memory = pinned ? tdict_pinned_memory(p->context) : NULL;
     if (!check_source_make(&p->sources[t], row->groups, count, memory)) {
       place_drop_sources(p);
@@ -135,7 +144,7 @@ bool place_sources(bench_place *p, const bench_row *row) {
     check_source_seed(&p->sources[t], (uint64_t)t + 1);
   }
   memcpy(p->groups, row->groups, sizeof p->groups);
-  p->kept = true;
+  p->num_sources = trees;
   p->kept_pinned = pinned;
   return true;
 }
@@ -166,7 +175,7 @@ static void shrink(bench_row *row) {
       check_group *group = &row->groups[g];
       if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
       if (group->leaf_bytes > 16384 || group->leaves == 1)
-        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)3;
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* peers sum leaves by words of 8 bytes */
       else
         group->leaves = (group->leaves + 1) / 2;
     }
@@ -184,6 +193,7 @@ static bench_row complete(const bench_place *p, const bench_row *row) {
   r.peers = or_first(r.peers, "all");
   r.statistic = or_first(r.statistic, "time");
   if (r.worth == 0) r.worth = 2;
+  if (r.trees == 0) r.trees = BENCH_TREES;
   if (!p->full) shrink(&r);
   return r;
 }
@@ -226,21 +236,41 @@ int job_verify(bench_job *job) {
   return answer;
 }
 
-bool job_has_driver(const bench_job *job) { return job->row.kind->driver && place_is_gpu(job->place); }
+bool job_has_driver(const bench_job *job) {
+  return job->row.kind->driver && !job->row.no_driver && place_is_gpu(job->place);
+}
+
+enum { EVICT_THREADS = 8 };
+static void *walk_part(void *user) {
+  unsigned char *part = user;
+  for (size_t i = 0; i < evict_bytes / EVICT_THREADS; i += 64) part[i]++;
+  return NULL;
+}
+
+/* Pushes everything else out of the caches, by several threads so that a cold row does not last for ever. */
+static bool empty_caches(bench_place *p) {
+  pthread_t threads[EVICT_THREADS];
+  bool started[EVICT_THREADS] = {false};
+  if (!p->evict) p->evict = calloc(1, evict_bytes);
+  if (!p->evict) {
+    bench_complain("no memory to empty the caches with");
+    return false;
+  }
+  for (int t = 0; t < EVICT_THREADS; t++) {
+    unsigned char *part = p->evict + (size_t)t * (evict_bytes / EVICT_THREADS);
+    started[t] = pthread_create(&threads[t], NULL, walk_part, part) == 0;
+    if (!started[t]) walk_part(part);
+  }
+  for (int t = 0; t < EVICT_THREADS; t++)
+    if (started[t]) pthread_join(threads[t], NULL);
+  return true;
+}
 
 /* Reads every line of memory, or pushes all of it out of the caches. The sum keeps the compiler from leaving it out. */
 static bool settle_caches(bench_job *job, int tree) {
   bench_place *p = job->place;
   volatile unsigned char sum = 0;
-  if (strcmp(job->row.cache, "cold") == 0) {
-    if (!p->evict) p->evict = calloc(1, evict_bytes);
-    if (!p->evict) {
-      bench_complain("no memory to empty the caches with");
-      return false;
-    }
-    for (size_t i = 0; i < evict_bytes; i += 64) p->evict[i]++;
-    return true;
-  }
+  if (strcmp(job->row.cache, "cold") == 0) return empty_caches(p);
   const check_source *s = &p->sources[tree];
   if (s->total_bytes > touch_bytes) return true;
   for (int64_t i = 0; i < s->leaves; i++)
@@ -248,7 +278,8 @@ static bool settle_caches(bench_job *job, int tree) {
   return true;
 }
 
-bool job_sample(bench_job *job, int tree, bool driver, double *seconds) {
+bool job_sample(bench_job *job, int number, bool driver, double *seconds) {
+  int tree = job->place->num_sources > 0 ? number % job->place->num_sources : 0;
   if (!settle_caches(job, tree)) return false;
   if (driver) return job->row.kind->driver(job, tree, seconds);
   if (!job->row.kind->sample(job, tree, seconds)) return false;
@@ -266,9 +297,9 @@ json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, 
   for (int g = 0; g < BENCH_MAX_GROUPS && r.groups[g].leaves > 0; g++)
     json_array_append_new(groups,
                           json_pack("[I, I]", (json_int_t)r.groups[g].leaves, (json_int_t)r.groups[g].leaf_bytes));
-  json_t *work = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:f}", "do", r.kind->name, "groups", groups, "source",
-                           r.source, "cache", r.cache, "result", r.result, "calls", r.calls, "statistic", r.statistic,
-                           "kernel_seconds", (double)r.kernel_ns * 1e-9);
-  return json_pack("{s:s, s:s, s:i, s:s, s:o}", "scenario", scenario->name, "row", r.name, "worth", (int)r.worth,
-                   "peers", r.peers, "work", work);
+  json_t *work = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:f, s:i}", "do", r.kind->name, "groups", groups,
+                           "source", r.source, "cache", r.cache, "result", r.result, "calls", r.calls, "statistic",
+                           r.statistic, "kernel_seconds", (double)r.kernel_ns * 1e-9, "trees", (int)r.trees);
+  return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:o}", "scenario", scenario->name, "row", r.name, "worth",
+                   (int)r.worth, "peers", r.peers, "processes", (int)r.processes, "cpus", (int)r.cpus, "work", work);
 }

@@ -1,7 +1,7 @@
 """Writes the tables of docs/performance.md from the JSON records of tdict-bench, bench/compare and scripts/costs, and the
 charts of docs/figures; bench/plot is its command.
 
-A record is a JSON file; of a folder all *.json are taken in the order of their names. The page holds pairs of lines
+A record is a JSON file; of a folder all *.json are taken in the order of their names, timelines (*.trace.json) left out. The page holds pairs of lines
 
     <!-- begin: SCENARIO KIND -->
     <!-- end -->
@@ -166,7 +166,7 @@ def read_all(paths):
     """The records of each section, in order."""
     found = {}
     for path in map(pathlib.Path, paths):
-        for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+        for file in sorted(one for one in path.glob("*.json") if not one.name.endswith(".trace.json")) if path.is_dir() else [path]:
             name, record = read_record(file)
             found.setdefault(name, []).append(record)
     return found

@@ -2,60 +2,33 @@
  * driver taking turns, and prints a table. bench/compare measures the same rows beside other libraries. */
 #include "rows.h"
 
-#include <argp.h>
+#include "options.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct rows_options {
-  const char *device, *json, *match, *timeline;
-  int64_t repeats;
-  bool full, small;
+  common_options common;
+  const char *match, *timeline;
 } rows_options;
 
-enum { KEY_FULL = 256, KEY_SMALL, KEY_TIMELINE, WARMUPS = 2 };
+enum { KEY_TIMELINE = 256, WARMUPS = 2 };
 static const struct argp_option option_table[] = {
-    {"device", 'd', "DEVICE", 0,
-     "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N", 0},
     {"match", 'm', "TEXT", 0, "only rows whose name holds TEXT", 0},
-    {"repeat", 'r', "N", 0, "measured repetitions (default 11)", 0},
-    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
-    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
-    {"json", 'j', "FILE", 0, "write every sample there", 0},
     {"timeline", KEY_TIMELINE, "FILE", 0, "overlap: write a trace for chrome://tracing there", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   rows_options *o = state->input;
-  switch (key) {
-  case 'd':
-    o->device = arg;
-    return 0;
-  case 'm':
+  if (key == 'm')
     o->match = arg;
-    return 0;
-  case 'r':
-    if (!bench_parse_number(arg, 1, 10000, &o->repeats)) argp_error(state, "'%s' is no number from 1 to 10000", arg);
-    return 0;
-  case 'j':
-    o->json = arg;
-    return 0;
-  case KEY_FULL:
-    o->full = true;
-    return 0;
-  case KEY_SMALL:
-    o->small = true;
-    return 0;
-  case KEY_TIMELINE:
+  else if (key == KEY_TIMELINE)
     o->timeline = arg;
-    return 0;
-  case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
-    return 0;
-  default:
+  else
     return ARGP_ERR_UNKNOWN;
-  }
+  return 0;
 }
 
 /* What one row came to. */
@@ -79,7 +52,7 @@ static void free_result(row_result *r) {
 static bool measure(bench_job *job, int64_t repeats, row_result *out) {
   for (int64_t i = -WARMUPS; i < repeats; i++) {
     double line = 0, driver = 0, library = 0;
-    int tree = (int)((i + WARMUPS) % BENCH_TREES);
+    int tree = (int)(i + WARMUPS);
     bool keep = i >= 0;
     if (!job->row.kind->on_host) {
       if (!place_line(job->place, &line)) return false;
@@ -139,6 +112,34 @@ typedef struct rows_run {
   json_t *records, *trace;
 } rows_run;
 
+static int job_sample_verified(bench_job *job, row_result *out) {
+  double seconds;
+  if (!job_sample(job, 0, false, &seconds)) return BENCH_FAILED;
+  bench_samples_add(&out->library, seconds);
+  return job_verify(job);
+}
+
+/* Rows whose every repetition is the first in its place: that is opened anew for each, the process is not. */
+static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
+  int answer = job_sample_verified(job, out);
+  for (int64_t i = 1; i < run->options->common.repeats && answer == BENCH_OK; i++) {
+    bool full = run->place.full;
+    job_close(job);
+    place_close(&run->place);
+    if (!place_open(&run->place, run->options->common.device)) return BENCH_FAILED;
+    run->place.full = full;
+    answer = job_open(job, &run->place, run->scenario, row) ? job_sample_verified(job, out) : BENCH_FAILED;
+  }
+  return answer;
+}
+
+static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
+  if (!reserve(out, run->options->common.repeats)) return BENCH_FAILED;
+  if (row->processes > 0) return measure_first(run, job, row, out);
+  int answer = job_verify(job);
+  return answer == BENCH_OK && !measure(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
+}
+
 static int run_row(rows_run *run, const bench_row *row) {
   bench_job job;
   row_result result = {{0}, {0}, {0}};
@@ -146,10 +147,7 @@ static int run_row(rows_run *run, const bench_row *row) {
   json_t *more = NULL;
   bench_progress("%s", row->name);
   if (job_open(&job, &run->place, run->scenario, row)) {
-    answer = job_verify(&job);
-    if (answer == BENCH_OK &&
-        (!reserve(&result, run->options->repeats) || !measure(&job, run->options->repeats, &result)))
-      answer = BENCH_FAILED;
+    answer = measure_row(run, &job, row, &result);
     bench_progress_end();
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
@@ -188,12 +186,12 @@ static void print_head(const rows_run *run) {
 
 static bool write_outputs(const rows_run *run, int argc, char **argv) {
   bool good = true;
-  if (run->options->json) {
+  if (run->options->common.json) {
     json_t *record = bench_record(run->scenario->name, argc, argv);
     json_object_set_new(record, "simulated", json_boolean(run->place.device.type == TDICT_DEVICE_SIM));
     json_object_set_new(record, "device", place_describe(&run->place));
     json_object_set(record, "rows", run->records);
-    good = bench_record_write(record, run->options->json);
+    good = bench_record_write(record, run->options->common.json);
     json_decref(record);
   }
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
@@ -216,7 +214,7 @@ static int run_rows(rows_run *run) {
            " after %d warm-ups, on four trees in turn; spread: slowest minus fastest; every row's "
            "result was verified.\nDriver: the same bytes by plain driver calls. Line: one driver copy from one pinned "
            "buffer, taken between the repetitions%s.\n",
-           run->options->repeats, WARMUPS,
+           run->options->common.repeats, WARMUPS,
            run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
   return answer;
 }
@@ -226,12 +224,11 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
       "Measures the rows of a scenario, verified, beside plain driver calls in the same run."
       "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
-  rows_options o = {"auto", NULL, NULL, NULL, 11, false, false};
+  rows_options o = {{"auto", false, false, NULL, 11}, NULL, NULL};
   tdict_device wanted;
   tdict_error err;
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
-  if (tdict_device_parse(o.device, &wanted, &err) != TDICT_OK) {
+  if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
+  if (tdict_device_parse(o.common.device, &wanted, &err) != TDICT_OK) {
     bench_complain_error("--device", &err);
     return BENCH_USAGE;
   }
@@ -242,8 +239,8 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   run.records = json_array();
   run.trace = json_array();
   int answer = BENCH_FAILED;
-  if (place_open(&run.place, o.device)) {
-    run.place.full = o.full || (place_is_gpu(&run.place) && !o.small);
+  if (place_open(&run.place, o.common.device)) {
+    run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
     print_head(&run);
     answer = run_rows(&run);
     if (answer == BENCH_OK && !write_outputs(&run, argc, argv)) answer = BENCH_FAILED;

@@ -39,6 +39,11 @@ typedef struct bench_row {
   int32_t mode, threads; /* of the library's own call */
   int32_t worth;         /* rows of 1 are measured first, then 2, then 3 */
   int64_t kernel_ns;     /* overlap: how long the kernel runs */
+  int32_t trees;         /* source trees that repetitions rotate among; 0: BENCH_TREES */
+  int32_t processes;     /* over 0: each of so many repetitions is the first thing that a new process does; it is
+                            verified afterwards, and so `verify` looks at what `sample` left */
+  bool no_driver;        /* its loop stands in another row of the same leaves, or takes too long */
+  int32_t cpus;          /* over 0: in processes that may use so many processors only */
 } bench_row;
 
 /* Where everything is measured: a context, the driver beside it, what is kept between rows. */
@@ -54,16 +59,20 @@ typedef struct bench_place {
   unsigned char *evict; /* walked over to empty the caches */
   check_source sources[BENCH_TREES];
   check_group groups[BENCH_MAX_GROUPS]; /* of the sources that are kept */
-  bool kept, kept_pinned;
+  int num_sources;                      /* how many there are; 0: none is kept */
+  bool kept_pinned;
   bool full;       /* rows in their full size */
+  bool bare;       /* nothing is pinned or allocated beside the library until place_furnish() */
   int delay;       /* percent that each sample of the library is made longer by, to see that checks find it */
   double sim_rate; /* bytes per second of simulated copies; 0: as fast as the host copies */
 } bench_place;
-bool place_open(bench_place *p, const char *device); /* full, delay and sim_rate are set before */
+bool place_open(bench_place *p, const char *device); /* full, bare, delay and sim_rate are set before */
 void place_close(bench_place *p);
+bool place_furnish(bench_place *p); /* what the line and reading back need; done by place_open() unless bare */
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
-bool place_line(bench_place *p, double *seconds);         /* one copy of line_bytes from pinned memory, waited for */
-bool place_sources(bench_place *p, const bench_row *row); /* four trees; those of the row before when they fit */
+bool place_line(bench_place *p, double *seconds); /* one copy of line_bytes from pinned memory, waited for */
+/* As many trees as the row wants; those of the row before when they fit. */
+bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);
 json_t *place_describe(const bench_place *p); /* kind, text, name, driver version or why there is no GPU */
 
@@ -82,7 +91,8 @@ struct bench_job {
 };
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
-bool job_sample(bench_job *job, int tree, bool driver, double *seconds);
+/* The number-th repetition, on the number-th of the trees, in turn. */
+bool job_sample(bench_job *job, int number, bool driver, double *seconds);
 bool job_has_driver(const bench_job *job);
 void job_close(bench_job *job);
 json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, const bench_row *row);

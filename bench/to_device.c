@@ -2,7 +2,6 @@
  * plain driver calls in the same run. Rows take turns, so that drift hits all of them alike. */
 #include "to_device.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +23,12 @@ static const size_t line_bytes_wanted = (size_t)1 << 30; /* the line rate is tha
 
 enum { KEY_FULL = 256, KEY_CORRUPT, KEY_STAGING, KEY_WARMUP, KEY_SEED };
 static const struct argp_option option_table[] = {
-    {"device", 'd', "DEVICE", 0,
-     "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N", 0},
     {"leaves", 'n', "N", 0, "leaves of the tree (default 1000)", 0},
     {"leaf-bytes", 'b', "BYTES", 0, "bytes of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
     {"full", KEY_FULL, NULL, 0, "4000000 bytes a leaf on every device", 0},
-    {"repeat", 'r', "N", 0, "measured transfers of each way (default 7)", 0},
     {"warmup", KEY_WARMUP, "N", 0, "transfers of each way before them (default 2)", 0},
     {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the leaves' contents (default 1)", 0},
-    {"json", 'j', "FILE", 0, "write every sample and statistic there", 0},
     {"corrupt", KEY_CORRUPT, NULL, 0,
      "self-test of the verification: change one byte of the source after each verified transfer; the run must then "
      "fail with exit status 3",
@@ -45,49 +40,30 @@ static const char doc[] =
     "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n"
     "Exit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
 
-/* The number of an option, or the end of the program with a sentence on what was wanted. */
-static void take_number(struct argp_state *state, const char *text, int64_t high, int64_t *out) {
-  int64_t low = out == &((to_device_options *)state->input)->warmups ? 0 : 1;
-  if (!bench_parse_number(text, low, high, out))
-    argp_error(state, "'%s' is no whole number from %" PRId64 " to %" PRId64, text, low, high);
-}
-
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   to_device_options *o = state->input;
   switch (key) {
-  case 'd':
-    o->device = arg;
-    return 0;
-  case 'j':
-    o->json = arg;
-    return 0;
   case 'n':
-    take_number(state, arg, 10000000, &o->leaves);
+    options_number(state, arg, 1, 10000000, &o->leaves);
     return 0;
   case 'b':
-    take_number(state, arg, INT64_C(1) << 40, &o->leaf_bytes);
+    options_number(state, arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
     if (o->leaf_bytes % 4) argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
     return 0;
-  case 'r':
-    take_number(state, arg, 10000, &o->repeats);
-    return 0;
   case KEY_WARMUP:
-    take_number(state, arg, 10000, &o->warmups);
+    options_number(state, arg, 0, 10000, &o->warmups);
     return 0;
   case KEY_STAGING:
-    take_number(state, arg, INT64_C(1) << 40, &o->staging_bytes);
+    options_number(state, arg, 1, INT64_C(1) << 40, &o->staging_bytes);
     return 0;
   case KEY_SEED:
-    take_number(state, arg, INT64_MAX, &o->seed);
+    options_number(state, arg, 1, INT64_MAX, &o->seed);
     return 0;
   case KEY_FULL:
     o->full = true;
     return 0;
   case KEY_CORRUPT:
     o->corrupt = true;
-    return 0;
-  case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
     return 0;
   default:
     return ARGP_ERR_UNKNOWN;
@@ -160,11 +136,11 @@ static bool open_job(to_device_job *job, tdict_device wanted) {
   if (o->leaf_bytes < 0) o->leaf_bytes = o->full || to_device_is_gpu(job) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   job->total_bytes = (size_t)o->leaves * (size_t)o->leaf_bytes;
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
-  bool good = bench_samples_reserve(&job->loop, (int)o->repeats);
-  int64_t line_samples = o->repeats > LINE_SAMPLES ? o->repeats : LINE_SAMPLES;
+  bool good = bench_samples_reserve(&job->loop, (int)o->common.repeats);
+  int64_t line_samples = o->common.repeats > LINE_SAMPLES ? o->common.repeats : LINE_SAMPLES;
   if (!bench_samples_reserve(&job->line, (int)line_samples)) good = false;
   for (int i = 0; i < TO_DEVICE_WAYS; i++)
-    if (!bench_samples_reserve(&job->rows[i].samples, (int)o->repeats)) good = false;
+    if (!bench_samples_reserve(&job->rows[i].samples, (int)o->common.repeats)) good = false;
   if (!good) bench_complain("no memory for the samples");
   return good && open_place(job) && check_source_make(&job->source, &group, 1, NULL);
 }
@@ -287,7 +263,8 @@ static bool measure_line(to_device_job *job, bool keep) {
 /* The line has more samples than the rows; they are spread evenly over the repetitions. */
 static bool measure_lines(to_device_job *job, int64_t repetition, bool keep) {
   if (!keep) return measure_line(job, false);
-  int64_t wanted = (job->line.capacity * (repetition + 1) + job->options.repeats - 1) / job->options.repeats;
+  int64_t wanted =
+      (job->line.capacity * (repetition + 1) + job->options.common.repeats - 1) / job->options.common.repeats;
   while (job->line.count < wanted)
     if (!measure_line(job, true)) return false;
   return true;
@@ -295,12 +272,13 @@ static bool measure_lines(to_device_job *job, int64_t repetition, bool keep) {
 
 static bool measure(to_device_job *job) {
   const to_device_options *o = &job->options;
-  for (int64_t i = -o->warmups; i < o->repeats; i++) {
+  for (int64_t i = -o->warmups; i < o->common.repeats; i++) {
     bool keep = i >= 0;
     if (to_device_is_gpu(job) && (!measure_lines(job, i, keep) || !measure_loop(job, keep))) return false;
     for (int w = 0; w < TO_DEVICE_WAYS; w++) {
       bench_progress("%s %" PRId64 " of %" PRId64 ", way %d of %d", keep ? "repetition" : "warm-up",
-                     keep ? i + 1 : i + o->warmups + 1, keep ? o->repeats : o->warmups, w + 1, (int)TO_DEVICE_WAYS);
+                     keep ? i + 1 : i + o->warmups + 1, keep ? o->common.repeats : o->warmups, w + 1,
+                     (int)TO_DEVICE_WAYS);
       if (!measure_way(job, w, keep)) return false;
     }
   }
@@ -323,12 +301,12 @@ static int run(int argc, char **argv) {
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   to_device_job job;
   memset(&job, 0, sizeof job);
-  job.options = (to_device_options){"auto", NULL, FULL_LEAVES, -1, -1, 7, 2, 1, false, false};
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &job.options) != 0) return BENCH_USAGE;
+  job.options = (to_device_options){{"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false};
+  if (options_parse(argc, argv, OPTIONS_RECORD, &job.options.common, &argp, &job.options) != BENCH_OK)
+    return BENCH_USAGE;
   tdict_device wanted;
   tdict_error err;
-  if (tdict_device_parse(job.options.device, &wanted, &err) != TDICT_OK) {
+  if (tdict_device_parse(job.options.common.device, &wanted, &err) != TDICT_OK) {
     bench_complain_error("--device", &err);
     return BENCH_USAGE;
   }
@@ -341,7 +319,7 @@ static int run(int argc, char **argv) {
     if (answer == BENCH_OK) {
       to_device_show_table(&job);
       print_verified(&job);
-      if (job.options.json && !to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
+      if (job.options.common.json && !to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
   }
   close_job(&job);

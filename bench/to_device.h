@@ -4,11 +4,12 @@
 #define TDICT_BENCH_TO_DEVICE_H
 
 #include "check.h"
+#include "options.h"
 
 typedef struct to_device_options {
-  const char *device, *json;
+  common_options common;
   int64_t leaves, leaf_bytes, staging_bytes; /* -1: not given */
-  int64_t repeats, warmups, seed;
+  int64_t warmups, seed;
   bool full, corrupt;
 } to_device_options;
 

@@ -135,7 +135,7 @@ static void print_notes(const to_device_job *job) {
   printf("Median of %" PRId64 " after %" PRId64 " warm-ups, rows taking turns; spread: slowest minus fastest; ratios "
          "are of times, below 1 is faster.\nGB: 10^9 bytes, MiB: 2^20. Pinned: most of the staging ring held + most "
          "in the pinned pool.\nWorked: most threads in one transfer. Making and releasing the result is in the time.\n",
-         job->options.repeats, job->options.warmups);
+         job->options.common.repeats, job->options.warmups);
   if (to_device_is_gpu(job))
     printf("Pinned line: one driver copy of %s%s from one page-locked buffer, median of %d taken between the rows.\n",
            bench_format_bytes((double)job->line_bytes, line, sizeof line),
@@ -218,8 +218,8 @@ bool to_device_write_record(const to_device_job *job, int argc, char **argv) {
   json_object_set_new(record, "work",
                       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i}", "leaves", (json_int_t)o->leaves, "leaf_bytes",
                                 (json_int_t)o->leaf_bytes, "total_bytes", (json_int_t)job->total_bytes, "repeats",
-                                (json_int_t)o->repeats, "warmups", (json_int_t)o->warmups, "seed", (json_int_t)o->seed,
-                                "pool_threads", tdict_context_num_threads(job->context)));
+                                (json_int_t)o->common.repeats, "warmups", (json_int_t)o->warmups, "seed",
+                                (json_int_t)o->seed, "pool_threads", tdict_context_num_threads(job->context)));
   json_object_set_new(record, "verified",
                       json_pack("{s:I, s:i, s:I}", "bytes", (json_int_t)job->total_bytes, "ways", job->verified_ways,
                                 "poisoned_bytes", (json_int_t)job->poisoned_bytes));
@@ -229,7 +229,7 @@ bool to_device_write_record(const to_device_job *job, int argc, char **argv) {
     json_object_set_new(record, "raw_loop", samples_record(job, &job->loop, job->total_bytes));
     json_object_set_new(record, "raw_line", samples_record(job, &job->line, job->line_bytes));
   }
-  bool good = bench_record_write(record, o->json);
+  bool good = bench_record_write(record, o->common.json);
   json_decref(record);
   return good;
 }

@@ -3,22 +3,27 @@
  *
  *   {"op": "hello"}                     name, version, device, machine, line_bytes, simulated
  *   {"op": "rows"}                      every row of every scenario, in the order in which they are to be taken
- *   {"op": "prepare", "scenario": S, "row": R}   sources are made, the work is done once and verified
- *   {"op": "run", "who": "tdict" | "driver", "count": N}   seconds of N repetitions
+ *   {"op": "prepare", "scenario": S, "row": R}   sources are made, the work is done once and verified; not yet in rows
+ *                                       whose every repetition has a process of its own
+ *   {"op": "run", "who": "tdict" | "driver", "count": N}   seconds of N repetitions; seconds of processors, all threads'
+ *   {"op": "verify"}                    verifies what such a repetition left
  *   {"op": "line", "count": N}          seconds of N line copies
- *   {"op": "finish"}                    further facts; the row is over
+ *   {"op": "finish"}                    further facts; the row is over, its sources are kept for the next
+ *   {"op": "drop"}                      kept sources are given back
  *   {"op": "quit"}
  * An answer has "ok": true, or "ok": false and a sentence in "error"; what went wrong is on standard error too. */
-#include <argp.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "options.h"
 #include "rows.h"
 
 typedef struct worker_options {
-  const char *device;
-  bool full, small;
+  common_options common;
+  bool bare;
   int64_t delay, sim_rate;
 } worker_options;
 
@@ -26,39 +31,28 @@ typedef struct worker {
   bench_place place;
   bench_job job;
   const bench_row *row; /* NULL: none is prepared */
-  int next_tree;
+  unsigned next_tree;
 } worker;
 
-enum { KEY_DELAY = 256, KEY_RATE, KEY_FULL, KEY_SMALL };
+enum { KEY_DELAY = 256, KEY_RATE, KEY_BARE };
 static const struct argp_option option_table[] = {
-    {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
-    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
-    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
     {"delay-percent", KEY_DELAY, "N", 0, "make each repetition of the library so much longer, to see that it is found",
      0},
     {"sim-rate", KEY_RATE, "BYTES", 0, "bytes per second of simulated copies (default: as fast as the host copies)", 0},
+    {"bare", KEY_BARE, NULL, 0, "take no memory of the driver before something is verified; there is no line", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   worker_options *o = state->input;
   switch (key) {
-  case 'd':
-    o->device = arg;
-    return 0;
-  case KEY_FULL:
-    o->full = true;
-    return 0;
-  case KEY_SMALL:
-    o->small = true;
+  case KEY_BARE:
+    o->bare = true;
     return 0;
   case KEY_DELAY:
-    if (!bench_parse_number(arg, 0, 1000, &o->delay)) argp_error(state, "'%s' is no number from 0 to 1000", arg);
+    options_number(state, arg, 0, 1000, &o->delay);
     return 0;
   case KEY_RATE:
-    if (!bench_parse_number(arg, 1, INT64_C(1) << 50, &o->sim_rate)) argp_error(state, "'%s' is no rate", arg);
-    return 0;
-  case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
+    options_number(state, arg, 1, INT64_C(1) << 50, &o->sim_rate);
     return 0;
   default:
     return ARGP_ERR_UNKNOWN;
@@ -90,6 +84,19 @@ static void finish_row(worker *w) {
   w->row = NULL;
 }
 
+static json_t *prepared(worker *w) {
+  return json_pack("{s:b, s:I, s:I, s:b}", "ok", 1, "total_bytes", (json_int_t)w->job.total_bytes, "verified_bytes",
+                   (json_int_t)w->job.verified_bytes, "driver", job_has_driver(&w->job));
+}
+
+static json_t *verify(worker *w) {
+  if (!w->row) return failure("no row is prepared");
+  int answer = place_furnish(&w->place) ? job_verify(&w->job) : BENCH_FAILED;
+  if (answer == BENCH_OK) return prepared(w);
+  finish_row(w);
+  return failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
+}
+
 static json_t *prepare(worker *w, const json_t *request) {
   const char *scenario_name = json_string_value(json_object_get(request, "scenario"));
   const char *row_name = json_string_value(json_object_get(request, "row"));
@@ -104,13 +111,14 @@ static json_t *prepare(worker *w, const json_t *request) {
     finish_row(w);
     return failure("the row could not be prepared");
   }
-  int answer = job_verify(&w->job);
-  if (answer != BENCH_OK) {
-    finish_row(w);
-    return failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
-  }
-  return json_pack("{s:b, s:I, s:I, s:b}", "ok", 1, "total_bytes", (json_int_t)w->job.total_bytes, "verified_bytes",
-                   (json_int_t)w->job.verified_bytes, "driver", job_has_driver(&w->job));
+  return w->row->processes > 0 ? prepared(w) : verify(w);
+}
+
+/* Of all threads of this process, in user code and in the kernel. */
+static double cpu_seconds(void) {
+  struct rusage u;
+  if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 static json_t *run_samples(worker *w, const json_t *request) {
@@ -120,15 +128,16 @@ static json_t *run_samples(worker *w, const json_t *request) {
   if (!w->row) return failure("no row is prepared");
   if (driver && !job_has_driver(&w->job)) return failure("the driver has no such row");
   json_t *seconds = json_array();
+  double before = cpu_seconds();
   for (json_int_t i = 0; i < count; i++) {
     double one;
-    if (!job_sample(&w->job, w->next_tree++ % BENCH_TREES, driver, &one)) {
+    if (!job_sample(&w->job, w->next_tree++ & INT_MAX, driver, &one)) {
       json_decref(seconds);
       return failure("a repetition failed");
     }
     json_array_append_new(seconds, json_real(one));
   }
-  return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
+  return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu_seconds() - before);
 }
 
 static json_t *run_line(worker *w, const json_t *request) {
@@ -153,6 +162,12 @@ static json_t *finish(worker *w) {
   return answer;
 }
 
+static json_t *drop(worker *w) {
+  finish_row(w);
+  place_drop_sources(&w->place);
+  return json_pack("{s:b}", "ok", 1);
+}
+
 static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv) {
   const char *op = json_string_value(json_object_get(request, "op"));
   if (!op) return failure("a line is no request: it has no \"op\"");
@@ -161,6 +176,8 @@ static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv
   if (strcmp(op, "prepare") == 0) return prepare(w, request);
   if (strcmp(op, "run") == 0) return run_samples(w, request);
   if (strcmp(op, "line") == 0) return run_line(w, request);
+  if (strcmp(op, "verify") == 0) return verify(w);
+  if (strcmp(op, "drop") == 0) return drop(w);
   if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return finish(w);
   return failure("there is no such op");
 }
@@ -187,15 +204,15 @@ int worker_main(int argc, char **argv) {
   static const char doc[] = "Measures rows when it is told to, in JSON lines over standard input and output; "
                             "bench/compare starts it.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
-  worker_options o = {"auto", false, false, 0, 0};
+  worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
   worker w;
   memset(&w, 0, sizeof w);
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  if (options_parse(argc, argv, OPTIONS_SIZE, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
+  w.place.bare = o.bare;
   w.place.delay = (int)o.delay;
   w.place.sim_rate = (double)o.sim_rate;
-  bool good = place_open(&w.place, o.device);
-  w.place.full = o.full || (place_is_gpu(&w.place) && !o.small);
+  bool good = place_open(&w.place, o.common.device);
+  w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
   if (good) serve(&w, argc, argv);
   finish_row(&w);
   place_close(&w.place);

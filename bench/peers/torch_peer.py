@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The work of bench/compare in plain PyTorch: loops over lists of tensors, as its tutorial on pin_memory has them."""
+import statistics
 import threading
+import time
 
 import numpy
 import torch
@@ -8,17 +10,31 @@ import torch
 import worker
 from worker import clock
 
-OWN_COPIES, OWN_BYTES, MOST_TRANSFERS = 200, 51200, 50
+OWN_COPIES, OWN_BYTES, MOST_TRANSFERS, PAUSE = 200, 51200, 50, 0.00025
+STEADY = 5
+MANY = 64  # more leaves than this of one size are summed together
+
+
+def register(wanted):
+    """Whether new pinned memory is ordinary memory, touched by eight threads and registered, or the driver's own."""
+    if torch.cuda.is_initialized():
+        text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
+               "pinned_use_cuda_host_register:False"
+        newer = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+        (newer or torch.cuda.memory._set_allocator_settings)(text)
 
 
 class TorchPeer(worker.Peer):
     name = "torch"
+    allocation_seconds = 0.0
     # (do, result or source) to the settings of each kind of call
     TABLE = {
         ("h2d", "pageable"): {"blocking": ["to"], "non_blocking": ["to non_blocking"],
                               "best": ["to", "to non_blocking", "pin_memory, to non_blocking"]},
         ("h2d", "pinned"): {"blocking": ["to"], "non_blocking": ["to non_blocking"], "best": ["to", "to non_blocking"]},
         ("pin", None): {"any": ["pin_memory"]},
+        ("first", None): {"any": ["to non_blocking", "pin_memory, to non_blocking"]},
+        ("pin_first", None): {"any": ["pin_memory", "pin_memory, register"]},
         ("pin_h2d", None): {"blocking": ["pin_memory, to"], "non_blocking": ["pin_memory, to non_blocking"]},
         ("d2h", "fresh"): {"any": ["to"]},
         ("d2h", "warm"): {"any": ["copy_", "copy_ non_blocking"]},
@@ -27,7 +43,8 @@ class TorchPeer(worker.Peer):
         ("alloc", None): {"any": ["empty pin_memory", "empty pin_memory, register"]},
         ("alloc_again", None): {"any": ["empty pin_memory"]},
         ("call", None): {"any": ["to non_blocking", "pin_memory, to non_blocking"]},
-        ("copies", None): {"any": ["to non_blocking", "pin_memory, to non_blocking"]},
+        ("copies", None): {"any": ["pin_memory, to non_blocking"]},
+        ("copies_pinning", None): {"any": ["pin_memory", "pin_memory, register"]},
         ("copies_idle", None): {"any": ["no transfer"]},
         ("overlap", None): {"own_stream": ["own stream"], "same_stream": ["same stream"]},
     }
@@ -38,7 +55,7 @@ class TorchPeer(worker.Peer):
         if self.gpu:
             torch.cuda.set_device(torch.device(device))
             torch.zeros(1, device=device)
-        self.on_device, self.targets = [], []
+        self.on_device, self.targets, self.kept_result = [], [], None
 
     def versions(self):
         return {"torch": torch.__version__, "cuda": torch.version.cuda,
@@ -52,8 +69,16 @@ class TorchPeer(worker.Peer):
         return rows.get("any") or rows.get(work["calls"], [])
 
     def empty(self, size, pinned):
-        leaf = torch.empty(size // 4, dtype=torch.float32, pin_memory=pinned)
+        leaf = torch.empty(size // 4, dtype=torch.float32, pin_memory=pinned and self.gpu)
         return leaf, leaf.numpy().view(numpy.uint32)
+
+    def make_sources(self, work):
+        """Pinned ones in the allocator's faster way, which is not measured here."""
+        register(work["source"] == "pinned")
+        try:
+            super().make_sources(work)
+        finally:
+            register(False)
 
     def release(self):
         if self.gpu:
@@ -82,10 +107,10 @@ class TorchPeer(worker.Peer):
             self.measure_cycles()
 
     def finish_row(self):
-        self.on_device, self.targets = [], []
+        self.on_device, self.targets, self.kept_result = [], [], None
 
     def make_targets(self):
-        many = 1 if worker.total_bytes(self.work) > 512 << 20 else worker.TREES
+        many = 1 if worker.total_bytes(self.work) > 512 << 20 else len(self.sources)
         pinned = self.work["result"] == "into_pinned"
         self.targets = []
         for _ in range(many):
@@ -107,8 +132,8 @@ class TorchPeer(worker.Peer):
             return [leaf.to(self.device) for leaf in leaves]
         if setting == "to non_blocking":
             return [leaf.to(self.device, non_blocking=True) for leaf in leaves]
-        if setting == "pin_memory":
-            return [leaf.pin_memory() for leaf in leaves]
+        if setting in ("pin_memory", "pin_memory, register"):
+            return [leaf.pin_memory() if self.gpu else leaf.clone() for leaf in leaves]
         if setting == "pin_memory, to":
             return [leaf.pin_memory().to(self.device) for leaf in leaves]
         if setting == "pin_memory, to non_blocking":
@@ -143,33 +168,53 @@ class TorchPeer(worker.Peer):
     def verify(self, setting):
         do = self.work["do"]
         if do.startswith("alloc") or do == "copies_idle":
-            self.sample(setting, 0)
-            return
+            return self.sample(setting, 0)
+        begin = clock()
         if do == "overlap":
             made = self.sources[0][0].to(self.device, non_blocking=True)
             made = [made]
+        elif do in ("first", "pin_first"):
+            made = self.kept_result
         else:
             made = self.transfer(setting, 0)
         self.wait()
+        seconds = clock() - begin
         leaves = self.leaves_of(made)
-        pinned = self.work["result"] in ("pinned", "into_pinned") or do == "pin"
-        if pinned and not all(leaf.is_pinned() for leaf in leaves):
+        pinned = self.work["result"] in ("pinned", "into_pinned") or do in ("pin", "copies_pinning")
+        if self.gpu and pinned and not all(leaf.is_pinned() for leaf in leaves):
             raise AssertionError("the result is not pinned")
-        sums = torch.stack([leaf.view(torch.int32).sum(dtype=torch.int64) for leaf in leaves])
-        self.compare_sums(sums.tolist())
+        if leaves[0].device.type == "cpu":
+            self.compare_words([leaf.numpy().view(numpy.uint32) for leaf in leaves])
+        else:
+            self.compare_sums(self.sums_of(leaves))
+        return seconds
+
+    @staticmethod
+    def sums_of(leaves):
+        """The sum of each leaf's words; of many leaves of one size in one go."""
+        found, at = [], 0
+        while at < len(leaves):
+            size, end = leaves[at].numel(), at
+            while end < len(leaves) and leaves[end].numel() == size:
+                end += 1
+            same = [leaf.view(torch.int64) for leaf in leaves[at:end]]
+            if len(same) > MANY and size < 1 << 16:
+                found.append(torch.cat(same).view(len(same), size // 2).sum(1))
+            else:
+                found.append(torch.stack([words.sum() for words in same]))
+            at = end
+        return torch.cat(found).cpu().numpy()
 
     # Rows that are no plain transfers.
     def sample_alloc(self, setting, tree):
-        if setting.endswith("register"):
-            torch.cuda.memory._set_allocator_settings("pinned_use_cuda_host_register:True,pinned_num_register_threads:8")
+        register(setting.endswith("register"))
         size = worker.total_bytes(self.work)
         begin = clock()
         block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
         seconds = clock() - begin
         del block
         self.release()
-        if setting.endswith("register"):
-            torch.cuda.memory._set_allocator_settings("pinned_use_cuda_host_register:False")
+        register(False)
         return seconds
 
     def sample_alloc_again(self, setting, tree):
@@ -205,6 +250,7 @@ class TorchPeer(worker.Peer):
     def sample_copies_idle(self, setting, tree):
         times = []
         while len(times) < OWN_COPIES:
+            time.sleep(PAUSE)
             self.copy_own(times)
         return self.percentile(times)
 
@@ -217,7 +263,7 @@ class TorchPeer(worker.Peer):
                 try:
                     if self.gpu:
                         torch.cuda.set_device(torch.device(self.device))
-                    made = self.transfer(setting, (tree + n) % worker.TREES)
+                    made = self.transfer(setting, (tree + n) % len(self.sources))
                     if self.gpu:
                         torch.cuda.current_stream().synchronize()
                     del made
@@ -226,14 +272,69 @@ class TorchPeer(worker.Peer):
 
             thread = threading.Thread(target=move)
             thread.start()
-            self.copy_own(times)
-            while len(times) < OWN_COPIES and not done.is_set():
+            while True:
+                time.sleep(PAUSE)
                 self.copy_own(times)
+                if len(times) >= OWN_COPIES or done.is_set():
+                    break
             thread.join()
             if len(times) >= OWN_COPIES:
                 break
         self.wait()
         return self.percentile(times)
+
+    def sample_copies_pinning(self, setting, tree):
+        """The longest of the program's own copies while a thread pins the sources, no pinned memory being kept."""
+        self.release()
+        register(self.gpu and setting.endswith("register"))
+        times, done = [], threading.Event()
+
+        def pin():
+            try:
+                if self.gpu:
+                    torch.cuda.set_device(torch.device(self.device))
+                made = self.transfer(setting, tree)
+                del made
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=pin)
+        thread.start()
+        self.copy_own(times)
+        while not done.is_set():
+            self.copy_own(times)
+        thread.join()
+        register(False)
+        self.release()
+        return max(times)
+
+    # Rows whose repetition is the first thing that this process does.
+    def sample_first(self, setting, tree):
+        if self.kept_result is None and self.gpu:
+            begin = clock()
+            block = torch.empty(worker.total_bytes(self.work), dtype=torch.uint8, device=self.device)
+            self.wait()
+            self.allocation_seconds = clock() - begin
+            del block
+        self.setting = setting
+        begin = clock()
+        made = self.transfer(setting, tree)
+        self.wait()
+        seconds = clock() - begin
+        self.kept_result = made if self.kept_result is None else self.kept_result
+        return seconds
+
+    def sample_pin_first(self, setting, tree):
+        register(self.gpu and setting.endswith("register"))
+        begin = clock()
+        self.kept_result = self.transfer(setting, tree)
+        return clock() - begin
+
+    def more(self):
+        if self.work["do"] != "first" or self.kept_result is None:
+            return None
+        times = [self.sample_first(self.setting, 0) for _ in range(STEADY + 1)]
+        return {"allocation_seconds": self.allocation_seconds, "steady_seconds": statistics.median(times[1:])}
 
     def measure_cycles(self):
         """How many of the sleeping kernel's cycles make the wanted time."""

@@ -2,16 +2,18 @@
 
 One JSON object a line on standard input, one line back for each, in order:
 
-    {"op": "hello"}                       name, versions, device
+    {"op": "hello", "device": D}          opens the device; name, versions, device
     {"op": "settings", "work": W}         the documented settings in which this library can do the work; may be none
     {"op": "prepare", "work": W}          sources are made
-    {"op": "verify", "setting": S}        does it once and compares what arrived with what was sent
-    {"op": "run", "setting": S, "count": N}   seconds of N repetitions
-    {"op": "finish"}                      the row is over; sources are kept, the next row may have the same
+    {"op": "verify", "setting": S}        does it once and compares what arrived with what was sent; seconds, not to be
+                                          relied on; of a "first" row it compares what the repetition left
+    {"op": "run", "setting": S, "count": N}   seconds of N repetitions; seconds of processors, all threads'
+    {"op": "finish"}                      the row is over; sources are kept, the next row may have the same; further facts
+    {"op": "drop"}                        kept sources are given back
     {"op": "quit"}
 
 An answer has "ok": true, or "ok": false and a sentence in "error". W is what `tdict-bench worker` says of a row:
-do, groups ([leaves, bytes] each), source, cache, result, calls, statistic, kernel_seconds.
+do, groups ([leaves, bytes] each), source, cache, result, calls, statistic, kernel_seconds, trees.
 
 A peer is a subclass of Peer, see torch_peer.py. Its do_* functions return seconds, and wait for the device before they
 stop the clock; what was made is dropped inside the clock.
@@ -21,14 +23,15 @@ import concurrent.futures
 import gc
 import json
 import os
+import resource
 import sys
 import time
 import traceback
 
 import numpy
 
-TREES = 4
 EVICT_BYTES = 768 << 20
+EVICT_THREADS = 8
 TOUCH_BYTES = 64 << 20
 BLOCK_WORDS = 1 << 18
 clock = time.perf_counter
@@ -51,18 +54,19 @@ def fill(words, number, block):
         numpy.bitwise_xor(block[:len(part)], mark, out=part)
 
 
-def checksum(words):
-    """The sum of 32-bit words as signed integers, whole."""
-    return int(numpy.sum(words.view(numpy.int32), dtype=numpy.int64))
+def checksum(words, kind=numpy.int64):
+    """The sum of the words, taken as integers of that kind; what does not fit into one is lost."""
+    return numpy.sum(words.view(kind), dtype=kind)
 
 
 class Peer:
     name = "none"
+    sum_kind = numpy.int64  # in which leaves are summed; they are multiples of 8 bytes
 
     def __init__(self, device):
         self.device = device
         self.kept = None      # what the kept sources were made for
-        self.sources = []     # TREES lists of leaves, in this library's own type
+        self.sources = []     # as many lists as the row wants trees, of leaves, in this library's own type
         self.words = []       # the same memory as numpy arrays of 32-bit words
         self.known_sums = {}  # checksums of the kept sources' leaves
         self.next_tree = 0
@@ -100,8 +104,12 @@ class Peer:
         raise NotImplementedError
 
     def verify(self, setting):
-        """Does it once; raises when something else arrived than was sent."""
+        """Does it once; raises when something else arrived than was sent. Seconds of doing it, or None."""
         raise NotImplementedError
+
+    def more(self):
+        """Further facts of a row that is over."""
+        return None
 
     # What they share.
     def drop_sources(self):
@@ -110,42 +118,59 @@ class Peer:
         self.release()
 
     def make_sources(self, work):
-        key = (json.dumps(work["groups"]), work["source"])
+        key = (json.dumps(work["groups"]), work["source"], work["trees"])
         if self.kept == key:
             return
         self.drop_sources()
         if work["do"].startswith("alloc"):
             return
         jobs = []
-        for tree in range(TREES):
+        for tree in range(work["trees"]):
             made = [self.empty(size, work["source"] == "pinned") for size in leaf_sizes(work)]
             self.words.append([words for _, words in made])
             self.sources.append(self.tree([leaf for leaf, _ in made]))
             jobs += [(words, tree * len(made) + i) for i, words in enumerate(self.words[-1])]
-        if total_bytes(work) < 32 << 20:
-            for words, number in jobs:
-                fill(words, number, self.block)
-        else:
-            list(self.threads.map(lambda job: fill(job[0], job[1], self.block), jobs))
+        self.side_by_side(lambda job: fill(job[0], job[1], self.block), jobs, total_bytes(work))
         self.kept = key
+
+    def side_by_side(self, do, items, size):
+        """The results of do(item) in order, by a few threads when there is much to do."""
+        if size < 32 << 20:
+            return [do(item) for item in items]
+        step = max(1, len(items) // 64)
+        parts = [items[at:at + step] for at in range(0, len(items), step)]
+        return [one for part in self.threads.map(lambda part: [do(item) for item in part], parts) for one in part]
 
     def sums(self, tree=0):
         """The checksum of each leaf of a source, reckoned once."""
         if tree not in self.known_sums:
-            self.known_sums[tree] = list(self.threads.map(checksum, self.words[tree]))
+            found = self.side_by_side(lambda words: checksum(words, self.sum_kind), self.words[tree],
+                                      total_bytes(self.work))
+            self.known_sums[tree] = numpy.array(found, self.sum_kind)
         return self.known_sums[tree]
 
-    def compare_sums(self, found, bits=64):
-        mask = (1 << bits) - 1
-        for i, (wanted, sum_) in enumerate(zip(self.sums(), found, strict=True)):
-            if (wanted & mask) != (int(sum_) & mask):
-                raise AssertionError(f"leaf {i} differs: its sum is {sum_}, sent was {wanted}")
+    def compare_sums(self, found):
+        wanted, arrived = self.sums(), numpy.array(found, self.sum_kind)
+        if wanted.shape != arrived.shape:
+            raise AssertionError(f"{len(arrived)} leaves arrived of {len(wanted)}")
+        for i in numpy.flatnonzero(wanted != arrived):
+            raise AssertionError(f"leaf {i} differs: its sum is {arrived[i]}, sent was {wanted[i]}")
+
+    def compare_words(self, found):
+        """What lies on the host, as arrays of 32-bit words."""
+        if len(found) != len(self.words[0]):
+            raise AssertionError(f"{len(found)} leaves arrived of {len(self.words[0])}")
+        pairs = list(enumerate(zip(found, self.words[0])))
+        for i, same in enumerate(self.side_by_side(lambda pair: numpy.array_equal(*pair[1]), pairs,
+                                                   total_bytes(self.work))):
+            if not same:
+                raise AssertionError(f"leaf {i} differs")
 
     def settle_caches(self, tree):
         if self.work["cache"] == "cold":
             if self.evict is None:
-                self.evict = numpy.zeros(EVICT_BYTES // 8, numpy.uint64)
-            self.evict += numpy.uint64(1)
+                self.evict = numpy.array_split(numpy.zeros(EVICT_BYTES // 8, numpy.uint64), EVICT_THREADS)
+            list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
         elif self.words and total_bytes(self.work) <= TOUCH_BYTES:
             for words in self.words[tree]:
                 words[::16].sum()
@@ -153,7 +178,7 @@ class Peer:
     def run(self, setting, count):
         seconds = []
         for _ in range(count):
-            tree = self.next_tree % TREES
+            tree = self.next_tree % max(1, len(self.sources))
             self.next_tree += 1
             self.settle_caches(tree)
             seconds.append(self.sample(setting, tree))
@@ -171,14 +196,27 @@ class Peer:
             self.prepare_row()
             return {}
         if op == "verify":
-            self.verify(request["setting"])
-            return {"verified_bytes": total_bytes(self.work)}
+            seconds = self.verify(request["setting"])
+            return {"verified_bytes": total_bytes(self.work), "seconds": seconds or 0}
         if op == "run":
-            return {"seconds": self.run(request["setting"], request["count"])}
+            before = cpu_seconds()
+            seconds = self.run(request["setting"], request["count"])
+            return {"seconds": seconds, "cpu_seconds": cpu_seconds() - before}
         if op in ("finish", "quit"):
+            more = self.more() if op == "finish" and self.work else None
             self.finish_row()
+            return {"more": more} if more else {}
+        if op == "drop":
+            self.finish_row()
+            self.drop_sources()
             return {}
         raise ValueError(f"there is no op {op}")
+
+
+def cpu_seconds():
+    """Of all threads of this process, in user code and in the kernel."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def one_line(error):
@@ -186,28 +224,22 @@ def one_line(error):
 
 
 def main(make):
-    """Serves the peer that make(device) gives."""
+    """Serves the peer that make(device) gives once it is told the device."""
     parser = argparse.ArgumentParser(description="A worker of bench/compare.")
-    parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu to see that the worker answers")
-    options = parser.parse_args()
+    parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries that print do not disturb the answers
-    peer, broken = None, None
-    try:
-        peer = make(options.device)
-    except Exception as error:
-        broken = one_line(error)
+    peer = None
     gc.disable()  # as timeit does; make_sources() collects between rows
     for line in sys.stdin:
+        request = {}
         try:
-            if peer is None:
-                raise RuntimeError(broken)
             request = json.loads(line)
-            answer = dict(peer.answer(request), ok=True)
+            if peer is None and request.get("op") != "quit":
+                peer = make(request.get("device", "cpu"))
+            answer = dict(peer.answer(request) if peer else {}, ok=True)
         except Exception as error:
-            request = request if peer is not None else {}
-            if peer is not None:
-                traceback.print_exc()
+            traceback.print_exc()
             answer = {"ok": False, "error": one_line(error)}
         out.write(json.dumps(answer) + "\n")
         out.flush()

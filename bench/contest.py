@@ -1,0 +1,147 @@
+"""Who takes part in bench/compare: processes that answer requests, teams of them, and those that take turns in a row.
+Standard library only."""
+import json
+import math
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+
+TURN_SECONDS = 0.01  # what a contender's turn takes at least, if ten repetitions get it there
+# Turns of a contender, by the seconds that one repetition keeps everybody waiting; longer ones have three.
+TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
+LEAST_TURNS = 3
+LONG_SECONDS = 0.4   # the warm-up of what takes so long counts as a turn
+
+
+class Failed(Exception):
+    """What a worker answered, or that it did not."""
+
+
+class Worker:
+    """A process that answers requests, see tdict-bench worker and bench/peers/worker.py."""
+
+    def __init__(self, name, command, timeout=120, extra=None):
+        self.name, self.timeout = name, timeout
+        environment = dict(os.environ, **(extra or {}))
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.read, args=(self.process.stdout, self.lines), daemon=True).start()
+
+    @staticmethod
+    def read(stream, lines):
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+
+    def send(self, **request):
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # receive() finds out that it has ended
+
+    def receive(self):
+        try:
+            line = self.lines.get(timeout=self.timeout)
+        except queue.Empty:
+            self.stop()
+            raise Failed(f"no answer within {self.timeout} s") from None
+        if line is None:
+            raise Failed(f"ended with {self.process.wait()}")
+        answer = json.loads(line)
+        if not answer["ok"]:
+            raise Failed(answer["error"])
+        return answer
+
+    def ask(self, **request):
+        self.send(**request)
+        return self.receive()
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if not self.alive():
+            return
+        self.send(op="quit")
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.stop()
+
+
+def close_all(workers):
+    """They end side by side."""
+    for worker in workers:
+        if worker.alive():
+            worker.send(op="quit")
+    for worker in workers:
+        worker.close()
+
+
+def peer_command(options, name):
+    return [sys.executable, "-B", str(options.peers_folder / f"{name}_peer.py")]
+
+
+class Team:
+    """The library's worker and its peers', which do rows together. Unless told otherwise there is one for the whole run.
+    `key` says which one it is."""
+
+    def __init__(self, key, library, peers):
+        self.key, self.library, self.peers = key, library, peers
+
+    def close(self):
+        close_all([self.library, *self.peers.values()])
+
+
+class Contender:
+    """One that takes its turns in a row: a worker, and how it is asked to run."""
+
+    def __init__(self, name, worker, request, setting=None):
+        self.name, self.worker, self.request, self.setting = name, worker, request, setting
+        self.turns, self.cpu, self.count, self.most_turns = [], [], 1, math.inf
+
+    def run(self, count):
+        """Seconds of so many repetitions; what one of them keeps everybody waiting for; seconds of processors of one."""
+        begin = time.monotonic()
+        answer = self.worker.ask(op="run", count=count, **self.request)
+        wall = (time.monotonic() - begin) / count
+        return [float(f"{one:.5g}") for one in answer["seconds"]], wall, answer.get("cpu_seconds", 0) / count
+
+    def first_run(self):
+        """One repetition, to warm up; a long one is a turn already."""
+        seconds, wall, cpu = self.run(1)
+        if wall > LONG_SECONDS:
+            self.add_turn(seconds, cpu)
+        return seconds, wall
+
+    def plan(self, wall, most):
+        """How many repetitions make a turn and how many turns there are, from how long one takes."""
+        if wall <= LONG_SECONDS:
+            self.turns, self.cpu = [], []
+        self.count = max(1, min(most, round(TURN_SECONDS / max(wall, 1e-9))))
+        self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS - len(self.turns))
+
+    def has_turn(self, turn, turns):
+        """Those with fewer turns take them spread over all."""
+        mine = min(self.most_turns, turns)
+        return mine * (turn + 1) // turns > mine * turn // turns
+
+    def take_turn(self):
+        seconds, _, cpu = self.run(self.count)
+        self.add_turn(seconds, cpu)
+
+    def add_turn(self, seconds, cpu):
+        self.turns.append(seconds)
+        if cpu is not None:
+            self.cpu.append(float(f"{cpu:.4g}"))
+
+    def drop_out(self):
+        self.turns, self.cpu, self.most_turns = [], [], 0

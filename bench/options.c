@@ -1,0 +1,89 @@
+/* Options that several words of tdict-bench take, see options.h: each kind is an argp of its own, put beside the one of
+ * the word. */
+#include "options.h"
+
+#include <inttypes.h>
+
+enum { KEY_FULL = 512, KEY_SMALL };
+
+void options_number(struct argp_state *state, const char *text, int64_t low, int64_t high, int64_t *out) {
+  if (!bench_parse_number(text, low, high, out))
+    argp_error(state, "'%s' is no number from %" PRId64 " to %" PRId64, text, low, high);
+}
+
+static error_t parse_common(int key, char *arg, struct argp_state *state) {
+  common_options *o = state->input;
+  switch (key) {
+  case 'd':
+    o->device = arg;
+    return 0;
+  case 'j':
+    o->json = arg;
+    return 0;
+  case 'r':
+    options_number(state, arg, 1, 10000, &o->repeats);
+    return 0;
+  case KEY_FULL:
+    o->full = true;
+    return 0;
+  case KEY_SMALL:
+    o->small = true;
+    return 0;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_option device_table[] = {
+    {"device", 'd', "DEVICE", 0,
+     "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N", 0},
+    {0}};
+static const struct argp_option size_table[] = {
+    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
+    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
+    {0}};
+static const struct argp_option record_table[] = {{"repeat", 'r', "N", 0, "measured repetitions (default 7 or 11)", 0},
+                                                  {"json", 'j', "FILE", 0, "write every sample there", 0},
+                                                  {0}};
+static const struct argp device_argp = {device_table, parse_common, NULL, NULL, NULL, NULL, NULL};
+static const struct argp size_argp = {size_table, parse_common, NULL, NULL, NULL, NULL, NULL};
+static const struct argp record_argp = {record_table, parse_common, NULL, NULL, NULL, NULL, NULL};
+
+enum { MAX_PARTS = 4 };
+typedef struct whole {
+  void *inputs[MAX_PARTS]; /* of the parts, in order */
+  int count;
+} whole;
+
+static error_t parse_whole(int key, char *arg, struct argp_state *state) {
+  const whole *w = state->input;
+  switch (key) {
+  case ARGP_KEY_INIT:
+    for (int i = 0; i < w->count; i++) state->child_inputs[i] = w->inputs[i];
+    return 0;
+  case ARGP_KEY_ARG:
+    argp_error(state, "'%s' is one argument too many", arg);
+    return 0;
+  default:
+    return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static void add_part(whole *w, struct argp_child *parts, const struct argp *part, void *input) {
+  parts[w->count].argp = part;
+  w->inputs[w->count++] = input;
+}
+
+int options_parse(int argc, char **argv, int takes, common_options *common, const struct argp *own, void *input) {
+  struct argp_child parts[MAX_PARTS + 1] = {{0}};
+  whole w = {{NULL}, 0};
+  struct argp bare = *own; /* the text of the word belongs to the whole */
+  bare.doc = NULL;
+  add_part(&w, parts, &device_argp, common);
+  if (takes & OPTIONS_SIZE) add_part(&w, parts, &size_argp, common);
+  if (takes & OPTIONS_RECORD) add_part(&w, parts, &record_argp, common);
+  add_part(&w, parts, &bare, input);
+  const struct argp argp = {NULL, parse_whole, NULL, own->doc, parts, NULL, NULL};
+  argp_err_exit_status = BENCH_USAGE;
+  return argp_parse(&argp, argc, argv, 0, NULL, &w) == 0 ? BENCH_OK : BENCH_USAGE;
+}

@@ -1,0 +1,150 @@
+"""Rows of bench/compare that need processes of their own: a new one for each repetition, or some that may use few
+processors only. Standard library only.
+
+The library's context or the peer's module is loaded, and the sources made and written, before the clock starts; all such
+processes of a row make ready side by side, and then each does its work alone."""
+import os
+import statistics
+import sys
+
+import records
+from contest import Failed, Team, Worker, close_all, peer_command
+
+PEER_PROCESSES = 3  # of each setting of a peer; the library has as many as the row says
+# what taskset does: PROCESSORS PROGRAM ARGUMENTS...
+ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
+          "os.execvp(sys.argv[2], sys.argv[2:])")
+SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device's memory for each of JAX's processes
+
+
+class Single:
+    """One process that does one repetition, as one contender's one setting."""
+
+    def __init__(self, name, setting, worker):
+        self.name, self.setting, self.worker = name, setting, worker
+
+    def prepare(self, row, place):
+        """Queued, and answered in ready()."""
+        self.worker.send(op="hello", device=place)
+        if self.name == records.LIBRARY:
+            self.worker.send(op="prepare", scenario=row["scenario"], row=row["row"])
+        else:
+            self.worker.send(op="prepare", work=row["work"])
+
+    def ready(self):
+        self.worker.receive()
+        self.worker.receive()
+
+    def do(self, verified):
+        """Seconds, what was verified, further facts. Of a peer's setting the first process alone verifies and goes on."""
+        who = {} if self.name == records.LIBRARY else {"setting": self.setting}
+        seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
+        more = {}
+        if not who or not verified:
+            verified = self.worker.ask(op="verify", **who)["verified_bytes"]
+            more = self.worker.ask(op="finish").get("more", {})
+        return float(f"{seconds:.5g}"), verified, more
+
+
+def start_singles(row, options, command, invited):
+    singles = [Single(records.LIBRARY, None, Worker(records.LIBRARY, command + ["--bare"]))
+               for _ in range(min(row["processes"], options.turns))]
+    for name, settings in invited.items():
+        for _ in range(min(PEER_PROCESSES, options.turns)):
+            singles += [Single(name, setting, Worker(name, peer_command(options, name), extra=SMALL_SHARE))
+                        for setting in settings]
+    return singles
+
+
+def collect(singles):
+    """(name, setting) to lists of (seconds, verified bytes, further facts); and to why it failed."""
+    done, broken = {}, {}
+    for single in singles:
+        key = (single.name, single.setting)
+        try:
+            one = single.do(done[key][0][1] if key in done else 0)
+            done.setdefault(key, []).append(one)
+        except Failed as failed:
+            broken[key] = str(failed)
+        single.worker.close()
+    return done, broken
+
+
+def result_of(found):
+    result = {"turns": [[seconds] for seconds, _, _ in found], "repetitions": 1, "verified_bytes": found[0][1]}
+    for word in found[0][2]:
+        result[word] = float(f"{statistics.median(more[word] for _, _, more in found if word in more):.5g}")
+    return result
+
+
+def measure_fresh(row, options, command, invited, place):
+    """The results of a row in which each repetition has a process of its own."""
+    singles = start_singles(row, options, command, invited)
+    try:
+        for single in singles:
+            single.prepare(row, place)
+        ready, broken = [], {}
+        for single in singles:
+            try:
+                single.ready()
+                ready.append(single)
+            except Failed as failed:
+                broken[single.name, single.setting] = str(failed)
+        done, failed = collect(ready)
+    finally:
+        close_all([single.worker for single in singles])
+    broken.update(failed)
+    if (records.LIBRARY, None) not in done:
+        raise Failed(broken.get((records.LIBRARY, None), "no process came to an end"))
+    results = {records.LIBRARY: result_of(done[records.LIBRARY, None])}
+    for name in invited:
+        tried = {setting: result_of(found) for (who, setting), found in done.items() if who == name}
+        result = {}
+        if tried:
+            best = min(tried, key=lambda setting: records.middle(tried[setting]))
+            result = dict(tried[best], setting=best,
+                          tried={setting: records.middle(one) for setting, one in tried.items()})
+        wrong = {setting: why for (who, setting), why in broken.items() if who == name}
+        if wrong:
+            result["broken"] = wrong
+        if not tried:
+            result["failed"] = "; ".join(f"{setting}: {why}" for setting, why in wrong.items())
+        results[name] = result
+    return results
+
+
+def start_team(options, command, names, cpus, place):
+    """Processes that may use so many processors each, all others than each other, so that they make ready side by side."""
+    mine = sorted(os.sched_getaffinity(0))
+    if len(mine) < cpus:
+        return Failed(f"there are {len(mine)} processors here")
+
+    def start(number, name, what, extra=None):
+        some = [str(mine[(number * cpus + i) % len(mine)]) for i in range(cpus)]
+        worker = Worker(name, [sys.executable, "-c", ON_FEW, ",".join(some), *what], extra=extra)
+        worker.send(op="hello", device=place)
+        return worker
+
+    library = start(0, records.LIBRARY, command + ["--bare"])
+    peers = {name: start(i + 1, name, peer_command(options, name), SMALL_SHARE) for i, name in enumerate(names)}
+    return Team(f"{cpus} processors", library, peers)
+
+
+def few_processors_teams(options, command, names, wanted, place):
+    """A team for each wanted number of processors; where there is none, the reason."""
+    teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
+    for cpus, team in teams.items():
+        if isinstance(team, Failed):
+            continue
+        for name, peer in list(team.peers.items()):
+            try:
+                peer.receive()
+            except Failed:
+                peer.close()
+                del team.peers[name]
+        try:
+            team.library.receive()
+        except Failed as failed:
+            team.close()
+            teams[cpus] = failed
+    return teams
