@@ -22,6 +22,9 @@ typedef struct printer {
   sink *to;             /* NULL: only the widths are measured */
   size_t lines, hidden; /* keys shown, and keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
+  const tdict_storage *storages[MOST_LINES]; /* of the tensors shown, in order */
+  size_t users[MOST_LINES];                  /* how many of the tree's tensors lie in each */
+  size_t tensors;                            /* shown so far */
 } printer;
 
 static void emit(sink *to, const char *text, size_t length) {
@@ -120,6 +123,7 @@ static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
     widen(&p->name_width, name_width, WIDEST_NAME);
     widen(&p->dtype_width, dtype_width, DEVICE_BYTES);
     widen(&p->shape_width, strlen(shape), WIDEST_SHAPE);
+    p->storages[p->tensors++] = t->storage;
     return;
   }
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
@@ -127,6 +131,7 @@ static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   emit_column(p->to, shape, p->shape_width);
   emit_text(p->to, tdict_device_format(tdict_tensor_device(t), device, sizeof device));
   if (tdict_tensor_is_pinned(t)) emit_text(p->to, " pinned");
+  if (p->users[p->tensors++] > 1) emit_text(p->to, " shared");
   emit_text(p->to, "\n");
 }
 
@@ -177,6 +182,19 @@ static void show_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor_reset(&cursor);
 }
 
+/* Counts the tensors that lie in the storages of those shown. Recursion as above. */
+static void count_users(printer *p, const tdict_tree *td) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    for (size_t i = 0; tensor && i < p->tensors; i++) p->users[i] += p->storages[i] == tensor->storage;
+    if (tree && !tdict_cursor_enter(&cursor, tree)) count_users(p, tree);
+  }
+  tdict_cursor_reset(&cursor);
+}
+
 static void emit_sums(sink *to, const tdict_tree *td) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   char text[96];
@@ -200,10 +218,11 @@ static void emit_sums(sink *to, const tdict_tree *td) {
 }
 
 static void show(sink *to, const tdict_tree *td) {
-  printer p = {NULL, 0, 0, 0, 0, 0};
+  printer p = {.to = NULL};
   show_below(&p, td, 1);
+  count_users(&p, td);
   p.to = to;
-  p.lines = p.hidden = 0;
+  p.lines = p.hidden = p.tensors = 0;
   emit_node(to, td);
   show_below(&p, td, 1);
   if (p.hidden) {
