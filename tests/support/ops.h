@@ -60,8 +60,9 @@ tdict_tree *ops_tree(const m_tree *t);
 void ops_complain(ops *o, const char *text);
 
 typedef void (*ops_fn)(ops *o);
-extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[];
-extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more;
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[];
+extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
+extern const char *const ops_object_names[];
 
 #endif
