@@ -175,7 +175,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_vi
                                                   tdict_error *err);
 
 /** @brief Writes a text of the tree - keys, dtypes, shapes, devices, `pinned`, never elements; `shared` marks tensors
- *  whose storage another tensor of the tree lies in, too [T:tree_format_marks_shared]; of an object its type and up to 255
+ *  over whose bytes another tensor of the tree lies [T:tree_format_marks_shared]; of an object its type and up to 255
  *  bytes of what its `print` hook says [T:object_in_format] - to @p buffer, cut to @p bytes and ended by 0
  *  [T:tree_format]. Behind 100 keys the others are counted [T:tree_format_cuts_long_trees]. Cost: O(keys), at most 100
  *  comparisons a tensor; nothing is allocated but for very deep trees.

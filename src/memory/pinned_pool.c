@@ -219,6 +219,7 @@ static void pool_release(tdict_memory *m) {
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_gone(p)) return;
   while (p->oldest) {
     block *b = p->oldest;
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the oldest block has none before it, so unlinking it moves p->oldest */
     for (int i = 0; i < b->num_fences; i++) b->fences[i]->ops->wait(b->fences[i], INT64_MAX);
     unlink_block(p, b);
     dispose(p, b);

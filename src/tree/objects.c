@@ -140,7 +140,7 @@ static tdict_status open_leaf(const tdict_opening *o, const tdict_cursor *cursor
     return TDICT_OK;
   }
   char path[PATH_BYTES];
-  tdict_tree *flat;
+  tdict_tree *flat = NULL;
   tdict_cursor_path(cursor, o->above, path, sizeof path);
   tdict_status status = tdict_box_open(o, box, path, &flat, err);
   if (status == TDICT_OK) *to = tdict_leaf_of_tree(flat);

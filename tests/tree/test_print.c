@@ -83,7 +83,8 @@ CASE(tree_format_cuts_long_trees) {
   tdict_release(td);
 }
 
-/* A leaf is marked when another one of the tree lies in its storage, shown or not: the same tensor, a view, a slab. */
+/* A leaf is marked when another one of the tree, shown or not, lies over its bytes: the same tensor, a view; not what only
+ * lies in the same storage. */
 CASE(tree_format_marks_shared) {
   tdict_tree *td = TREE(4), *rows = NULL;
   help_put(td, "alone", TENSOR(4));
@@ -101,6 +102,18 @@ CASE(tree_format_marks_shared) {
                "  alone  float32 [2]    cpu\n"
                "  twice  float32 [2, 2] cpu\n"
                "2 tensors, 24 bytes\n");
+  static const tdict_field fields[] = {{"a", TDICT_U8, 0, {0}}, {"b", TDICT_U8, 0, {0}}};
+  const tdict_schema schema = {fields, 2};
+  tdict_tree *apart = NULL, *first = NULL;
+  td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, NULL, &apart, err));
+  expect(apart, "tree batch=[4]\n  a  uint8 [4] cpu\n  b  uint8 [4] cpu\n2 tensors, 8 bytes\n");
+  td_ok(tdict_index_get(apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), &first, err));
+  td_ok(tdict_set_batch_size(apart, 0, NULL, err));
+  td_ok(tdict_set(apart, "c", help_get(first, "a"), err)); /* the last three elements of a, backwards */
+  expect(apart, "tree batch=[]\n  a  uint8 [4] cpu shared\n  b  uint8 [4] cpu\n  c  uint8 [3] cpu shared\n"
+                "3 tensors, 11 bytes\n");
+  tdict_release(first);
+  tdict_release(apart);
   for (int i = 0; i < 150; i++) {
     char path[32];
     snprintf(path, sizeof path, "k%d", i);
