@@ -138,8 +138,7 @@ tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *ope
     status = tdict_objects_open(&own, trees[t], &opened[t], err);
   }
   tdict_aligned again = {0, 0, false, NULL};
-  if (status == TDICT_OK)
-    status = tdict_align_trees(own.what, (const tdict_tree *const *)opened, count, &again, err);
+  if (status == TDICT_OK) status = tdict_align_trees(own.what, (const tdict_tree *const *)opened, count, &again, err);
   if (status != TDICT_OK) {
     tdict_aligned_close(opened, count);
     return status;

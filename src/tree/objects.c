@@ -108,8 +108,9 @@ static tdict_status check_flat(const tdict_opening *o, const tdict_tree *flat, t
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_box *box = tdict_leaf_box(leaf);
     if (box)
-      status = tdict_fail(err, TDICT_EHOOK, "%s: what flatten gave holds an object of type %.60s, wanted tensors and trees",
-                          o->what, box->type->name);
+      status =
+          tdict_fail(err, TDICT_EHOOK, "%s: what flatten gave holds an object of type %.60s, wanted tensors and trees",
+                     o->what, box->type->name);
     else if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
       status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", o->what);
   }

@@ -201,7 +201,8 @@ static void count_users(printer *p, const tdict_tree *td) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     tdict_tree *tree = tdict_leaf_tree(leaf);
-    for (size_t i = 0; tensor && i < p->num_tensors; i++) p->users[i] += p->tensors[i] == tensor || meet(p->tensors[i], tensor);
+    for (size_t i = 0; tensor && i < p->num_tensors; i++)
+      p->users[i] += p->tensors[i] == tensor || meet(p->tensors[i], tensor);
     if (tree && !tdict_cursor_enter(&cursor, tree)) count_users(p, tree);
   }
   tdict_cursor_reset(&cursor);

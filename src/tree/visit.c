@@ -18,7 +18,7 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
-  tdict_tree **opened; /* the trees with their objects as trees; NULL: there are no objects */
+  tdict_tree **opened;      /* the trees with their objects as trees; NULL: there are no objects */
   tdict_leaf_visitor visit; /* one of both */
   tdict_leaf_maker make;
   tdict_visit_options o;

@@ -18,12 +18,12 @@ struct ops {
   int answered; /* by the operation's call; -1: none was made */
   tdict_tree *td[OPS_POOL];
   m_tree *model[OPS_POOL];
-  tdict_error error, *err; /* err: error, or NULL */
-  const char *name; /* of the operation that is run */
+  tdict_error error, *err;                 /* err: error, or NULL */
+  const char *name;                        /* of the operation that is run */
   char wrong[700];                         /* what is not as it should be; "" while all is well */
   int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that answered OK, and that failed as they should */
   uint64_t step;
-  int64_t refusals, cells;                 /* sum over all operations of what the pool held */
+  int64_t refusals, cells; /* sum over all operations of what the pool held */
 };
 const char *ops_kind_name(int kind); /* NULL: there are no more */
 /* How allocations are refused; NULL where they cannot be. */

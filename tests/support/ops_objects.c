@@ -104,8 +104,10 @@ static bool begin(ops *o, both *b) {
     if (ok) ok = hold(tdict_retain(child), TDICT_OK, &object) == TDICT_OK;
   } else if (ok) { /* the tree itself becomes a part of a new one */
     strcpy(b->path, "part");
-    ok = tdict_create(t->nb, t->bs, &b->td, NULL) == TDICT_OK && tdict_create(t->nb, t->bs, &b->plain, NULL) == TDICT_OK &&
-         tdict_set_tree(b->plain, "part", source, NULL) == TDICT_OK && hold(tdict_retain(source), TDICT_OK, &object) == TDICT_OK;
+    ok = tdict_create(t->nb, t->bs, &b->td, NULL) == TDICT_OK &&
+         tdict_create(t->nb, t->bs, &b->plain, NULL) == TDICT_OK &&
+         tdict_set_tree(b->plain, "part", source, NULL) == TDICT_OK &&
+         hold(tdict_retain(source), TDICT_OK, &object) == TDICT_OK;
   }
   ok = ok && tdict_set_object(b->td, b->path, b->type, object, NULL) == TDICT_OK;
   tdict_release(source);

@@ -21,9 +21,9 @@ static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *fr
 typedef struct index_choice {
   tdict_indices index;
   m_map map;
-  int lists, at;       /* lists and masks so far, and where the dimension of the first one comes */
-  bool apart;          /* other dimensions stand between them */
-  int64_t count;       /* of what they name */
+  int lists, at; /* lists and masks so far, and where the dimension of the first one comes */
+  bool apart;    /* other dimensions stand between them */
+  int64_t count; /* of what they name */
   int64_t list[M_DIMS][8], coords[M_DIMS][64];
   bool listed[M_DIMS];
   tdict_tensor *masks[M_DIMS];

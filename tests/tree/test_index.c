@@ -246,8 +246,10 @@ CASE(index_lists_are_written) {
   td_ok(tdict_tensor_clone(help_get(value, "a"), NULL, &numbers, err));
   td_ok(tdict_zero(td, err));
   td_ok(tdict_write_at(td, "a", index, numbers, err)); /* of one tensor */
-  assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] == ((const float *)tdict_const_data(value, "a"))[0]);
-  assert_true(((const float *)tdict_const_data(td, "a"))[0 * 4 + 3] == ((const float *)tdict_const_data(value, "a"))[1]);
+  assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] ==
+              ((const float *)tdict_const_data(value, "a"))[0]);
+  assert_true(((const float *)tdict_const_data(td, "a"))[0 * 4 + 3] ==
+              ((const float *)tdict_const_data(value, "a"))[1]);
   tdict_tensor_release(numbers);
   tdict_release(got);
   tdict_release(before);
@@ -342,8 +344,8 @@ CASE(index_survives_enomem) {
   out = NULL;
   RIG_WITHOUT_MEMORY(td, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(positions, 2)), &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(
-      td, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(positions, 2), TDICT_LIST(positions, 1)), &out, err));
+  RIG_WITHOUT_MEMORY(td,
+                     tdict_index_get(td, TDICT_INDEX(TDICT_LIST(positions, 2), TDICT_LIST(positions, 1)), &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(empty, tdict_index_set(empty, TDICT_INDEX(TDICT_AT(1)), row, err));
   tdict_release(td);

@@ -3,10 +3,8 @@
 #include "twins.h"
 
 typedef tdict_status (*operation)(const tdict_tree *td, tdict_tree **out, tdict_error *err);
-#define OPERATION(name, call)                                                                  \
-  static tdict_status name(const tdict_tree *td, tdict_tree **out, tdict_error *err) {         \
-    return call;                                                                               \
-  }
+#define OPERATION(name, call) \
+  static tdict_status name(const tdict_tree *td, tdict_tree **out, tdict_error *err) { return call; }
 static const int64_t six[] = {3, 2}, wide[] = {2, 2, 3}, parts[] = {1, 2}, list_of[] = {1, 0, 1};
 static const int order[] = {1, 0};
 OPERATION(do_at, tdict_index_get(td, TDICT_INDEX(TDICT_AT(-1)), out, err))
@@ -416,11 +414,11 @@ CASE(objects_visited) {
   td_ok(tdict_visit(both, 2, note_path, &o, err));
   assert_string_equal(seen.text, "t n.o.a n.o.b ");
   free(seen.text);
-  o.user = (void *)(uintptr_t)"n.o";
+  o.user = (void *)(uintptr_t) "n.o";
   td_ok(tdict_apply(both, 2, drop, &o, &out, err));
   help_paths(out, "t n");
   tdict_release(out);
-  o.user = (void *)(uintptr_t)"n.o.b";
+  o.user = (void *)(uintptr_t) "n.o.b";
   td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are left out, wanted all or none",
            tdict_apply(both, 2, drop, &o, &out, err));
   assert_string_equal(td_last_error.path, "n.o");

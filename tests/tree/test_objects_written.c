@@ -3,10 +3,10 @@
 
 /* What writes in place writes to an object's own tensors. `from` has what is written. */
 typedef tdict_status (*writing)(tdict_tree *td, const tdict_tree *from, tdict_error *err);
-#define WRITING(name, call)                                                                    \
-  static tdict_status name(tdict_tree *td, const tdict_tree *from, tdict_error *err) {         \
-    (void)from;                                                                                \
-    return call;                                                                               \
+#define WRITING(name, call)                                                            \
+  static tdict_status name(tdict_tree *td, const tdict_tree *from, tdict_error *err) { \
+    (void)from;                                                                        \
+    return call;                                                                       \
   }
 static tdict_status with_part(tdict_tree *td, const tdict_tree *from, tdict_indices of, int way, tdict_error *err) {
   tdict_tree *part = NULL;
@@ -37,10 +37,10 @@ static const struct {
   const char *name;
   writing run;
   bool device_kept; /* works wherever the tree is */
-} writings[] = {{"range", set_range, true},     {"row", set_row, true},       {"rows", set_rows, true},
-                {"repeated", set_repeated, true}, {"stack", set_stacked, true}, {"cat", set_joined, true},
-                {"copy", set_all, true},        {"update", set_some, true},   {"zero", set_zero, true},
-                {"fill", set_filled, true},     {"fill object", set_object, true}};
+} writings[] = {{"range", set_range, true},       {"row", set_row, true},           {"rows", set_rows, true},
+                {"repeated", set_repeated, true}, {"stack", set_stacked, true},     {"cat", set_joined, true},
+                {"copy", set_all, true},          {"update", set_some, true},       {"zero", set_zero, true},
+                {"fill", set_filled, true},       {"fill object", set_object, true}};
 enum { WRITINGS = sizeof writings / sizeof *writings };
 
 DEVICE_CASE(objects_written_as_tensors) {
