@@ -203,6 +203,11 @@ CASE(index_lists_go_together) {
   map.list[1] = plain_columns;
   map.list[2] = ones;
   check(&r, t, td, TDICT_INDEX(TDICT_REST, TDICT_LIST(columns, 4), TDICT_LIST(last, 1)), &map); /* not the first */
+  map = (m_map){.in = 3, .out_ndim = 3, .shape = {4, 3, 1}, .out = {1, 0, 0}, .step = {1, 1, 1}, .copies = true};
+  map.list[1] = plain_columns;
+  map.list[2] = ones;
+  const tdict_indices behind = TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 4), TDICT_NEW_AXIS, TDICT_LIST(last, 1));
+  check(&r, t, td, behind, &map); /* apart, and a dimension before them */
   map = (m_map){.in = 3, .out_ndim = 3, .shape = {3, 1, 2}, .out = {0, 0, 2}, .step = {1, 1, 1}, .copies = true};
   tdict_tensor *mask = NULL;
   td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){4}, NULL, &mask, err));
