@@ -7,10 +7,13 @@
 TDICT_BEGIN_DECLS
 
 /** @brief New nodes over the same tensors, unlocked: keys can be changed without the other tree seeing it, elements are
- *  shared [T:clone_shallow_shares].
+ *  and objects shared [T:clone_shallow_shares]. Result: as the tree, not locked. Cost: O(keys + nodes), no element is
+ *  touched.
  *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err);
-/** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory [T:clone_deep_copies].
+/** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory [T:clone_deep_copies];
+ *  objects by their `clone`, or as their tensors [T:objects_pass_by_hooks] [T:objects_pass_as_tensors].
+ *  Cost: all bytes are copied, and O(tensors + nodes).
  *  @param[in] memory  where to; NULL: that of the tensors on a device, plain host memory for those on the host.
  *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem]; as tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out,
@@ -38,10 +41,13 @@ typedef struct tdict_difference {
   char message[256];             /**< what differs */
 } tdict_difference;
 /** @brief Compares keys (in any order), batch sizes, dtypes, shapes and elements, wherever the tensors are: those on a
- *  device are copied to the host one by one [T:compare_finds_first_difference]. Devices, locks and strides may differ.
+ *  device are copied to the host one by one [T:compare_finds_first_difference]. Objects of one type are compared by their
+ *  tensors [T:objects_compared]. Devices, locks and strides may differ. Cost: O(keys), and the bytes up to the first
+ *  difference are read.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK whether they differ or not; #TDICT_EINVAL NULL or a negative tolerance, #TDICT_EWRONGDEVICE a
- *          device's bytes that belong to no context [T:compare_refuses]; #TDICT_ENOMEM; #TDICT_EDEVICE. */
+ *          device's bytes that belong to no context [T:compare_refuses]; #TDICT_ENOTSUP two objects of a type without
+ *          `flatten` [T:objects_compared]; #TDICT_ENOMEM; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);

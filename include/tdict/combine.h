@@ -1,7 +1,10 @@
 /* Several trees made one: stack, cat, ragged sequences padded. The trees have the same keys, in any order
  * [T:stack_keys_in_any_order], and their tensors the same dtypes; the first tree's order, nested batch sizes and device
  * are the result's. All elements of a result lie in one storage for each memory [T:stack_one_storage]; results are not
- * locked. Host and device: copies within and to the device go through its memory [T:stack_stacks].
+ * locked. Objects of one type go along as tdict/object.h says [T:objects_pass_as_tensors] [T:objects_pass_by_hooks].
+ * Host and device: copies within and to the device go through its memory [T:stack_stacks].
+ * Cost of each: the bytes of the result are copied once, and O(tensors of all trees); one storage for each memory, one
+ * allocation for all tensors and one a node. Into `out` nothing is made but a list of what stands where.
  * Thread rule: as in tdict/tree.h: the trees are read, `out` trees are written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
@@ -24,16 +27,18 @@ static inline tdict_join_options tdict_join_options_default(void) {
   return o;
 }
 
-/** @brief A new batch dimension of @p count elements, each a copy of one tree [T:stack_stacks].
+/** @brief A new batch dimension of @p count elements, each a copy of one tree [T:stack_stacks]. Result: the trees' batch
+ *  size with @p count put in at `dim`.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL no tree, NULL, or no such dimension; #TDICT_ENOTFOUND a key that not all have;
- *          #TDICT_ETYPE a tensor meets a tree; #TDICT_ESHAPE, #TDICT_EDTYPE batch sizes, shapes or dtypes differ,
+ *          #TDICT_ETYPE a tensor meets a tree, or an object one of another type; #TDICT_ESHAPE, #TDICT_EDTYPE batch sizes, shapes or dtypes differ,
  *          err->path naming the key and the message the tree [T:stack_refuses]; #TDICT_EWRONGDEVICE, #TDICT_ENOMEM
  *          [T:stack_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
 /** @brief The trees one behind the other along one batch dimension, in which alone they may differ [T:cat_joins].
+ *  Result: the trees' batch size, that dimension being the sum.
  *  @return as tdict_stack() [T:cat_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);

@@ -2,8 +2,8 @@
  *
  *   tdict_index_get(td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
- * Integers, ranges, new axes and the rest give views that share storage [T:index_gives_views]; one list of positions or
- * one mask in an index gives copies [T:index_list_copies] [T:index_mask_copies]. Only batch dimensions are indexed; what
+ * Integers, ranges, new axes and the rest give views that share storage [T:index_gives_views]; lists of positions and
+ * masks give copies [T:index_list_copies] [T:index_mask_copies]. Only batch dimensions are indexed; what
  * stands behind them stays, and so do the further batch dimensions of the trees below [T:index_children].
  * Thread rule: reading is reading; writes to different elements of one tree may run on several threads at once, as long
  * as nobody changes its keys [T:rows_written_by_threads]. */
@@ -61,7 +61,9 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
-/** An index: what is done with each dimension in turn. */
+/** An index: what is done with each dimension in turn. Lists and masks go along together, as NumPy's and PyTorch's: element
+ *  i of the result is at position i of each, a mask counting as the positions that it names; all have as many positions,
+ *  or one, which is used for all [T:index_lists_go_together]. */
 typedef struct tdict_indices {
   int32_t count; /**< of what is in `item`; more than TDICT_MAX_INDEX is refused when it is used */
   tdict_index item[TDICT_MAX_INDEX];
@@ -90,23 +92,33 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 #define tdict_index_7_(a, b, c, d, e, f, g) tdict_indices_add(tdict_index_6_(a, b, c, d, e, f), g)
 #define tdict_index_8_(a, b, c, d, e, f, g, h) tdict_indices_add(tdict_index_7_(a, b, c, d, e, f, g), h)
 
-/** @brief The elements that an index names, as a new unlocked tree with the keys of @p td [T:index_unlocks].
+/** @brief The elements that an index names, as a new unlocked tree with the keys of @p td [T:index_unlocks]; objects as
+ *  tdict/object.h says [T:objects_pass_as_tensors].
  *
  *  Result: the batch dimensions as Python's index rules give them; dimensions that the index does not reach stay whole.
- *  A list or mask puts its dimension where the first dimension that it takes was. Views: one allocation for all
- *  tensors, whatever their number, and one for each node [T:index_costs_one_slab].
- *  @return #TDICT_OK; #TDICT_EINVAL the tree has no batch dimension, more items than it has dimensions, two rests, two
- *          lists or masks, step 0, or a position outside its dimension [T:index_refuses]; #TDICT_ESHAPE, #TDICT_EDTYPE a
- *          mask of other counts or not of bool [T:index_refuses]; #TDICT_EWRONGDEVICE a mask that is not on the host;
+ *  The one dimension of all lists and masks comes where the first dimension that they take was when they stand side by
+ *  side (integers do not count), and first when a range, rest or new axis stands between them
+ *  [T:index_lists_go_together]. Views: one allocation for all tensors, whatever their number, and one for each node
+ *  [T:index_costs_one_slab].
+ *  Cost: O(tensors + nodes), no element is touched; with lists and masks the bytes of the result are copied, in
+ *  O(positions) pieces a tensor at least, into one storage.
+ *  @return #TDICT_OK; #TDICT_EINVAL the tree has no batch dimension, more items than it has dimensions, two rests,
+ *          step 0, or a position outside its dimension [T:index_refuses]; #TDICT_ESHAPE, #TDICT_EDTYPE a
+ *          mask of other counts or not of bool, #TDICT_ESHAPE lists and masks of different numbers of positions
+ *          [T:index_refuses]; #TDICT_EWRONGDEVICE a mask that is not on the host;
  *          #TDICT_ENOTSUP a list or mask of a tree with tensors on a device [T:index_list_refuses_device]; #TDICT_ENOMEM
  *          [T:index_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index names: `td[index] = value`. Addresses and keys
  *  stay [T:index_set_writes_through]. The batch size of @p value is that of td[index], or its last dimensions, and is
- *  repeated for the others [T:index_set_repeats]. Keys that @p value lacks stay as they are. When @p td holds no key
- *  at all, zeroed tensors for all of @p td are made first [T:index_set_preallocates]. Allowed when locked, unless tensors
- *  have to be made.
+ *  repeated for the others [T:index_set_repeats]. Lists and masks name their elements one by one
+ *  [T:index_lists_are_written]; of a position named twice the last counts. Keys that @p value lacks stay as they are.
+ *  Objects are written as their tensors [T:objects_written_as_tensors]. When @p td holds no key
+ *  at all, zeroed tensors and objects for all of @p td are made first [T:index_set_preallocates]
+ *  [T:objects_preallocated]. Allowed when locked, unless they have to be made.
+ *  Cost: O(tensors of @p value), twice, since all is looked at first, and the bytes that are written; nothing is allocated
+ *  but for lists, masks, objects and preallocation.
  *  @return as tdict_index_get() [T:index_set_refuses]; #TDICT_ENOTFOUND @p td lacks a key of @p value; #TDICT_ETYPE a
  *          tensor meets a tree; #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as
  *          tdict_tensor_copy(), all before the first element is written [T:index_set_refuses]. */
@@ -115,11 +127,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *td, tdict_ind
 
 /** @brief Writes @p row, which has the batch size of td[i], to row @p i: the way to build a batch. Several threads may
  *  write different rows at once, once the tensors are there [T:rows_written_by_threads]. As tdict_index_set()
- *  [T:rows_fill_a_batch]. */
+ *  [T:rows_fill_a_batch]. Cost: the bytes of the row, and O(tensors). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows from row @p first on; as tdict_index_set(); #TDICT_EINVAL they do not fit
- *  [T:rows_fill_a_batch]. */
+ *  [T:rows_fill_a_batch]. Cost: the bytes of the rows, and O(tensors). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);
 

@@ -1,7 +1,9 @@
 /* Trees with other keys over the same tensors: parts by paths, nested names made flat and back, merges. Results are new
  * nodes that share tensors [T:keysets_share_leaves]; they are not locked; trees that are read are as they were. All
  * answer #TDICT_EINVAL for NULL and for what is no path, and #TDICT_ENOMEM [T:keysets_survive_enomem]. They work on
- * every device, as no element is touched. Thread rule: as in tdict/tree.h. */
+ * every device, as no element is touched; objects are shared [T:object_moves_with_keys]. Batch sizes are those of the nodes that keys come from,
+ * devices too. Cost of each: O(keys that are read or made), with no byte of an element copied.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_KEYSETS_H
 #define TDICT_KEYSETS_H
 

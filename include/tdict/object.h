@@ -5,6 +5,26 @@
  * the tree that it hangs in; it is not popped, as its box may have other holders: tdict_rename() moves it.
  * What a type cannot do by a hook of its own is never guessed: a transfer that meets an object without the hook it
  * needs passes it through untouched, counts it, and fails under `strict_objects`.
+ *
+ * Operations on trees take objects along. Those that only move keys share the box: set, select, update, flatten_keys,
+ * tdict_clone() and the like [T:object_moves_with_keys]; so do those after which every element stands where it stood
+ * [T:objects_stay_where_nothing_moves]. The others ask for a hook that does just that, first, and else work on the
+ * object's tensors, which `flatten` gives and of which `unflatten` makes the result's object:
+ *
+ *   tdict_clone_deep()                                           clone, else tensors [T:objects_pass_by_hooks]
+ *   one element of each of the first dimensions (TDICT_AT, tdict_unbind(), ...)  index, once a dimension, else tensors
+ *   tdict_stack() along dimension 0                              stack, else tensors
+ *   other indices and shapes, split, stack, cat, pad_sequence    tensors [T:objects_pass_as_tensors]
+ *   writes in place, also to `out` trees: from an object of the same type  tensors of both [T:objects_written_as_tensors]
+ *   tdict_visit(), tdict_apply(), tdict_filter()                 tensors, with paths below the object's [T:objects_visited]
+ *   tdict_compare()                                              tensors, unless it is one object [T:objects_compared]
+ *
+ * Where a memory is given, tensors come before hooks, which know no memory [T:objects_in_given_memory]. Where batch
+ * dimensions count, the tensors must begin with those of the object's tree: #TDICT_ESHAPE [T:objects_need_the_batch_size].
+ * A type that has neither the hook nor `flatten` is #TDICT_ENOTSUP, one that fails answers for the call, err->path being
+ * the object's either way [T:objects_refused_by_name] [T:objects_hooks_fail]; two types where one is wanted are
+ * #TDICT_ETYPE [T:objects_of_two_types]. Then all trees are as before, and objects made so far are released
+ * [T:objects_survive_enomem] [T:objects_written_or_refused_whole]. Cost: that of the hooks, and O(nodes) more.
  * Thread rule: hooks of different objects run at once, on pool threads; hooks of one object may, too, when several
  * transfers use it, so hooks read `self` and do not change it. */
 #ifndef TDICT_OBJECT_H
@@ -31,13 +51,16 @@ struct tdict_type {
    *  and the transfer pins. What the hook queues itself goes on tdict_hook_stream(). *out == self keeps the object. */
   tdict_status (*to_device)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   bool (*is_pinned)(const void *self); /**< every host tensor of it is pinned */
-  /** A new tree of the object's tensors (shared, not copied), for the engine to move. */
+  /** A new tree of the object's tensors (shared, not copied), without objects, to be moved or worked on; it is not
+   *  changed, but elements may be written. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
-  /** A new object like `self` whose tensors are those of `tree`, which has the keys that flatten gave. The tree is
-   *  borrowed; tensors are retained as needed; their bytes are not there yet and are not to be read. */
+  /** A new object like `self` whose tensors are those of `tree`, which has the keys that flatten gave and maybe other
+   *  dimensions. The tree is borrowed; tensors are retained as needed; their bytes are not there yet (of a transfer) and
+   *  are not to be read. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
+  /** A copy with elements of its own. *out == self keeps the object, as for all hooks that make one. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
-  /** The object of element `i` of the first batch dimension. */
+  /** The object of element `i`, which is there, of the first batch dimension. */
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
   /** One object of `count` objects of this type, with a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);

@@ -1,7 +1,10 @@
 /* Other batch dimensions over the same elements. What stands behind the batch dimensions stays, and so do the further
  * batch dimensions of the trees below [T:shape_children]. Results have the keys and locks of the tree they are made of
- * [T:shape_keeps_locks], those of tdict_unbind() the keys only; all of their tensors are views in one allocation that share storage, but for copies that
- * tdict_reshape() and tdict_flatten() cannot do without [T:shape_views_share]. Negative dimensions count from the end.
+ * [T:shape_keeps_locks], those of tdict_unbind() the keys only; all of their tensors are views in one allocation that
+ * share storage, but for copies that tdict_reshape() and tdict_flatten() cannot do without [T:shape_views_share].
+ * Objects go along as tdict/object.h says [T:objects_pass_as_tensors]. Negative dimensions count from the end.
+ * Cost of each, and of each piece of those that cut: O(tensors + nodes), one allocation for all tensors and one a node
+ * [T:shape_costs_one_slab]; no byte of an element is copied but where a copy is spoken of.
  * All answer #TDICT_EINVAL for NULL and for a dimension or count that cannot be [T:shape_refuses], #TDICT_ENOMEM
  * [T:shape_survives_enomem], and #TDICT_ESHAPE where a tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions.
  * They work on every device. Thread rule: as in tdict/tree.h; a result is a tree of its own. */
@@ -13,19 +16,21 @@
 TDICT_BEGIN_DECLS
 
 /** @brief The elements with the batch size @p shape, of which one count may be -1: what is left [T:shape_view].
+ *  Result: batch size @p shape, always views.
  *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements, or a tensor whose strides do not allow it, err->path
  *          naming it [T:shape_view_refuses_strides]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape,
                                                   tdict_tree **out, tdict_error *err);
 /** @brief As tdict_view(), with a copy in C order of each tensor whose strides do not allow a view, in the memory that
- *  it lies in (plain host memory for host tensors) [T:shape_reshape_copies_where_needed]. */
+ *  it lies in (plain host memory for host tensors) [T:shape_reshape_copies_where_needed]. Cost: the bytes of those
+ *  tensors are copied, no others. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Makes the batch dimensions from @p first to @p last, both included, one [T:shape_flatten]. Views or copies as
- *  tdict_reshape(). */
+/** @brief Makes the batch dimensions from @p first to @p last, both included, one [T:shape_flatten]. Views or copies, and their
+ *  cost, as tdict_reshape(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Makes one batch dimension several, of which one count may be -1 [T:shape_unflatten]. */
+/** @brief Makes one batch dimension several, of which one count may be -1 [T:shape_unflatten]; always views. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief A new batch dimension of one element before dimension @p dim, or behind the last [T:shape_unsqueeze]. */

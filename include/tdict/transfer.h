@@ -115,6 +115,12 @@ typedef enum tdict_future_state_code {
   TDICT_FUTURE_CANCELLED
 } tdict_future_state_code;
 
+/** @brief As tdict_set(), but a tensor on another device than the tree's is moved there first, and the tree gets what
+ *  that made; its data is there on return [T:set_to_moves_first]. Cost: tdict_to_device() of one leaf.
+ *  @return as tdict_set() and tdict_to_device(), err->path being @p path; nothing has changed [T:set_to_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path,
+                                                    tdict_tensor *tensor, tdict_error *err);
+
 /** @brief Moves a tree; its data is there on return.
  *
  *  The result has the keys, batch size and lock of @p src and @p device as its device. A leaf that is on @p device

@@ -57,7 +57,8 @@ TDICT_API void tdict_release(tdict_tree *td);
 
 /** @brief Puts a tensor at a path: shared, not copied. Nodes on the way are made with the batch size and device of
  *  the node above [T:tree_set_makes_nodes]. What stood at the path is replaced and keeps its place in the order
- *  [T:tree_set_replaces].
+ *  [T:tree_set_replaces]. Cost: O(length of the path) in the mean; O(keys of the node) more when its key table is shared
+ *  with another tree. No element is copied.
  *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or NULL [T:tree_paths]; #TDICT_ETYPE the path leads through a tensor
  *          or an object [T:tree_set_refuses_path_through_leaf] [T:object_is_no_tree]; #TDICT_ESHAPE the leading
  *          dimensions are not the batch size [T:tree_set_refuses_batch_mismatch]; #TDICT_EWRONGDEVICE the tree has
@@ -68,13 +69,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *pat
 /** @brief Puts a tree at a path: shared, not copied, unless its batch size is shorter than that of the tree it
  *  comes under, or it has no device where that one has: then, if its contents agree, what is put there is a shallow
  *  copy with that batch size and device, and @p child is as it was [T:tree_set_tree_grows_batch]. A shared child that
- *  is changed later is changed wherever it hangs.
+ *  is changed later is changed wherever it hangs. Cost: as tdict_set(), and O(keys of @p child), which is looked through.
  *  @return as tdict_set() [T:tree_set_tree_refuses]; #TDICT_EINVAL also when @p child is, or holds, the tree that it
  *          would come under [T:tree_set_tree_refuses_cycle]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child,
                                                       tdict_error *err);
 
-/** @brief The tensor at a path, borrowed from the tree [T:tree_get_borrows].
+/** @brief The tensor at a path, borrowed from the tree [T:tree_get_borrows]. Cost: O(length of the path), for any number
+ *  of keys; nothing is allocated.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE a tree or an object stands there, or the path leads through
  *          a tensor or an object [T:object_is_no_tree]; #TDICT_EINVAL an empty key, or NULL [T:tree_get_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out,
@@ -89,7 +91,7 @@ TDICT_API const void *tdict_const_data(const tdict_tree *td, const char *path);
 /** @brief True when a tensor, a tree or an object stands at the path; false for a path that is no path [T:tree_has]. */
 TDICT_API bool tdict_has(const tdict_tree *td, const char *path);
 
-/** @brief Takes what stands at a path out of the tree and releases it [T:tree_delete].
+/** @brief Takes what stands at a path out of the tree and releases it [T:tree_delete]. Cost: as tdict_set().
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE; #TDICT_EINVAL [T:tree_delete_refuses]; #TDICT_ELOCKED
  *          [T:tree_lock_blocks]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err);
@@ -102,7 +104,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *td, const char *pat
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Moves what stands at @p from to @p to, making nodes on the way. Within one node the entry keeps its place
- *  in the order [T:tree_rename]. What stood at @p to is replaced, unless @p safe is true.
+ *  in the order [T:tree_rename]. What stood at @p to is replaced, unless @p safe is true. Cost: as tdict_set().
  *  @return as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe and @p to is taken; #TDICT_EINVAL @p to lies
  *          below @p from [T:tree_rename_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe,
@@ -112,20 +114,21 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *td, const char *
 TDICT_API int tdict_batch_ndim(const tdict_tree *td);
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *td);
 /** @brief Gives the tree another batch size. Children with fewer dimensions grow to it; no child's shrinks
- *  [T:tree_set_batch_size].
+ *  [T:tree_set_batch_size]. Cost: O(keys below), which are looked at.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child disagrees, err->path naming it;
  *          #TDICT_ELOCKED [T:tree_set_batch_size_refuses]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
 /** @brief True and @p out written when the tree has a device; @p out may be NULL [T:tree_device]. */
 TDICT_API bool tdict_get_device(const tdict_tree *td, tdict_device *out);
-/** @brief Gives the tree and all below it a device, or takes it away with NULL; moves nothing [T:tree_device].
+/** @brief Gives the tree and all below it a device, or takes it away with NULL; moves nothing [T:tree_device]. Cost:
+ *  O(keys below).
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor lives elsewhere, err->path naming it [T:tree_device_refuses];
  *          #TDICT_ELOCKED; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err);
 
 /** @brief Locks the tree and all below it: nothing can be added, removed or replaced; elements can be written
- *  [T:tree_lock_blocks]. */
+ *  [T:tree_lock_blocks]. Cost: O(keys below), as tdict_unlock()'s. */
 TDICT_API void tdict_lock(tdict_tree *td);
 /** @brief Undoes tdict_lock() for the tree and what hangs below it and under no other locked tree; an unlocked tree
  *  stays so [T:tree_unlock].
@@ -171,9 +174,11 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
-/** @brief Writes a text of the tree - keys, dtypes, shapes, devices, pinned or not, never elements; of an object its
- *  type and up to 255 bytes of what its `print` hook says [T:object_in_format] - to @p buffer, cut to @p bytes and
- *  ended by 0 [T:tree_format].
+/** @brief Writes a text of the tree - keys, dtypes, shapes, devices, `pinned`, never elements; `shared` marks tensors
+ *  over whose bytes another tensor of the tree lies [T:tree_format_marks_shared]; of an object its type and up to 255
+ *  bytes of what its `print` hook says [T:object_in_format] - to @p buffer, cut to @p bytes and ended by 0
+ *  [T:tree_format]. Behind 100 keys the others are counted [T:tree_format_cuts_long_trees]. Cost: O(keys), at most 100
+ *  comparisons a tensor; nothing is allocated but for very deep trees.
  *  @return the length that the whole text has, without the 0, as snprintf does. @p buffer may be NULL when @p bytes
  *          is 0. */
 TDICT_API size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes);

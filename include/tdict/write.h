@@ -2,8 +2,12 @@
  *
  * What writes in place keeps keys, shapes and addresses, is allowed when locked [T:write_allowed_when_locked], and looks
  * at everything before the first byte is written; #TDICT_EDEVICE after that leaves elements unspecified. Writes from one
- * storage to itself that overlap are unspecified, but for a tensor written to itself. Values have the dtype of what is
+ * storage to itself that overlap are unspecified, but for a tensor written to itself. Objects are written as their
+ * tensors, by tdict_fill(), tdict_copy() and tdict_update_in_place() [T:objects_written_as_tensors]. Values have the
+ * dtype of what is
  * written; nothing is converted but the numbers of tdict_fill(). Host and device, as tdict_tensor_copy() allows.
+ * Cost of what writes in place: the bytes that are written, and O(tensors written), twice, since all is looked at first;
+ * nothing is allocated but for lists, masks, objects and very deep trees.
  * Thread rule: as in tdict/tree.h; different tensors may be written by several threads at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
@@ -22,10 +26,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *td, const char *p
  *  @return as tdict_write() and tdict_index_get() [T:write_at_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *td, const char *path, tdict_indices index,
                                                       const tdict_tensor *value, tdict_error *err);
-/** @brief Writes one number to every element at or below a path; NULL is the whole tree [T:fill_fills].
+/** @brief Writes one number to every element at or below a path, a tensor's, a tree's or an object's; NULL is the whole
+ *  tree [T:fill_fills] [T:objects_written_as_tensors].
  *  @param[in] value  converted to each dtype as tdict_tensor_arange() does; bool: 0 or 1; complex: the real part.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_EINVAL, #TDICT_ETYPE the path; #TDICT_EOVERFLOW an integer dtype does not
- *          hold it; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE; #TDICT_ENOTSUP 8-bit floats and types of several lanes, and
+ *          hold it; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE; #TDICT_ENOTSUP an object without `flatten`, 8-bit floats and types of several lanes, and
  *          tensors on a device when the element's bytes are not all the same: 0 always works [T:fill_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_error *err);
 /** @brief Writes zeros everywhere; errors of tdict_fill() [T:fill_zero]. */
@@ -47,7 +52,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, co
  *  @param[in] paths  as above.
  *  @return #TDICT_OK; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE, #TDICT_ELOCKED as tdict_set() and tdict_set_tree();
  *          #TDICT_ENOTFOUND @p src lacks one of the paths [T:update_refuses]; #TDICT_ENOMEM [T:update_survives_enomem].
- *  Cost: the keys of the nodes that change, and the tensors of @p src. */
+ *  Objects are shared [T:object_moves_with_keys]. Cost: O(keys of the nodes that change + tensors of @p src), no element is
+ *  touched. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *const *paths,
                                                     size_t num_paths, tdict_error *err);
 

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef tdict_fail /* macros for clang-tidy, see error.h */
+#undef tdict_fail_native
+
 const char *tdict_status_name(tdict_status status) {
   switch (status) {
 #define NAME(s) \

@@ -148,7 +148,7 @@ static double read_integer(tdict_dtype dtype, const void *element) {
   bool is_signed = (dtype & 0xffu) == 0;
   for (size_t i = 0; i < bytes; i++)
     wide |= (int64_t)((uint64_t)((const unsigned char *)element)[i] << (8 * i)); /* the machine is little-endian */
-  if (is_signed && bytes < 8 && wide >> (8 * bytes - 1)) wide -= (int64_t)1 << (8 * bytes);
+  if (is_signed && bytes > 0 && bytes < 8 && wide >> (8 * bytes - 1)) wide -= (int64_t)1 << (8 * bytes);
   return is_signed ? (double)wide : (double)(uint64_t)wide;
 }
 

@@ -132,7 +132,7 @@ static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
 }
 /* Drops a reference that is no handle. */
-void tdict_transfer_release(tdict_future *transfer);
+void tdict_transfer_release(tdict_future *f);
 /* The last worker calls it: unmarks, publishes, starts those who waited. May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
 

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "tree/text.h"
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
@@ -72,9 +73,15 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
     }
     row[t] = node->leaves[slot];
     if (tdict_leaf_kind(row[t]) == tdict_leaf_kind(leaf)) continue;
-    tdict_fail(err, TDICT_ETYPE, "%s: a tree stands there in tree %zu or in tree 0, and something else in the other",
-               a->what, t);
+    char one[TDICT_TEXT_LEAF_BYTES], other[TDICT_TEXT_LEAF_BYTES];
+    tdict_fail(err, TDICT_ETYPE, "%s: %s stands there in tree %zu, and %s in tree 0", a->what,
+               tdict_text_leaf(row[t], other), t, tdict_text_leaf(leaf, one));
     return at_key(a, NULL, TDICT_ETYPE, err);
+  }
+  if (tdict_leaf_box(leaf)) {
+    a->to->objects = true;
+    tdict_status status = tdict_objects_check_types(a->what, row, a->to->count, err);
+    if (status != TDICT_OK) return at_key(a, NULL, status, err);
   }
   a->to->num_entries++;
   return TDICT_OK;
@@ -100,7 +107,7 @@ tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees,
   if (!trees || count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no trees", what);
   for (size_t i = 0; i < count; i++)
     if (!trees[i]) return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu is NULL", what, i);
-  tdict_aligned made = {count, 0, NULL};
+  tdict_aligned made = {count, 0, false, NULL};
   aligner a = {.what = what, .trees = trees, .to = &made, .cap = 0};
   tdict_cursor_init(&a.cursor, trees[0], false);
   tdict_status status = align(&a, err);
@@ -116,4 +123,33 @@ tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees,
 void tdict_aligned_reset(tdict_aligned *aligned) {
   free(aligned->leaves);
   aligned->leaves = NULL;
+}
+
+tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *opening, bool whole,
+                                const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err) {
+  const size_t count = aligned->count;
+  tdict_opening own = *opening;
+  tdict_tree **opened = calloc(count, sizeof(tdict_tree *));
+  tdict_status status = TDICT_OK;
+  if (!opened) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu trees", own.what, count);
+  for (size_t t = 0; t < count && status == TDICT_OK; t++) {
+    own.batch_ndim = whole ? trees[t]->batch_ndim : 0;
+    own.batch_size = trees[t]->batch_size;
+    status = tdict_objects_open(&own, trees[t], &opened[t], err);
+  }
+  tdict_aligned again = {0, 0, false, NULL};
+  if (status == TDICT_OK) status = tdict_align_trees(own.what, (const tdict_tree *const *)opened, count, &again, err);
+  if (status != TDICT_OK) {
+    tdict_aligned_close(opened, count);
+    return status;
+  }
+  tdict_aligned_reset(aligned);
+  *aligned = again;
+  *out = opened;
+  return TDICT_OK;
+}
+
+void tdict_aligned_close(tdict_tree **opened, size_t count) {
+  for (size_t t = 0; opened && t < count; t++) tdict_release(opened[t]);
+  free(opened);
 }

@@ -3,17 +3,26 @@
 #ifndef TDICT_TREE_ALIGN_H
 #define TDICT_TREE_ALIGN_H
 
-#include "tree/cursor.h"
+#include "tree/objects.h"
 
 typedef struct tdict_aligned {
   size_t count, num_entries; /* trees; what a walk through the first one shows, trees too */
+  bool objects;              /* there are some, of one type in all trees */
   tdict_leaf *leaves;        /* borrowed; that of tree t at entry e is leaves[e * count + t] */
 } tdict_aligned;
 
-/* TDICT_EINVAL a NULL among the trees, or none; TDICT_ENOTFOUND a key that not all have; TDICT_ETYPE kinds that differ;
+/* TDICT_EINVAL a NULL among the trees, or none; TDICT_ENOTFOUND a key that not all have; TDICT_ETYPE kinds that differ, or types of objects;
  * err->path names the key. TDICT_ENOMEM. To be reset on success only. */
 tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, tdict_aligned *out,
                                tdict_error *err);
 void tdict_aligned_reset(tdict_aligned *aligned);
+
+/* Copies of the trees with their objects opened, which are what is aligned from here on: the list, an array of as many
+ * trees as there are, is the caller's. The batch size asked of objects is their tree's when `whole` is set, else none. On
+ * failure the trees are aligned as before. Errors of tdict_objects_open(). */
+tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *opening, bool whole,
+                                const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err);
+/* Ends that list; NULL is allowed. */
+void tdict_aligned_close(tdict_tree **opened, size_t count);
 
 #endif

@@ -23,15 +23,21 @@ static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor 
   return tdict_tensor_copy(made, from, err);
 }
 
+static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                 tdict_error *err) {
+  (void)map, (void)entry;
+  return tdict_box_clone(from, out, err);
+}
+
 tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", td ? "out" : "td");
+  /* No batch dimension changes, so none is asked of objects. */
   const tdict_map map = {.what = "clone_deep",
-                         .batch_in = td->batch_ndim,
-                         .batch_out = td->batch_ndim,
-                         .batch_size = td->batch_size,
                          .unlocked = true,
                          .memory = memory,
                          .describe = describe,
-                         .fill = fill};
+                         .fill = fill,
+                         .way = TDICT_WAY_CLONE,
+                         .object = clone_object};
   return tdict_map_run(&map, td, out, err);
 }

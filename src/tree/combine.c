@@ -135,12 +135,26 @@ static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor 
   return copy_parts(map->user, entry, made, err);
 }
 
+static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                  tdict_error *err) {
+  const joiner *j = map->user;
+  (void)from;
+  return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
+}
+
 static tdict_status join(joiner *j, const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
+  tdict_tree **opened = NULL, *made = NULL;
   tdict_status status = begin(j, options, out, err);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, &j->aligned, err);
   if (status != TDICT_OK) return status;
+  const tdict_tree *first = j->items[0];
+  const tdict_way way = j->stacks && j->dim == 0 ? TDICT_WAY_STACK : TDICT_WAY_TENSORS;
+  if (j->aligned.objects) {
+    const tdict_opening opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
+    status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
+  }
   const tdict_map map = {.what = j->what,
-                         .batch_in = j->items[0]->batch_ndim,
+                         .batch_in = first->batch_ndim,
                          .batch_out = j->ndim,
                          .batch_size = j->batch_size,
                          .more_dims = j->stacks,
@@ -148,9 +162,18 @@ static tdict_status join(joiner *j, const tdict_join_options *options, tdict_tre
                          .memory = j->memory,
                          .describe = describe,
                          .fill = fill,
-                         .user = j};
-  status = tdict_map_run(&map, j->items[0], out, err);
+                         .user = j,
+                         .way = way,
+                         .object = stack_objects,
+                         .opened = opened != NULL};
+  if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_close(j->what, first, made, err);
   tdict_aligned_reset(&j->aligned);
+  tdict_aligned_close(opened, j->count);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
   return status;
 }
 
@@ -189,10 +212,7 @@ static tdict_status go_into(const joiner *j, const tdict_tree *out, bool dry, td
         status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
       continue;
     }
-    if (!to)
-      status = tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot take part", j->what);
-    else
-      status = dry ? check_into(j, entry, to, err) : copy_parts(j, entry, to, err);
+    status = dry ? check_into(j, entry, to, err) : copy_parts(j, entry, to, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
@@ -216,17 +236,25 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   }
   size_t bytes;
   const tdict_tree **all = NULL;
+  tdict_tree **opened = NULL;
   if (tdict_mul_size(j->count + 1, sizeof *all, &bytes)) all = malloc(bytes);
   if (!all) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu trees", j->what, j->count);
   all[0] = out;
   memcpy(all + 1, j->items, j->count * sizeof *all);
   j->skip = 1;
   status = tdict_align_trees(j->what, all, j->count + 1, &j->aligned, err);
+  if (status == TDICT_OK && j->aligned.objects) {
+    const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
+    status = tdict_aligned_open(&j->aligned, &opening, true, all, &opened, err);
+    if (status != TDICT_OK) tdict_aligned_reset(&j->aligned);
+  }
   free(all);
   if (status != TDICT_OK) return status;
-  status = go_into(j, out, true, err);
-  if (status == TDICT_OK) status = go_into(j, out, false, err);
+  const tdict_tree *to = opened ? opened[0] : out;
+  status = go_into(j, to, true, err);
+  if (status == TDICT_OK) status = go_into(j, to, false, err);
   tdict_aligned_reset(&j->aligned);
+  tdict_aligned_close(opened, j->count + 1);
   return status;
 }
 

@@ -7,19 +7,20 @@
 #include "base/options.h"
 #include "tdict/clone.h"
 #include "tensor/element.h"
-#include "tree/cursor.h"
+#include "tree/objects.h"
 #include "tree/text.h"
 
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
+  const char *above;   /* the path of a; NULL: none */
   tdict_cursor cursor; /* over a; a frame's mark is b's node */
 } comparer;
 
 /* Notes a difference; the text is in out->message already. */
 static void differ(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
-  tdict_cursor_path(&c->cursor, NULL, c->out->path, sizeof c->out->path);
+  tdict_cursor_path(&c->cursor, c->above, c->out->path, sizeof c->out->path);
   if (extra) tdict_node_path(c->out->path, extra, c->out->path, sizeof c->out->path);
 }
 
@@ -136,6 +137,34 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
   return status;
 }
 
+static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
+
+/* Two objects of one type, by their tensors. */
+static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
+  static const tdict_opening opening = {.what = "compare", .way = TDICT_WAY_TENSORS};
+  if (a == b) return TDICT_OK;
+  if (a->type != b->type) {
+    SAY(c, "objects of type %.60s and %s%.60s", a->type->name,
+        strcmp(a->type->name, b->type->name) == 0 ? "another one named " : "", b->type->name);
+    differ(c, NULL);
+    return TDICT_OK;
+  }
+  char path[sizeof((tdict_error *)NULL)->path];
+  tdict_tree *x = NULL, *y = NULL;
+  comparer inner = {.o = c->o, .out = c->out, .above = path};
+  tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
+  tdict_status status = tdict_box_open(&opening, a, path, &x, err);
+  if (status == TDICT_OK) status = tdict_box_open(&opening, b, path, &y, err);
+  if (status == TDICT_OK) {
+    tdict_cursor_init(&inner.cursor, x, false);
+    status = compare(&inner, x, y, err);
+    tdict_cursor_reset(&inner.cursor);
+  }
+  tdict_release(x);
+  tdict_release(y);
+  return status;
+}
+
 /* What the cursor shows of a, with what stands there in b; *below is b's node when both are trees. */
 static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
@@ -143,14 +172,20 @@ static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **belo
   const tdict_tree *b = (const tdict_tree *)top->mark;
   int64_t slot = tdict_keys_find_hashed(b->keys, key->name, key->length, key->hash);
   tdict_leaf there = slot < 0 ? 0 : b->leaves[slot];
-  if (there == leaf && !tdict_leaf_tensor(leaf) && !tdict_leaf_tree(leaf)) return TDICT_OK;
   if (tdict_leaf_tree(leaf) && tdict_leaf_tree(there)) {
     *below = tdict_leaf_tree(there);
     return TDICT_OK;
   }
   if (tdict_leaf_tensor(leaf) && tdict_leaf_tensor(there))
     return compare_tensors(c, tdict_leaf_tensor(leaf), tdict_leaf_tensor(there), err);
-  SAY(c, "%s", !there ? "only the first tree has this key" : "they are not both tensors or both trees");
+  if (tdict_leaf_box(leaf) && tdict_leaf_box(there))
+    return compare_objects(c, tdict_leaf_box(leaf), tdict_leaf_box(there), err);
+  if (!there) {
+    SAY(c, "only the first tree has this key");
+  } else {
+    char x[TDICT_TEXT_LEAF_BYTES], y[TDICT_TEXT_LEAF_BYTES];
+    SAY(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(there, y));
+  }
   differ(c, NULL);
   return TDICT_OK;
 }
@@ -163,7 +198,8 @@ static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *
     tdict_status status = compare_leaf(c, leaf, &below, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
-      tdict_cursor_path(&c->cursor, NULL, path, sizeof path);
+      if (tdict_leaf_box(leaf)) return status; /* has its path */
+      tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
       return tdict_at(err, status, path);
     }
     if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;

@@ -23,58 +23,79 @@ static tdict_status plan_for(tdict_index_plan *plan, const char *what, const tdi
   return status;
 }
 
-static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                             tdict_error *err) {
+typedef struct getter {
+  tdict_index_plan plan;
+  tdict_pick pick;
+} getter;
+
+static tdict_status describe_get(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                 tdict_error *err) {
+  const getter *g = map->user;
   (void)entry;
-  return tdict_index_plan_describe(map->user, from, made, err);
+  return tdict_index_plan_describe(&g->plan, from, made, err);
 }
 
-static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                         tdict_error *err) {
+static tdict_status fill_get(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                             tdict_error *err) {
+  const getter *g = map->user;
   (void)entry;
-  return tdict_index_plan_copy(map->user, from, made, false, err);
+  return tdict_index_plan_copy(&g->plan, from, made, false, err);
+}
+
+static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                 tdict_error *err) {
+  const getter *g = map->user;
+  (void)entry;
+  return tdict_box_index(from, &g->pick, out, err);
 }
 
 tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out, tdict_error *err) {
-  tdict_index_plan plan;
+  getter g;
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", td ? "out" : "td");
-  tdict_status status = plan_for(&plan, "index", td, &index, err);
+  tdict_status status = plan_for(&g.plan, "index", td, &index, err);
   if (status != TDICT_OK) return status;
+  const tdict_index_plan *plan = &g.plan;
+  const bool copies = plan->num_gathers > 0;
   const tdict_map map = {.what = "index",
                          .batch_in = td->batch_ndim,
-                         .batch_out = plan.ndim,
-                         .batch_size = plan.shape,
-                         .more_dims = plan.ndim > td->batch_ndim ? plan.ndim - td->batch_ndim : 0,
+                         .batch_out = plan->ndim,
+                         .batch_size = plan->shape,
+                         .more_dims = plan->ndim > td->batch_ndim ? plan->ndim - td->batch_ndim : 0,
                          .unlocked = true,
-                         .describe = describe,
-                         .fill = plan.gather_dims ? fill : NULL,
-                         .user = &plan};
+                         .describe = describe_get,
+                         .fill = copies ? fill_get : NULL,
+                         .user = &g,
+                         .way = copies ? TDICT_WAY_TENSORS : tdict_way_of(&plan->affine, td->batch_size, &g.pick),
+                         .object = index_object};
   status = tdict_map_run(&map, td, out, err);
-  tdict_index_plan_reset(&plan);
+  tdict_index_plan_reset(&g.plan);
   return status;
 }
 
 /* A write under way: from all leaves of a tree to those of another one with the same paths. */
 typedef struct writer {
   const tdict_index_plan *plan;
-  const tdict_tree *value;
+  const tdict_tree *td, *value;
   tdict_cursor cursor; /* a frame's mark is the node that is written to */
+  tdict_open_pairs pairs;
 } writer;
 
-/* Finds what stands at the cursor's key in the tree that is written. */
-static tdict_status find(const writer *w, bool want_tree, tdict_leaf *out, tdict_error *err) {
-  const tdict_frame *top = &w->cursor.frames[w->cursor.depth - 1];
+/* Finds what stands at a cursor's key in the tree that is written: what stands in the value must be of its kind. */
+static tdict_status find(const writer *w, const tdict_cursor *c, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
+  const tdict_frame *top = &c->frames[c->depth - 1];
   const tdict_tree *to = (const tdict_tree *)top->mark;
   int64_t slot = top->slot - 1;
   if (to->keys != top->node->keys) {
-    const tdict_key *key = tdict_cursor_key(&w->cursor);
+    const tdict_key *key = tdict_cursor_key(c);
     slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
     if (slot < 0)
       return tdict_fail(err, TDICT_ENOTFOUND, "%s: the tree that is written has no such key", w->plan->what);
   }
   *out = to->leaves[slot];
-  if ((tdict_leaf_tree(*out) != NULL) == want_tree && (want_tree || tdict_leaf_tensor(*out))) return TDICT_OK;
-  return tdict_fail(err, TDICT_ETYPE, "%s: a tree stands on one side, and none on the other", w->plan->what);
+  if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf)) return TDICT_OK;
+  char there[TDICT_TEXT_LEAF_BYTES], here[TDICT_TEXT_LEAF_BYTES];
+  return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the tree that is written, and %s in the value", w->plan->what,
+                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here));
 }
 
 /* The layout of a value's tensor, repeated where its batch size is short, for what the index names of `to`. */
@@ -100,25 +121,39 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
   return tdict_index_plan_copy(w->plan, to, tdict_temp_over(&temp, from, &made), true, err);
 }
 
-/* Goes through the value; `dry`: only looks whether all can be written. */
-static tdict_status go(writer *w, tdict_tree *td, bool dry, tdict_error *err) {
-  tdict_cursor *c = &w->cursor;
-  tdict_cursor_rewind(c, w->value);
-  c->frames[0].mark = (size_t)td;
+static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, tdict_error *err);
+
+/* Writes an object's tensors to another's. */
+static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool dry, tdict_error *err) {
+  if (dry) {
+    const char *what = w->plan->what;
+    const tdict_opening to = {what, TDICT_WAY_TENSORS, false, w->td->batch_ndim, w->td->batch_size, NULL};
+    const tdict_opening from = {what, TDICT_WAY_TENSORS, false, w->value->batch_ndim, w->value->batch_size, NULL};
+    tdict_status status = tdict_open_pairs_add(&w->pairs, &to, &from, boxes, path, err);
+    if (status != TDICT_OK) return status;
+  }
+  const tdict_open_pair *pair = &w->pairs.items[dry ? w->pairs.count - 1 : w->pairs.next++];
+  tdict_cursor inner;
+  tdict_cursor_init(&inner, pair->from, false);
+  inner.frames[0].mark = (size_t)pair->to;
+  tdict_status status = go(w, &inner, path, dry, err);
+  tdict_cursor_reset(&inner);
+  return status;
+}
+
+/* Goes through the value, or an object in it, from the cursor's beginning; `dry`: only looks whether all can be
+ * written. What flatten gives holds no objects, so this goes one level down at most. */
+static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, tdict_error *err) {
   for (tdict_leaf leaf, there = 0; (leaf = tdict_cursor_next(c)) != 0;) {
+    char path[PATH_BYTES];
     tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    tdict_status status = TDICT_OK;
-    if (!tree && !tensor)
-      status =
-          tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot be written", w->plan->what);
-    if (status == TDICT_OK) status = find(w, tree != NULL, &there, err);
+    tdict_status status = find(w, c, leaf, &there, err);
     if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, dry, err);
-    if (status != TDICT_OK) {
-      char path[PATH_BYTES];
-      tdict_cursor_path(c, NULL, path, sizeof path);
-      return tdict_at(err, status, path);
-    }
+    if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, above, path, sizeof path);
+    if (status != TDICT_OK) return tdict_at(err, status, path);
+    if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){there, leaf}, path, dry, err);
+    if (status != TDICT_OK) return status;
     if (!tree) continue;
     if (!tdict_cursor_enter(c, tree))
       return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->plan->what);
@@ -176,11 +211,17 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
 }
 
 static tdict_status write(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
-  writer w = {.plan = plan, .value = value};
+  writer w = {.plan = plan, .td = td, .value = value};
   tdict_cursor_init(&w.cursor, value, false);
-  tdict_status status = go(&w, td, true, err);
-  if (status == TDICT_OK) status = go(&w, td, false, err);
+  w.cursor.frames[0].mark = (size_t)td;
+  tdict_status status = go(&w, &w.cursor, NULL, true, err);
+  if (status == TDICT_OK) {
+    tdict_cursor_rewind(&w.cursor, value);
+    w.cursor.frames[0].mark = (size_t)td;
+    status = go(&w, &w.cursor, NULL, false, err);
+  }
   tdict_cursor_reset(&w.cursor);
+  tdict_open_pairs_reset(&w.pairs);
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* Reading an index, and what it does with a tensor. A plan owns the positions of its list or mask. Thread rule: one
+/* Reading an index, and what it does with a tensor. A plan owns the positions of its lists and masks. Thread rule: one
  * thread. */
 #include "tree/index_plan.h"
 
@@ -94,15 +94,18 @@ static tdict_status add_range(reader *r, const tdict_index *item, tdict_error *e
 
 static tdict_status begin_gather(reader *r, int dims, int64_t count, tdict_error *err) {
   tdict_index_plan *p = r->plan;
+  tdict_gather *g = &p->gathers[p->num_gathers]; /* there are no more of them than items */
   size_t numbers, bytes;
-  if (p->gather_dims)
-    return tdict_fail(err, TDICT_EINVAL, "%s: two lists or masks in one index, wanted at most one", p->what);
-  if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *p->coords, &bytes))
+  if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions does not fit", p->what, (long long)count);
-  p->coords = malloc(bytes ? bytes : 1);
-  if (!p->coords) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", p->what, (long long)count);
-  p->gather_at = p->affine.ndim_out;
-  p->gather_dims = dims;
+  *g = (tdict_gather){p->affine.ndim_out, dims, count, malloc(bytes ? bytes : 1)};
+  if (!g->positions)
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", p->what, (long long)count);
+  if (p->num_gathers++ == 0) p->gather_count = count;
+  if (p->gather_count == count || count == 1) return TDICT_OK;
+  if (p->gather_count != 1)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a list or mask of %lld positions beside one of %lld", p->what,
+                      (long long)count, (long long)p->gather_count);
   p->gather_count = count;
   return TDICT_OK;
 }
@@ -114,7 +117,7 @@ static tdict_status add_list(reader *r, const tdict_index *item, tdict_error *er
                       positions ? "" : " at NULL");
   tdict_status status = begin_gather(r, 1, item->start, err);
   for (int64_t i = 0; i < item->start && status == TDICT_OK; i++)
-    status = find_position(r, positions[i], &r->plan->coords[i], err);
+    status = find_position(r, positions[i], &r->plan->gathers[r->plan->num_gathers - 1].positions[i], err);
   return status == TDICT_OK ? add_whole(r, 1, err) : status;
 }
 
@@ -134,15 +137,15 @@ static tdict_status check_mask(const reader *r, const tdict_tensor *mask, tdict_
   return TDICT_OK;
 }
 
-/* Goes through the mask's elements in C order; without `coords` only counts those that are set. */
-static int64_t scan_mask(const tdict_tensor *mask, int64_t *coords) {
+/* Goes through the mask's elements in C order; without `positions` only counts those that are set. */
+static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   const int64_t *strides = tdict_tensor_dims_strides(mask);
   int64_t at[TDICT_MAX_NDIM] = {0}, found = 0;
   for (int64_t n = mask->numel; n > 0; n--) {
     int64_t offset = 0;
     for (int d = 0; d < mask->ndim; d++) offset += at[d] * strides[d];
     if (((const unsigned char *)mask->data)[offset]) {
-      if (coords) memcpy(coords + found * mask->ndim, at, (size_t)mask->ndim * sizeof *at);
+      if (positions) memcpy(positions + found * mask->ndim, at, (size_t)mask->ndim * sizeof *at);
       found++;
     }
     for (int d = mask->ndim - 1; d >= 0 && ++at[d] == mask->dims[d]; d--) at[d] = 0;
@@ -157,7 +160,7 @@ static tdict_status add_mask(reader *r, const tdict_index *item, tdict_error *er
   (void)tdict_tensor_const_data(mask); /* waits for its bytes */
   status = begin_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
-  scan_mask(mask, r->plan->coords);
+  scan_mask(mask, r->plan->gathers[r->plan->num_gathers - 1].positions);
   return add_whole(r, mask->ndim, err);
 }
 
@@ -201,6 +204,30 @@ static tdict_status read_items(reader *r, const tdict_indices *index, tdict_erro
   return status == TDICT_OK ? add_whole(r, r->ndim - r->next, err) : status;
 }
 
+/* Whether the affine result's dimension is one that lists and masks take. */
+static bool is_gathered(const tdict_index_plan *p, int dim) {
+  for (int i = 0; i < p->num_gathers; i++)
+    if (dim >= p->gathers[i].axis && dim < p->gathers[i].axis + p->gathers[i].dims) return true;
+  return false;
+}
+
+/* Where the dimension of all lists and masks comes: where the first one was when they stand side by side, else first. */
+static int place_gathered(const tdict_index_plan *p) {
+  for (int i = 1; i < p->num_gathers; i++)
+    if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;
+  return p->gathers[0].axis;
+}
+
+/* Puts one dimension in the place of those that lists and masks take, of `ndim` counts; answers how many there are. */
+static int gather_shape(const tdict_index_plan *p, int ndim, int64_t *shape) {
+  int kept = 0;
+  for (int d = 0; d < ndim; d++)
+    if (!is_gathered(p, d)) shape[kept++] = shape[d];
+  for (int d = kept; d > p->gather_at; d--) shape[d] = shape[d - 1];
+  shape[p->gather_at] = p->gather_count;
+  return kept + 1;
+}
+
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err) {
   reader r = {plan, ndim, shape, 0, 0, false};
@@ -209,48 +236,48 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int
   plan->affine.ndim_out = 0;
   plan->affine.grows = false;
   for (int i = 0; i < ndim; i++) plan->affine.starts[i] = 0;
-  plan->gather_at = plan->gather_dims = 0;
+  plan->num_gathers = plan->gather_at = 0;
   plan->gather_count = 0;
-  plan->coords = NULL;
   tdict_status status = read_items(&r, index, err);
   if (status != TDICT_OK) {
     tdict_index_plan_reset(plan);
     return status;
   }
-  plan->ndim = 0;
-  for (int i = 0; i < plan->affine.ndim_out; i++) {
-    bool gathered = plan->gather_dims && i == plan->gather_at;
-    plan->shape[plan->ndim++] = gathered ? plan->gather_count : plan->affine.axes[i].count;
-    if (gathered) i += plan->gather_dims - 1;
+  plan->ndim = plan->affine.ndim_out;
+  for (int i = 0; i < plan->ndim; i++) plan->shape[i] = plan->affine.axes[i].count;
+  if (plan->num_gathers) {
+    plan->gather_at = place_gathered(plan);
+    plan->ndim = gather_shape(plan, plan->ndim, plan->shape);
   }
   return TDICT_OK;
 }
 
 void tdict_index_plan_reset(tdict_index_plan *plan) {
-  free(plan->coords);
-  plan->coords = NULL;
-}
-
-/* Puts one dimension in the place of those that a list or mask takes. */
-static void gather_shape(const tdict_index_plan *plan, tdict_made *made) {
-  int gone = plan->gather_dims - 1;
-  made->shape[plan->gather_at] = plan->gather_count;
-  for (int i = plan->gather_at + 1; i + gone < made->ndim; i++) made->shape[i] = made->shape[i + gone];
-  made->ndim -= gone;
+  for (int i = 0; i < plan->num_gathers; i++) free(plan->gathers[i].positions);
+  plan->num_gathers = 0;
 }
 
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err) {
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, made, err);
-  if (status != TDICT_OK || !plan->gather_dims) return status;
+  if (status != TDICT_OK || !plan->num_gathers) return status;
   if (t->storage->device.type != TDICT_DEVICE_CPU) {
     char device[32];
     return tdict_fail(err, TDICT_ENOTSUP, "%s: a list or mask of a tensor on %s; only host memory is gathered",
                       plan->what, tdict_device_format(t->storage->device, device, sizeof device));
   }
-  gather_shape(plan, made);
+  made->ndim = gather_shape(plan, made->ndim, made->shape);
   made->fresh = true;
   return TDICT_OK;
+}
+
+/* Takes element i of what the lists and masks name; the last dimensions first, so that the others keep their numbers. */
+static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
+  for (int n = plan->num_gathers - 1; n >= 0; n--) {
+    const tdict_gather *g = &plan->gathers[n];
+    const int64_t *at = g->positions + (g->count == 1 ? 0 : i) * g->dims;
+    for (int d = g->dims - 1; d >= 0; d--) tdict_made_select(made, g->axis + d, at[d], item);
+  }
 }
 
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
@@ -261,14 +288,13 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK) return status;
   tdict_made_of(other, &there);
-  if (!plan->gather_dims) {
+  if (!plan->num_gathers) {
     tdict_tensor *mine = tdict_temp_over(&a, t, &whole), *others = tdict_temp_over(&b, other, &there);
     return tdict_tensor_copy(set ? mine : others, set ? others : mine, err);
   }
   for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
     here = whole;
-    for (int d = 0; d < plan->gather_dims; d++)
-      tdict_made_select(&here, plan->gather_at, plan->coords[i * plan->gather_dims + d], item);
+    select_gathered(plan, &here, i, item);
     tdict_made_of(other, &there);
     tdict_made_select(&there, plan->gather_at, i, item);
     tdict_tensor *mine = tdict_temp_over(&a, t, &here), *others = tdict_temp_over(&b, other, &there);

@@ -5,13 +5,19 @@
 #include "tdict/index.h"
 #include "tensor/affine.h"
 
+/* A list or mask: the dimensions [axis, axis + dims) of the affine result at `count` positions. */
+typedef struct tdict_gather {
+  int axis, dims;
+  int64_t count, *positions; /* `dims` of them for each element */
+} tdict_gather;
 typedef struct tdict_index_plan {
   const char *what;
   tdict_affine affine;
-  /* A list or mask takes `gather_dims` dimensions of the affine result, from gather_at on, to `gather_count` elements,
-   * whose positions in each of these dimensions are in coords. 0: there is none. */
-  int gather_at, gather_dims;
-  int64_t gather_count, *coords;
+  /* What all lists and masks take of the affine result becomes one dimension of `gather_count` elements, dimension
+   * gather_at of the result. A list of one position is used again and again. */
+  int num_gathers, gather_at;
+  int64_t gather_count;
+  tdict_gather gathers[TDICT_MAX_INDEX];
   int ndim; /* what the dimensions become */
   int64_t shape[TDICT_MAX_NDIM];
 } tdict_index_plan;

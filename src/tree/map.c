@@ -20,7 +20,8 @@ typedef struct maker {
   const tdict_map *map;
   tdict_cursor cursor;
   size_t entry, num_tensors, num_dims;
-  bool locked; /* some node of the source is */
+  bool locked;  /* some node of the source is */
+  bool objects; /* objects were met that are not opened yet */
   tdict_slab *slab;
   arena arenas[MOST_MEMORIES];
   int num_arenas;
@@ -35,12 +36,6 @@ static tdict_status at_leaf(const maker *m, tdict_status status, tdict_error *er
   if (!err || err->path[0]) return status;
   tdict_cursor_path(&m->cursor, NULL, path, sizeof path);
   return tdict_at(err, status, path);
-}
-
-/* A leaf that is neither tensor nor tree. */
-static tdict_status refuse_other(const maker *m, tdict_error *err) {
-  tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot take part", m->map->what);
-  return at_leaf(m, TDICT_ENOTSUP, err);
 }
 
 static tdict_status memory_of(const tdict_map *map, const tdict_tensor *from, tdict_memory **out, tdict_error *err) {
@@ -98,8 +93,9 @@ static tdict_status measure(maker *m, tdict_error *err) {
       if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory(m->map, err);
       continue;
     }
-    if (!tensor) return refuse_other(m, err);
-    tdict_status status = measure_tensor(m, tensor, err);
+    m->objects = !tensor && !m->map->opened;
+    if (m->objects) return TDICT_OK;
+    tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return at_leaf(m, status, err);
   }
   return TDICT_OK;
@@ -162,6 +158,24 @@ static tdict_status make_tensor(maker *m, const tdict_tensor *from, tdict_leaf *
   return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
 }
 
+static tdict_status make_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
+  tdict_box *box = tdict_leaf_box(from), *made;
+  if (!box) return make_tensor(m, tdict_leaf_tensor(from), to, err);
+  if (m->map->way == TDICT_WAY_SAME) {
+    *to = tdict_leaf_retain(from);
+    return TDICT_OK;
+  }
+  tdict_error said = {0};
+  tdict_status status = m->map->object(m->map, m->entry, box, &made, &said);
+  if (status != TDICT_OK) {
+    said.path[0] = 0; /* of something inside the hook */
+    if (err) *err = said;
+    return status;
+  }
+  *to = tdict_leaf_of_box(made);
+  return TDICT_OK;
+}
+
 /* Fills the nodes; a frame's mark is the node that is made of the frame's. */
 static tdict_status make(maker *m, const tdict_tree *root, tdict_tree *made, tdict_error *err) {
   tdict_cursor *c = &m->cursor;
@@ -172,8 +186,7 @@ static tdict_status make(maker *m, const tdict_tree *root, tdict_tree *made, tdi
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    tdict_status status =
-        from ? make_node(m, root, from, &node, err) : make_tensor(m, tdict_leaf_tensor(leaf), to, err);
+    tdict_status status = from ? make_node(m, root, from, &node, err) : make_leaf(m, leaf, to, err);
     if (status != TDICT_OK) return at_leaf(m, status, err);
     if (!from) continue;
     *to = tdict_leaf_of_tree(node);
@@ -200,29 +213,80 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
+/* All but the locks. *met: nothing was made, since there are objects to be opened first. */
+static tdict_status run(maker *m, const tdict_tree *td, tdict_tree **out, bool *met, tdict_error *err) {
+  tdict_tree *made = NULL;
+  m->entry = m->num_tensors = m->num_dims = 0;
+  m->objects = false;
+  m->slab = NULL;
+  m->num_arenas = 0;
+  tdict_cursor_rewind(&m->cursor, td);
+  tdict_status status = measure(m, err);
+  *met = m->objects;
+  if (status != TDICT_OK || m->objects) return status;
+  status = reserve(m, err);
+  if (status == TDICT_OK) status = make_node(m, td, td, &made, err);
+  if (status == TDICT_OK) status = make(m, td, made, err);
+  for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
+  if (m->slab) tdict_slab_release(m->slab, 1);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* With its objects as trees, which become objects again in the result. */
+static tdict_status run_opened(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  const tdict_opening opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
+  tdict_map changed = *map;
+  tdict_tree *opened, *made = NULL;
+  bool met;
+  tdict_status status = tdict_objects_open(&opening, td, &opened, err);
+  if (status != TDICT_OK) return status;
+  changed.opened = true;
+  m->map = &changed;
+  status = run(m, opened, &made, &met, err);
+  if (status == TDICT_OK) status = tdict_objects_close(map->what, td, made, err);
+  m->map = map;
+  tdict_release(opened);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* True when some node of a tree with objects is locked: the first look at it ended at the first object. */
+static bool some_locked(maker *m, const tdict_tree *td) {
+  bool locked = tdict_node_is_locked(td);
+  tdict_cursor_rewind(&m->cursor, td);
+  for (tdict_leaf leaf; !locked && (leaf = tdict_cursor_next(&m->cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (!tree) continue;
+    locked = tdict_node_is_locked(tree);
+    (void)tdict_cursor_enter(&m->cursor, tree); /* as run() did in the opened tree */
+  }
+  return locked;
+}
+
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   maker m;
   tdict_tree *made = NULL;
+  bool met;
   m.map = map;
-  m.entry = m.num_tensors = m.num_dims = 0;
   m.locked = tdict_node_is_locked(td);
-  m.slab = NULL;
-  m.num_arenas = 0;
   tdict_cursor_init(&m.cursor, td, false);
-  tdict_status status = measure(&m, err);
-  if (status == TDICT_OK) status = reserve(&m, err);
-  if (status == TDICT_OK) status = make_node(&m, td, td, &made, err);
-  if (status == TDICT_OK) status = make(&m, td, made, err);
+  tdict_status status = run(&m, td, &made, &met, err);
+  if (status == TDICT_OK && met) {
+    status = run_opened(&m, td, &made, err);
+    if (status == TDICT_OK) m.locked = some_locked(&m, td);
+  }
   if (status == TDICT_OK && m.locked && !map->unlocked) copy_locks(&m, td, made);
   tdict_cursor_reset(&m.cursor);
-  for (int i = 0; i < m.num_arenas; i++) tdict_storage_release(m.arenas[i].storage);
-  if (m.slab) tdict_slab_release(m.slab, 1);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  if (status == TDICT_OK) *out = made;
+  return status;
 }
 
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err) {

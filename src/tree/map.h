@@ -6,6 +6,7 @@
 
 #include "tensor/affine.h"
 #include "tree/cursor.h"
+#include "tree/objects.h"
 
 typedef struct tdict_map tdict_map;
 struct tdict_map {
@@ -23,9 +24,15 @@ struct tdict_map {
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
   void *user;
+  /* How objects take part: `object` makes the result's of one that takes this way itself, all others are gone through as
+   * their tensors, which `describe` is shown. `opened`: the caller has done that, and closes them in the result. */
+  tdict_way way;
+  tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
+  bool opened;
 };
-/* The result is locked where the source is, unless `unlocked`. TDICT_ENOMEM; TDICT_ESHAPE a node would have too many batch dimensions; what
- * the functions answer, err->path being the leaf's where they left it empty. */
+/* The result is locked where the source is, unless `unlocked`. TDICT_ENOMEM; TDICT_ESHAPE a node would have too many batch
+ * dimensions; what the functions answer, err->path being the leaf's where they left it empty; TDICT_ENOTSUP an object
+ * that cannot take part, and errors of hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* A tree with new nodes that share key tables and leaves; not locked. TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);

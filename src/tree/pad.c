@@ -117,7 +117,12 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, &p.aligned, err);
   if (status != TDICT_OK) return status;
+  tdict_tree **opened = NULL, *made = NULL;
   status = plan_batch(&p, err);
+  if (status == TDICT_OK && p.aligned.objects) {
+    const tdict_opening opening = {.what = what, .way = TDICT_WAY_TENSORS};
+    status = tdict_aligned_open(&p.aligned, &opening, true, items, &opened, err);
+  }
   const tdict_map map = {.what = what,
                          .batch_in = items[0]->batch_ndim,
                          .batch_out = p.ndim,
@@ -127,8 +132,15 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
                          .memory = o.memory,
                          .describe = describe,
                          .fill = fill,
-                         .user = &p};
-  if (status == TDICT_OK) status = tdict_map_run(&map, items[0], out, err);
+                         .user = &p,
+                         .opened = opened != NULL};
+  if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : items[0], &made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_close(what, items[0], made, err);
   tdict_aligned_reset(&p.aligned);
+  tdict_aligned_close(opened, count);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
   return status;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tensor/layout.h"
 #include "tree/cursor.h"
 #include "tree/text.h"
 
@@ -22,6 +23,9 @@ typedef struct printer {
   sink *to;             /* NULL: only the widths are measured */
   size_t lines, hidden; /* keys shown, and keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
+  const tdict_tensor *tensors[MOST_LINES]; /* those shown, in order */
+  size_t users[MOST_LINES];                /* how many of the tree's tensors lie over each, itself counted */
+  size_t num_tensors;                      /* shown so far */
 } printer;
 
 static void emit(sink *to, const char *text, size_t length) {
@@ -120,6 +124,7 @@ static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
     widen(&p->name_width, name_width, WIDEST_NAME);
     widen(&p->dtype_width, dtype_width, DEVICE_BYTES);
     widen(&p->shape_width, strlen(shape), WIDEST_SHAPE);
+    p->tensors[p->num_tensors++] = t;
     return;
   }
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
@@ -127,6 +132,7 @@ static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   emit_column(p->to, shape, p->shape_width);
   emit_text(p->to, tdict_device_format(tdict_tensor_device(t), device, sizeof device));
   if (tdict_tensor_is_pinned(t)) emit_text(p->to, " pinned");
+  if (p->users[p->num_tensors++] > 1) emit_text(p->to, " shared");
   emit_text(p->to, "\n");
 }
 
@@ -177,6 +183,31 @@ static void show_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor_reset(&cursor);
 }
 
+/* True when the bytes from first to last of two tensors meet: one is the other, or a view of it, or both of a third. */
+static bool meet(const tdict_tensor *a, const tdict_tensor *b) {
+  int64_t low_a, end_a, low_b, end_b;
+  if (a->storage != b->storage || !a->numel || !b->numel) return false;
+  const size_t item_a = tdict_dtype_bytes(a->dtype), item_b = tdict_dtype_bytes(b->dtype);
+  if (!tdict_layout_extent(a->ndim, a->dims, tdict_tensor_dims_strides(a), item_a, &low_a, &end_a)) return false;
+  if (!tdict_layout_extent(b->ndim, b->dims, tdict_tensor_dims_strides(b), item_b, &low_b, &end_b)) return false;
+  const int64_t apart = (int64_t)((uintptr_t)b->data - (uintptr_t)a->data);
+  return low_a < apart + end_b && apart + low_b < end_a;
+}
+
+/* Counts the tensors that lie over those shown. Recursion as above. */
+static void count_users(printer *p, const tdict_tree *td) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    for (size_t i = 0; tensor && i < p->num_tensors; i++)
+      p->users[i] += p->tensors[i] == tensor || meet(p->tensors[i], tensor);
+    if (tree && !tdict_cursor_enter(&cursor, tree)) count_users(p, tree);
+  }
+  tdict_cursor_reset(&cursor);
+}
+
 static void emit_sums(sink *to, const tdict_tree *td) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   char text[96];
@@ -200,10 +231,11 @@ static void emit_sums(sink *to, const tdict_tree *td) {
 }
 
 static void show(sink *to, const tdict_tree *td) {
-  printer p = {NULL, 0, 0, 0, 0, 0};
+  printer p = {.to = NULL};
   show_below(&p, td, 1);
+  count_users(&p, td);
   p.to = to;
-  p.lines = p.hidden = 0;
+  p.lines = p.hidden = p.num_tensors = 0;
   emit_node(to, td);
   show_below(&p, td, 1);
   if (p.hidden) {

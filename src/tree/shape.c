@@ -17,15 +17,30 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
   return TDICT_OK;
 }
 
+/* A map of all batch dimensions. */
+typedef struct dims_map {
+  const tdict_affine *affine;
+  tdict_pick pick;
+} dims_map;
+
 static tdict_status describe_affine(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                     tdict_error *err) {
+  const dims_map *d = map->user;
   (void)entry;
-  return tdict_affine_apply(map->user, from, map->what, made, err);
+  return tdict_affine_apply(d->affine, from, map->what, made, err);
+}
+
+static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                 tdict_error *err) {
+  const dims_map *d = map->user;
+  (void)entry;
+  return tdict_box_index(from, &d->pick, out, err);
 }
 
 tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool unlocked,
                             tdict_tree **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM];
+  dims_map d = {.affine = a};
   for (int i = 0; i < a->ndim_out; i++) shape[i] = a->axes[i].count;
   const tdict_map map = {.what = what,
                          .batch_in = a->ndim_in,
@@ -34,7 +49,9 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .more_dims = a->ndim_out > a->ndim_in ? a->ndim_out - a->ndim_in : 0,
                          .unlocked = unlocked,
                          .describe = describe_affine,
-                         .user = (void *)(uintptr_t)a};
+                         .user = &d,
+                         .way = tdict_way_of(a, td->batch_size, &d.pick),
+                         .object = index_object};
   return tdict_map_run(&map, td, out, err);
 }
 
@@ -113,6 +130,8 @@ static tdict_status complete(const char *what, int ndim, int64_t *shape, int64_t
 
 static tdict_status regroup(const char *what, const tdict_tree *td, const grouping *g, tdict_tree **out,
                             tdict_error *err) {
+  bool same = g->ndim == td->batch_ndim;
+  for (int i = 0; same && i < g->ndim; i++) same = g->shape[i] == td->batch_size[i];
   const tdict_map map = {.what = what,
                          .batch_in = td->batch_ndim,
                          .batch_out = g->ndim,
@@ -120,7 +139,8 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
                          .more_dims = g->ndim > td->batch_ndim ? g->ndim - td->batch_ndim : 0,
                          .describe = describe_grouping,
                          .fill = fill_grouping,
-                         .user = (void *)(uintptr_t)g};
+                         .user = (void *)(uintptr_t)g,
+                         .way = same ? TDICT_WAY_SAME : TDICT_WAY_TENSORS};
   return tdict_map_run(&map, td, out, err);
 }
 

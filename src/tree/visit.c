@@ -18,6 +18,7 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
+  tdict_tree **opened;      /* the trees with their objects as trees; NULL: there are no objects */
   tdict_leaf_visitor visit; /* one of both */
   tdict_leaf_maker make;
   tdict_visit_options o;
@@ -48,8 +49,7 @@ static tdict_status list(void *user, const tdict_entry *entry, tdict_error *err)
   lister *l = user;
   visit_job *j = l->job;
   size_t length = strlen(entry->path) + 1, at = l->entry++;
-  if (!entry->tensor && !entry->tree)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: what stands there is no tensor and cannot be visited", j->what);
+  (void)err;
   if (!entry->tensor) return TDICT_OK;
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
@@ -62,9 +62,12 @@ static tdict_status list(void *user, const tdict_entry *entry, tdict_error *err)
   return TDICT_OK;
 }
 
+/* The first tree, its objects as trees. */
+static const tdict_tree *shown(const visit_job *j) { return j->opened ? j->opened[0] : j->trees[0]; }
+
 static tdict_status list_all(visit_job *j, tdict_error *err) {
   lister l = {j, 0, 0, 0};
-  tdict_status status = tdict_walk(j->trees[0], list, &l, err);
+  tdict_status status = tdict_walk(shown(j), list, &l, err);
   if (status != TDICT_OK) return status;
   j->num_leaves = l.leaf;
   size_t leaves, tensors;
@@ -77,7 +80,7 @@ static tdict_status list_all(visit_job *j, tdict_error *err) {
   j->leaves = j->paths && j->tensors && j->made ? malloc(leaves ? leaves : 1) : NULL;
   if (!j->leaves) return no_memory(j, err);
   l = (lister){j, 0, 0, 0};
-  return tdict_walk(j->trees[0], list, &l, err);
+  return tdict_walk(shown(j), list, &l, err);
 }
 
 static void note_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
@@ -109,6 +112,10 @@ static tdict_status run(visit_job *j, const tdict_visit_options *options, tdict_
   if (status == TDICT_OK && j->o.num_threads < -1)
     status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d", j->what, (int)j->o.num_threads);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, &j->aligned, err);
+  if (status == TDICT_OK && j->aligned.objects) {
+    const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
+    status = tdict_aligned_open(&j->aligned, &opening, false, j->trees, &j->opened, err);
+  }
   if (status == TDICT_OK) status = list_all(j, err);
   if (status != TDICT_OK) return status;
   tdict_pool *pool = j->o.context ? tdict_context_pool(j->o.context) : NULL;
@@ -126,6 +133,7 @@ static void begin(visit_job *j) {
 static void end(visit_job *j) {
   for (size_t i = 0; j->made && i < j->num_leaves; i++) tdict_tensor_release(j->made[i]);
   tdict_aligned_reset(&j->aligned);
+  tdict_aligned_close(j->opened, j->count);
   free(j->leaves);
   free(j->tensors);
   free(j->made);
@@ -198,10 +206,11 @@ static tdict_status drop_all_empty(const visit_job *j, tdict_cursor *c, tdict_tr
 static tdict_status make_tree(const visit_job *j, tdict_tree **out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_tree *made;
-  tdict_status status = tdict_node_like(j->trees[0], &made, err);
+  tdict_status status = tdict_node_like(shown(j), &made, err);
   if (status != TDICT_OK) return status;
-  tdict_cursor_init(&cursor, j->trees[0], false);
+  tdict_cursor_init(&cursor, shown(j), false);
   status = assemble(j, &cursor, made, err);
+  if (status == TDICT_OK && j->opened) status = tdict_objects_close(j->what, j->trees[0], made, err);
   if (status == TDICT_OK) status = drop_all_empty(j, &cursor, made, err);
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) {

@@ -4,10 +4,11 @@
 #include "base/error.h"
 #include "tensor/element.h"
 #include "tree/check_copy.h"
-#include "tree/cursor.h"
 #include "tree/index_plan.h"
+#include "tree/objects.h"
 #include "tree/place.h"
 #include "tree/select.h"
+#include "tree/text.h"
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
@@ -15,9 +16,9 @@ static tdict_status is_null(const char *what, const char *name, tdict_error *err
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
-static tdict_status at_cursor(const tdict_cursor *cursor, tdict_status status, tdict_error *err) {
+static tdict_status at_cursor(const tdict_cursor *cursor, const char *above, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
-  tdict_cursor_path(cursor, NULL, path, sizeof path);
+  tdict_cursor_path(cursor, above, path, sizeof path);
   return tdict_at(err, status, path);
 }
 
@@ -80,40 +81,58 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool dry, t
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
 }
 
-/* All tensors below a node; `dry`: only looks whether they can be filled. */
-static tdict_status fill_below(tdict_cursor *cursor, double value, bool dry, tdict_error *err) {
+/* All tensors below a node; `dry`: only looks whether they can be filled, and ends at an object, which *met says. */
+static tdict_status fill_below(tdict_cursor *cursor, const char *above, double value, bool *met, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    if (met && tdict_leaf_box(leaf)) {
+      *met = true;
+      return TDICT_OK;
+    }
     if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
       return tdict_fail(err, TDICT_ENOMEM, "fill: no memory to look through the tree");
-    tdict_status status = tensor ? fill_tensor(tensor, value, dry, err) : TDICT_OK;
-    if (status != TDICT_OK) return at_cursor(cursor, status, err);
+    tdict_status status = tensor ? fill_tensor(tensor, value, met != NULL, err) : TDICT_OK;
+    if (status != TDICT_OK) return at_cursor(cursor, above, status, err);
   }
   return TDICT_OK;
 }
 
-static tdict_status fill_tree(const tdict_tree *td, double value, tdict_error *err) {
+static tdict_status fill_tree(const tdict_tree *td, const char *above, double value, tdict_error *err) {
+  const tdict_opening opening = {.what = "fill", .way = TDICT_WAY_TENSORS, .above = above};
   tdict_cursor cursor;
+  tdict_tree *opened = NULL;
+  bool met = false;
   tdict_cursor_init(&cursor, td, true);
-  tdict_status status = fill_below(&cursor, value, true, err);
-  tdict_cursor_rewind(&cursor, td);
-  if (status == TDICT_OK) status = fill_below(&cursor, value, false, err);
+  tdict_status status = fill_below(&cursor, above, value, &met, err);
+  if (status == TDICT_OK && met) {
+    status = tdict_objects_open(&opening, td, &opened, err);
+    met = false;
+    if (status == TDICT_OK) tdict_cursor_rewind(&cursor, opened);
+    if (status == TDICT_OK) status = fill_below(&cursor, above, value, &met, err);
+  }
+  tdict_cursor_rewind(&cursor, opened ? opened : td);
+  if (status == TDICT_OK) status = fill_below(&cursor, above, value, NULL, err);
   tdict_cursor_reset(&cursor);
+  tdict_release(opened);
   return status;
 }
 
 tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_error *err) {
+  static const tdict_opening opening = {.what = "fill", .way = TDICT_WAY_TENSORS};
   tdict_place place;
+  tdict_tree *opened = NULL;
   if (!td) return is_null("fill", "td", err);
-  if (!path) return fill_tree(td, value, err);
+  if (!path) return fill_tree(td, NULL, value, err);
   tdict_status status = tdict_place_get(&place, td, path, "fill", err);
   if (status != TDICT_OK) return status;
   tdict_leaf leaf = tdict_place_leaf(&place);
   tdict_place_reset(&place);
-  if (tdict_leaf_tree(leaf)) return fill_tree(tdict_leaf_tree(leaf), value, err);
-  if (!tdict_leaf_tensor(leaf)) {
-    tdict_fail(err, TDICT_ETYPE, "fill: what stands there is neither tensor nor tree");
-    return tdict_at(err, TDICT_ETYPE, path);
+  if (tdict_leaf_tree(leaf)) return fill_tree(tdict_leaf_tree(leaf), path, value, err);
+  if (tdict_leaf_box(leaf)) {
+    status = tdict_box_open(&opening, tdict_leaf_box(leaf), path, &opened, err);
+    if (status == TDICT_OK) status = fill_tree(opened, path, value, err);
+    tdict_release(opened);
+    return status;
   }
   status = fill_tensor(tdict_leaf_tensor(leaf), value, true, err);
   if (status == TDICT_OK) status = fill_tensor(tdict_leaf_tensor(leaf), value, false, err);
@@ -126,7 +145,7 @@ tdict_status tdict_zero(tdict_tree *td, tdict_error *err) { return tdict_fill(td
 typedef struct copier {
   const char *what;
   bool all; /* the keys are the same */
-  tdict_cursor cursor;
+  tdict_open_pairs pairs;
 } copier;
 
 static tdict_status check_count(const copier *c, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
@@ -135,46 +154,80 @@ static tdict_status check_count(const copier *c, const tdict_tree *to, const tdi
                     tdict_num_keys(to), tdict_num_keys(from));
 }
 
-static tdict_status copy_leaf(copier *c, tdict_leaf leaf, bool dry, tdict_tree **below, tdict_error *err) {
-  const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
-  const tdict_key *key = tdict_cursor_key(&c->cursor);
+/* What stands in the destination where the cursor stands in the source. Tensors are looked at, or copied. */
+static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict_leaf leaf, bool dry, tdict_leaf *out,
+                              tdict_error *err) {
+  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  const tdict_key *key = tdict_cursor_key(cursor);
   const tdict_tree *to = (const tdict_tree *)top->mark;
   int64_t slot = top->slot - 1;
   if (to->keys != top->node->keys) slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
   if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", c->what);
-  tdict_leaf there = to->leaves[slot];
-  tdict_tensor *tensor = tdict_leaf_tensor(there);
-  if (tdict_leaf_kind(there) != tdict_leaf_kind(leaf) || (!tensor && !tdict_leaf_tree(there)))
-    return tdict_fail(err, TDICT_ETYPE, "%s: source and destination are not both tensors or both trees", c->what);
-  *below = tdict_leaf_tree(there);
-  if (*below) return check_count(c, *below, tdict_leaf_tree(leaf), err);
+  tdict_leaf there = *out = to->leaves[slot];
+  if (tdict_leaf_kind(there) != tdict_leaf_kind(leaf)) {
+    char one[TDICT_TEXT_LEAF_BYTES], other[TDICT_TEXT_LEAF_BYTES];
+    return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the source, and %s in the destination", c->what,
+                      tdict_text_leaf(leaf, one), tdict_text_leaf(there, other));
+  }
+  if (tdict_leaf_tree(there)) return check_count(c, tdict_leaf_tree(there), tdict_leaf_tree(leaf), err);
   const tdict_tensor *from = tdict_leaf_tensor(leaf);
+  if (!from) return TDICT_OK;
+  tdict_tensor *tensor = tdict_leaf_tensor(there);
   if (dry) return check_tensor(c->what, tensor, from, err);
   return same_elements(tensor, from) ? TDICT_OK : tdict_tensor_copy(tensor, from, err);
 }
 
-static tdict_status go(copier *c, tdict_tree *dst, const tdict_tree *src, bool dry, tdict_error *err) {
-  tdict_cursor_rewind(&c->cursor, src);
-  c->cursor.frames[0].mark = (size_t)dst;
-  tdict_status status = check_count(c, dst, src, err);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&c->cursor)) != 0;) {
-    tdict_tree *below = NULL;
-    status = copy_leaf(c, leaf, dry, &below, err);
-    if (status != TDICT_OK) return at_cursor(&c->cursor, status, err);
-    if (!below) continue;
-    if (!tdict_cursor_enter(&c->cursor, tdict_leaf_tree(leaf)))
-      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", c->what);
-    c->cursor.frames[c->cursor.depth - 1].mark = (size_t)below;
-  }
+static tdict_status go(copier *c, tdict_cursor *cursor, const char *above, bool dry, tdict_error *err);
+
+/* An object's tensors, to another's. */
+static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool dry, tdict_error *err) {
+  const tdict_opening opening = {.what = c->what, .way = TDICT_WAY_TENSORS};
+  tdict_status status = TDICT_OK;
+  if (boxes[0] == boxes[1]) return status;
+  if (dry) status = tdict_open_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
+  if (status != TDICT_OK) return status;
+  const tdict_open_pair *pair = &c->pairs.items[dry ? c->pairs.count - 1 : c->pairs.next++];
+  tdict_cursor inner;
+  tdict_cursor_init(&inner, pair->from, false);
+  inner.frames[0].mark = (size_t)pair->to;
+  status = check_count(c, pair->to, pair->from, err);
+  status = status == TDICT_OK ? go(c, &inner, path, dry, err) : tdict_at(err, status, path);
+  tdict_cursor_reset(&inner);
   return status;
+}
+
+/* Goes through the source from the cursor's beginning, one level down at an object. */
+static tdict_status go(copier *c, tdict_cursor *cursor, const char *above, bool dry, tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+    tdict_leaf there = 0;
+    tdict_status status = copy_leaf(c, cursor, leaf, dry, &there, err);
+    if (status != TDICT_OK) return at_cursor(cursor, above, status, err);
+    if (tdict_leaf_box(leaf)) {
+      char path[PATH_BYTES];
+      tdict_cursor_path(cursor, above, path, sizeof path);
+      status = copy_object(c, (const tdict_leaf[]){there, leaf}, path, dry, err);
+      if (status != TDICT_OK) return status;
+    }
+    if (!tdict_leaf_tree(leaf)) continue;
+    if (!tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
+      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", c->what);
+    cursor->frames[cursor->depth - 1].mark = (size_t)tdict_leaf_tree(there);
+  }
+  return TDICT_OK;
 }
 
 static tdict_status copy(const char *what, bool all, tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
   copier c = {.what = what, .all = all};
-  tdict_cursor_init(&c.cursor, src, false);
-  tdict_status status = go(&c, dst, src, true, err);
-  if (status == TDICT_OK) status = go(&c, dst, src, false, err);
-  tdict_cursor_reset(&c.cursor);
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  tdict_status status = check_count(&c, dst, src, err);
+  for (int dry = 1; dry >= 0 && status == TDICT_OK; dry--) {
+    tdict_cursor_rewind(&cursor, src);
+    cursor.frames[0].mark = (size_t)dst;
+    status = go(&c, &cursor, NULL, dry, err);
+  }
+  tdict_cursor_reset(&cursor);
+  tdict_open_pairs_reset(&c.pairs);
   return status;
 }
 

@@ -130,9 +130,10 @@ class Maker:
         if not left:
             return (0,), ["A0"]
         rest = False
+        kinds = self.r.choice(["AARRRNELM", "LLLMR"]) if len(left) > 1 else "AARRRNELM"
         while left and self.r.random() < 0.8:
             n = left[0]
-            kind = self.r.choice("AARRRNELM")
+            kind = self.r.choice(kinds)
             if kind == "A":
                 i = self.r.randrange(-n - 1, n + 1)
                 items.append(i), texts.append(f"A{i}")
@@ -148,12 +149,14 @@ class Maker:
                 items.append(Ellipsis), texts.append("E")
                 rest = True
                 left = left[self.r.randrange(len(left)):]
-            elif kind == "L" and not lists and n:
-                where = [self.r.randrange(-n, n) for _ in range(self.r.randrange(1, 4))]
-                items.append(torch.tensor(where)), texts.append("L" + ",".join(map(str, where)))
+            elif kind == "L" and lists < 3 and n:
+                lengths = [len(i) if i.dtype != torch.bool else int(i.sum()) for i in items if isinstance(i, torch.Tensor)]
+                length = self.r.choice(lengths) if lengths and self.r.random() < 0.7 else self.r.randrange(1, 4)
+                where = [self.r.randrange(-n, n) for _ in range(length)]
+                items.append(torch.tensor(where, dtype=torch.int64)), texts.append("L" + ",".join(map(str, where)))
                 left.pop(0)
                 lists += 1
-            elif kind == "M" and not lists and not rest and n:
+            elif kind == "M" and lists < 2 and not rest and n:
                 bits = [self.r.random() < 0.5 for _ in range(n)]
                 items.append(torch.tensor(bits)), texts.append("M" + "".join("01"[b] for b in bits))
                 left.pop(0)
@@ -198,10 +201,6 @@ class Maker:
     def op_index(self, s, d):
         td = self.pool[s]
         index, texts = self.index(td)
-        if any(isinstance(i, torch.Tensor) for i in index) and any(isinstance(i, int) for i in index):
-            raise Wanted("an integer beside a list or mask in one index")
-        if any(isinstance(i, torch.Tensor) for i in index) and None in index:
-            raise Wanted("a new axis beside a list or mask in one index")
         copies = any(isinstance(i, torch.Tensor) for i in index)  # tdict's copies are in C order
         if copies:
             self.check_lists(td, index)
@@ -220,8 +219,6 @@ class Maker:
         td = self.pool[s]
         index, texts = self.index(td)
         self.check_lists(td, index)
-        if any(isinstance(i, torch.Tensor) for i in index) and (None in index or any(isinstance(i, int) for i in index)):
-            raise Wanted("an integer beside a list or mask in one index")
         try:
             value = td[index].clone()
         except Exception:

@@ -8,7 +8,7 @@
 
 #include "tdict/tdict.h"
 
-enum { POOL = 4, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_MADE = 64 };
+enum { POOL = 4, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_MADE = 512 };
 
 static tdict_tree *pool[POOL];
 static tdict_tree *made[MOST_MADE]; /* by the operation; taken */
@@ -113,11 +113,12 @@ static tdict_tree *renumbered(const tdict_tree *td, int64_t base, char *const *w
   return copy;
 }
 
-static tdict_tensor *mask;
-static int64_t positions[16];
+enum { MOST_LISTS = 16 };
+static tdict_tensor *masks[MOST_LISTS];
+static int64_t positions[MOST_LISTS][16];
 static tdict_indices read_index(char **words, int count) {
   tdict_indices all = tdict_indices_none();
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && i < MOST_LISTS; i++) {
     int64_t n[16];
     const char *word = words[i];
     if (*word == 'A') all = tdict_indices_add(all, TDICT_AT(strtoll(word + 1, NULL, 10)));
@@ -127,12 +128,12 @@ static tdict_indices read_index(char **words, int count) {
       read_numbers(word + 1, n);
       all = tdict_indices_add(all, TDICT_RANGE(n[0], n[1], n[2]));
     }
-    if (*word == 'L') all = tdict_indices_add(all, TDICT_LIST(positions, read_numbers(word + 1, positions)));
+    if (*word == 'L') all = tdict_indices_add(all, TDICT_LIST(positions[i], read_numbers(word + 1, positions[i])));
     if (*word == 'M') {
       const int64_t shape[1] = {(int64_t)strlen(word) - 1};
-      if (tdict_tensor_zeros(TDICT_BOOL, 1, shape, NULL, &mask, &error) != TDICT_OK) exit(2);
-      for (int64_t k = 0; k < shape[0]; k++) ((char *)tdict_tensor_data(mask))[k] = word[1 + k] == '1';
-      all = tdict_indices_add(all, TDICT_MASK(mask));
+      if (tdict_tensor_zeros(TDICT_BOOL, 1, shape, NULL, &masks[i], &error) != TDICT_OK) exit(2);
+      for (int64_t k = 0; k < shape[0]; k++) ((char *)tdict_tensor_data(masks[i]))[k] = word[1 + k] == '1';
+      all = tdict_indices_add(all, TDICT_MASK(masks[i]));
     }
   }
   return all;
@@ -283,8 +284,10 @@ static void run(char *line, bool kept) {
     *slot = tdict_retain(made[num_made - 1]);
   }
   for (size_t i = 0; i < num_made; i++) tdict_release(made[i]);
-  tdict_tensor_release(mask);
-  mask = NULL;
+  for (int i = 0; i < MOST_LISTS; i++) {
+    tdict_tensor_release(masks[i]);
+    masks[i] = NULL;
+  }
 }
 
 int main(int argc, char **argv) {

@@ -39,6 +39,7 @@ FAULTS = [
     ("tags", "include/tdict/status.h", FALLIBLE, "tdict_planted can fail, and its comment has no tag"),
     ("tags", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
     ("tags", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
+    ("tags", "docs/container.md", "<!-- cases begin -->\n| row | `planted_in_a_page` |\n<!-- cases end -->\n", "no test has a case planted_in_a_page"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows a line that examples/quickstart.c has not"),
 ]

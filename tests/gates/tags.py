@@ -1,7 +1,8 @@
 """Gate: every promise of a public header has its test.
 
 usage: tags.py ROOT
-A tag [T:case] names a case of tests/*/test_*.c; the comment of every public function that answers a tdict_status has
+A tag [T:case] names a case of tests/*/test_*.c, and so does each name in the last column of a page's table between
+"<!-- cases begin -->" and "<!-- cases end -->"; the comment of every public function that answers a tdict_status has
 at least one tag; a case's name is used once in the whole repository and its macro stands at the start of a line."""
 
 import re
@@ -34,6 +35,18 @@ def check_tags(report, root, cases):
                 report.fail(where, f"no test has a case {match.group(1)}")
 
 
+def check_pages(report, root, cases):
+    for file in source.files(root, "docs/*.md"):
+        text = file.read_text()
+        for table in re.finditer(r"<!-- cases begin -->(.*?)<!-- cases end -->", text, re.S):
+            for row in re.finditer(r"^\|.*\|([^|]*)\|$", table.group(1), re.M):
+                for name in re.findall(r"`(\w+)`", row.group(1)):
+                    report.checked()
+                    if name not in cases:
+                        where = f"{file.relative_to(root)}:{source.line_of(text, table.start(1) + row.start())}"
+                        report.fail(where, f"no test has a case {name}")
+
+
 def check_functions(report, root):
     for file in source.files(root, "include/tdict/*.h"):
         text = file.read_text()
@@ -54,6 +67,7 @@ def main():
     report = source.Report("tags")
     cases = read_cases(report, root)
     check_tags(report, root, cases)
+    check_pages(report, root, cases)
     check_functions(report, root)
     report.end()
 

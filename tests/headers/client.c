@@ -479,6 +479,7 @@ static void use_hooks(tdict_context *context) {
   OK(tdict_create(1, shape, &td, &last_error));
   OK(tdict_set_object(td, "object", &type, object, &last_error));
   OK(tdict_to_device(context, td, tdict_sim(0), NULL, &moved, &last_error));
+  OK(tdict_set_to(context, moved, "moved", ((holder *)object)->tensor, &last_error));
   OK(tdict_get_object(moved, "object", &type, &got, &last_error));
   TRUE(tdict_device_equal(tdict_tensor_device(((holder *)got)->tensor), tdict_sim(0)));
   tdict_release(moved);

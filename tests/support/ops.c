@@ -146,7 +146,8 @@ const char *ops_kind_name(int kind) {
   if (at < ops_num_shapes) return ops_shape_names[at];
   if ((at -= ops_num_shapes) < ops_num_writes) return ops_write_names[at];
   if ((at -= ops_num_writes) < ops_num_keys) return ops_key_names[at];
-  return (at -= ops_num_keys) < ops_num_more ? ops_more_names[at] : NULL;
+  if ((at -= ops_num_keys) < ops_num_more) return ops_more_names[at];
+  return (at -= ops_num_more) < ops_num_objects ? ops_object_names[at] : NULL;
 }
 
 void ops_reset(ops *o) {
@@ -186,12 +187,14 @@ static void run(ops *o, int kind) {
     ops_writes[at](o);
   else if ((at -= ops_num_writes) < ops_num_keys)
     ops_keys[at](o);
+  else if ((at -= ops_num_keys) < ops_num_more)
+    ops_more[at](o);
   else
-    ops_more[at - ops_num_keys](o);
+    ops_objects[at - ops_num_more](o);
 }
 
 bool ops_step(ops *o, bool all) {
-  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more;
+  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more + ops_num_objects;
   int kind = (int)ops_pick(o, (uint32_t)kinds);
   uint64_t state = o->state;
   for (int64_t n = 0;; n++) {

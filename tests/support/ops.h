@@ -18,12 +18,12 @@ struct ops {
   int answered; /* by the operation's call; -1: none was made */
   tdict_tree *td[OPS_POOL];
   m_tree *model[OPS_POOL];
-  tdict_error error, *err; /* err: error, or NULL */
-  const char *name; /* of the operation that is run */
+  tdict_error error, *err;                 /* err: error, or NULL */
+  const char *name;                        /* of the operation that is run */
   char wrong[700];                         /* what is not as it should be; "" while all is well */
   int64_t good[OPS_KINDS], bad[OPS_KINDS]; /* operations that answered OK, and that failed as they should */
   uint64_t step;
-  int64_t refusals, cells;                 /* sum over all operations of what the pool held */
+  int64_t refusals, cells; /* sum over all operations of what the pool held */
 };
 const char *ops_kind_name(int kind); /* NULL: there are no more */
 /* How allocations are refused; NULL where they cannot be. */
@@ -60,8 +60,9 @@ tdict_tree *ops_tree(const m_tree *t);
 void ops_complain(ops *o, const char *text);
 
 typedef void (*ops_fn)(ops *o);
-extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[];
-extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more;
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[];
+extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
+extern const char *const ops_object_names[];
 
 #endif

@@ -17,33 +17,72 @@ static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *fr
   if (ops_judge(o, status, map ? TDICT_OK : TDICT_EINVAL)) ops_keep(o, td, mapped(from, map));
 }
 
-/* A random index of dimension sizes; false when it is to be refused. What is read is in *map. */
+/* A random index of dimension sizes, and what is read in *map. */
 typedef struct index_choice {
   tdict_indices index;
   m_map map;
-  int64_t list[8], coords[4][64];
-  tdict_tensor *mask;
+  int lists, at; /* lists and masks so far, and where the dimension of the first one comes */
+  bool apart;    /* other dimensions stand between them */
+  int64_t count; /* of what they name */
+  int64_t list[M_DIMS][8], coords[M_DIMS][64];
+  bool listed[M_DIMS];
+  tdict_tensor *masks[M_DIMS];
 } index_choice;
 
-static bool choose_mask(ops *o, index_choice *c, const m_tree *t, int d, int dims) {
+static void end_choice(index_choice *c) {
+  for (int i = 0; i < M_DIMS; i++) tdict_tensor_release(c->masks[i]);
+}
+
+/* Notes a list or mask of `count` positions for dimensions [d, d + dims), whose coords are there. */
+static tdict_status note_list(index_choice *c, int d, int dims, int64_t count) {
+  if (c->lists && c->map.out_ndim != c->at) c->apart = true;
+  if (c->lists++ == 0) {
+    c->at = c->map.out_ndim;
+    c->count = count;
+  }
+  for (int i = 0; i < dims; i++) {
+    c->listed[d + i] = true;
+    for (int64_t k = 1; k < 64 && count == 1; k++) c->coords[d + i][k] = c->coords[d + i][0];
+  }
+  if (c->count != count && count != 1 && c->count != 1) return TDICT_ESHAPE;
+  if (count != 1) c->count = count;
+  return TDICT_OK;
+}
+
+/* The dimension that lists and masks become: side by side where the first one was, apart before all others. */
+static void place_lists(index_choice *c) {
+  if (c->lists == 0) return;
+  m_map *map = &c->map;
+  const int at = c->apart ? 0 : c->at;
+  memmove(map->shape + at + 1, map->shape + at, (size_t)(map->out_ndim - at) * sizeof *map->shape);
+  map->shape[at] = c->count;
+  map->out_ndim++;
+  map->copies = true;
+  for (int d = 0; d < map->in; d++) {
+    if (c->listed[d]) {
+      map->out[d] = at;
+      map->list[d] = c->coords[d];
+    } else if (map->out[d] >= at) {
+      map->out[d]++;
+    }
+  }
+}
+
+static bool choose_mask(ops *o, index_choice *c, const m_tree *t, int d, int dims, tdict_status *status) {
   int64_t n = 1, found = 0, at[M_DIMS] = {0};
   for (int i = 0; i < dims; i++) n *= t->bs[d + i];
   if (n > 64) return false;
-  if (tdict_tensor_empty(TDICT_BOOL, dims, t->bs + d, NULL, &c->mask, NULL) != TDICT_OK) abort();
-  unsigned char *bits = tdict_tensor_data(c->mask);
+  tdict_tensor **mask = &c->masks[d];
+  if (tdict_tensor_empty(TDICT_BOOL, dims, t->bs + d, NULL, mask, NULL) != TDICT_OK) abort();
+  unsigned char *bits = tdict_tensor_data(*mask);
   for (int64_t k = 0; k < n; k++) {
     bits[k] = (unsigned char)ops_pick(o, 2);
-    for (int i = 0; i < dims && bits[k]; i++) c->coords[i][found] = at[i];
+    for (int i = 0; i < dims && bits[k]; i++) c->coords[d + i][found] = at[i];
     found += bits[k];
     for (int i = dims - 1; i >= 0 && ++at[i] == t->bs[d + i]; i--) at[i] = 0;
   }
-  for (int i = 0; i < dims; i++) {
-    c->map.out[d + i] = c->map.out_ndim;
-    c->map.list[d + i] = c->coords[i];
-  }
-  c->map.shape[c->map.out_ndim++] = found;
-  c->map.copies = true;
-  c->index = tdict_indices_add(c->index, TDICT_MASK(c->mask));
+  c->index = tdict_indices_add(c->index, TDICT_MASK(*mask));
+  *status = note_list(c, d, dims, found);
   return true;
 }
 
@@ -67,20 +106,15 @@ static void choose_range(ops *o, index_choice *c, int64_t n, int d) {
   c->map.shape[c->map.out_ndim++] = count;
 }
 
-static bool choose_list(ops *o, index_choice *c, int64_t n, int d) {
-  int64_t count = ops_pick(o, 5);
-  bool good = true;
+static tdict_status choose_list(ops *o, index_choice *c, int64_t n, int d) {
+  int64_t count = c->lists && c->count < 5 && ops_pick(o, 4) ? c->count : ops_pick(o, 5);
   for (int64_t i = 0; i < count; i++) {
-    c->list[i] = (int64_t)ops_pick(o, (uint32_t)(2 * n)) - n;
-    if (n == 0) good = false;
-    c->coords[0][i] = c->list[i] < 0 ? c->list[i] + n : c->list[i];
+    c->list[d][i] = (int64_t)ops_pick(o, (uint32_t)(2 * n)) - n;
+    c->coords[d][i] = c->list[d][i] < 0 ? c->list[d][i] + n : c->list[d][i];
   }
-  c->index = tdict_indices_add(c->index, TDICT_LIST(c->list, count));
-  c->map.out[d] = c->map.out_ndim;
-  c->map.list[d] = c->coords[0];
-  c->map.shape[c->map.out_ndim++] = count;
-  c->map.copies = true;
-  return good;
+  c->index = tdict_indices_add(c->index, TDICT_LIST(c->list[d], count));
+  tdict_status status = note_list(c, d, 1, count);
+  return status == TDICT_OK && n == 0 && count ? TDICT_EINVAL : status;
 }
 
 static void whole(index_choice *c, const m_tree *t, int d) {
@@ -89,12 +123,13 @@ static void whole(index_choice *c, const m_tree *t, int d) {
   c->map.shape[c->map.out_ndim++] = t->bs[d];
 }
 
-static bool choose_index(ops *o, const m_tree *t, index_choice *c) {
+static tdict_status choose_index(ops *o, const m_tree *t, index_choice *c) {
   memset(c, 0, sizeof *c);
-  bool good = t->nb > 0, listed = false, rest = false;
+  tdict_status status = t->nb > 0 ? TDICT_OK : TDICT_EINVAL;
+  bool rest = false;
   c->map.in = t->nb;
   int d = 0;
-  for (int items = 0; items < 5 && good; items++) {
+  for (int items = 0; items < 5 && status == TDICT_OK; items++) {
     uint32_t kind = ops_pick(o, 8);
     if (kind == 0) {
       c->index = tdict_indices_add(c->index, TDICT_NEW_AXIS);
@@ -106,40 +141,41 @@ static bool choose_index(ops *o, const m_tree *t, index_choice *c) {
       c->index = tdict_indices_add(c->index, TDICT_AT(at));
       c->map.out[d] = -1;
       c->map.start[d] = at < 0 ? at + t->bs[d] : at;
-      good = at < t->bs[d];
+      if (at >= t->bs[d]) status = TDICT_EINVAL;
       d++;
-    } else if (kind < 6) {
+    } else if (kind < 5) {
       choose_range(o, c, t->bs[d], d);
       d++;
-    } else if (kind == 6 && !rest && ops_pick(o, 2)) {
+    } else if (kind == 5 && !rest && ops_pick(o, 2)) {
       c->index = tdict_indices_add(c->index, TDICT_REST); /* the end of the index: all that is left */
       rest = true;
       while (d < t->nb) whole(c, t, d++);
-    } else if (!listed) {
-      listed = true;
+    } else {
       int dims = t->nb - d > 1 && ops_pick(o, 2) ? 2 : 1;
-      if (ops_pick(o, 2) && choose_mask(o, c, t, d, dims)) {
+      if (ops_pick(o, 2) && choose_mask(o, c, t, d, dims, &status)) {
         d += dims;
       } else {
-        good = choose_list(o, c, t->bs[d], d);
+        status = choose_list(o, c, t->bs[d], d);
         d++;
       }
     }
   }
-  while (good && d < t->nb) whole(c, t, d++);
-  return good;
+  if (status != TDICT_OK) return status;
+  while (d < t->nb) whole(c, t, d++);
+  place_lists(c);
+  return status;
 }
 
 static void op_index_get(ops *o) {
   int s = ops_slot(o);
   index_choice c;
-  bool good = choose_index(o, o->model[s], &c);
+  tdict_status wanted = choose_index(o, o->model[s], &c);
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, o->err));
   m_tree open = *o->model[s];
   open.locked = false;
-  finish(o, status, td, &open, good ? &c.map : NULL);
-  tdict_tensor_release(c.mask);
+  if (ops_judge(o, status, wanted)) ops_keep(o, td, mapped(&open, &c.map));
+  end_choice(&c);
 }
 
 /* True when no cell is listed twice. */
@@ -185,7 +221,7 @@ static void write_values(const m_tree *to, const m_tree *from) {
 static void op_index_set(ops *o) {
   int s = ops_slot(o);
   index_choice c;
-  bool good = choose_index(o, o->model[s], &c) && o->model[s]->count > 0;
+  bool good = choose_index(o, o->model[s], &c) == TDICT_OK && o->model[s]->count > 0;
   if (good) {
     c.map.copies = false;
     m_tree *part = mapped(o->model[s], &c.map);
@@ -197,7 +233,7 @@ static void op_index_set(ops *o) {
       tdict_release(td);
     }
   }
-  tdict_tensor_release(c.mask);
+  end_choice(&c);
 }
 
 typedef struct regrouping {

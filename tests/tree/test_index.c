@@ -176,6 +176,93 @@ CASE(index_mask_copies) {
   rig_close(&r);
 }
 
+/* Several lists and masks go along together: element i of the result is at position i of each. Side by side their
+ * dimension comes where the first one was, apart it comes first. */
+CASE(index_lists_go_together) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(3, 4, 2);
+  tdict_tree *td = rig_tree(&r, t);
+  static const int64_t rows[] = {2, 0, -1, 1}, columns[] = {3, 3, 0, -4}, plain_rows[] = {2, 0, 2, 1};
+  static const int64_t plain_columns[] = {3, 3, 0, 0}, ones[] = {1, 1, 1, 1}, last[] = {1};
+  static const unsigned char bits[4] = {1, 0, 1, 1};
+  static const int64_t set[] = {0, 2, 3};
+  rig_check(&r, t, td);
+  m_map map = {.in = 3, .out_ndim = 2, .shape = {4, 2}, .out = {0, 0, 1}, .step = {1, 1, 1}, .copies = true};
+  map.list[0] = plain_rows;
+  map.list[1] = plain_columns;
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(columns, 4)), &map); /* side by side */
+  map.list[1] = ones;
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(last, 1)), &map); /* one position for all */
+  map.list[1] = NULL;
+  map.list[2] = ones;
+  map.out[1] = 1;
+  map.out[2] = 0;
+  map.shape[1] = 4;
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_ALL, TDICT_LIST(last, 1)), &map); /* apart */
+  map = (m_map){.in = 3, .out_ndim = 2, .shape = {3, 4}, .out = {0, 1, 1}, .step = {1, 1, 1}, .copies = true};
+  map.list[1] = plain_columns;
+  map.list[2] = ones;
+  check(&r, t, td, TDICT_INDEX(TDICT_REST, TDICT_LIST(columns, 4), TDICT_LIST(last, 1)), &map); /* not the first */
+  map = (m_map){.in = 3, .out_ndim = 3, .shape = {4, 3, 1}, .out = {1, 0, 0}, .step = {1, 1, 1}, .copies = true};
+  map.list[1] = plain_columns;
+  map.list[2] = ones;
+  const tdict_indices behind = TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 4), TDICT_NEW_AXIS, TDICT_LIST(last, 1));
+  check(&r, t, td, behind, &map); /* apart, and a dimension before them */
+  map = (m_map){.in = 3, .out_ndim = 3, .shape = {3, 1, 2}, .out = {0, 0, 2}, .step = {1, 1, 1}, .copies = true};
+  tdict_tensor *mask = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){4}, NULL, &mask, err));
+  memcpy(tdict_tensor_data(mask), bits, sizeof bits);
+  map.list[0] = plain_rows;
+  map.list[1] = set;
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_NEW_AXIS, TDICT_MASK(mask)), &map); /* apart by a new axis */
+  map.out_ndim = 1;
+  map.shape[0] = 3;
+  map.out[2] = 0;
+  map.list[2] = ones;
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_MASK(mask), TDICT_LIST(last, 1)), &map); /* all of them */
+  map.shape[0] = 0;
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(NULL, 0), TDICT_LIST(last, 1), TDICT_LIST(NULL, 0)), &map);
+  tdict_tensor_release(mask);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+/* The same when they are written to. */
+CASE(index_lists_are_written) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(3, 4);
+  tdict_tree *td = rig_tree(&r, t), *got = NULL, *value = ops_tree(rig_like(SAMPLE(2)));
+  static const int64_t rows[] = {2, 0}, columns[] = {1, 3};
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(rows, 2), TDICT_LIST(columns, 2));
+  tdict_tree *before = NULL;
+  td_ok(tdict_clone_deep(td, NULL, &before, err));
+  td_ok(tdict_index_set(td, index, value, err));
+  td_ok(tdict_index_get(td, index, &got, err));
+  assert_true(tdict_equal(got, value));
+  for (int64_t i = 0; i < 3; i++) /* and nothing else */
+    for (int64_t j = 0; j < 4; j++) {
+      tdict_tree *now = get(td, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
+      tdict_tree *then = get(before, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
+      assert_int_equal(tdict_equal(now, then), !((i == 2 && j == 1) || (i == 0 && j == 3)));
+      tdict_release(now);
+      tdict_release(then);
+    }
+  tdict_tensor *numbers = NULL;
+  td_ok(tdict_tensor_clone(help_get(value, "a"), NULL, &numbers, err));
+  td_ok(tdict_zero(td, err));
+  td_ok(tdict_write_at(td, "a", index, numbers, err)); /* of one tensor */
+  assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] ==
+              ((const float *)tdict_const_data(value, "a"))[0]);
+  assert_true(((const float *)tdict_const_data(td, "a"))[0 * 4 + 3] ==
+              ((const float *)tdict_const_data(value, "a"))[1]);
+  tdict_tensor_release(numbers);
+  tdict_release(got);
+  tdict_release(before);
+  tdict_release(value);
+  tdict_release(td);
+  rig_close(&r);
+}
+
 GPU_CASE(index_list_refuses_device) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
@@ -234,8 +321,9 @@ DEVICE_CASE(index_refuses) {
   td_fails(TDICT_EINVAL, "position -4", tdict_index_get(td, TDICT_INDEX(TDICT_AT(-4)), &out, err));
   td_fails(TDICT_EINVAL, "step", tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 1, 0)), &out, err));
   td_fails(TDICT_EINVAL, "position 3", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(far, 2)), &out, err));
-  td_fails(TDICT_EINVAL, "two lists",
-           tdict_index_get(td, TDICT_INDEX(TDICT_LIST(far, 1), TDICT_LIST(far, 1)), &out, err));
+  const int64_t near[] = {0, 1, 2};
+  td_fails(TDICT_ESHAPE, "a list or mask of 3 positions beside one of 2",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST(near, 2), TDICT_LIST(near, 3)), &out, err));
   td_fails(TDICT_ESHAPE, "mask of [4]", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, err));
   td_fails(TDICT_EDTYPE, "int64", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(wide)), &out, err));
   td_fails(TDICT_EINVAL, "no index", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(NULL)), &out, err));
@@ -260,6 +348,9 @@ CASE(index_survives_enomem) {
   tdict_release(out);
   out = NULL;
   RIG_WITHOUT_MEMORY(td, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(positions, 2)), &out, err));
+  tdict_release(out);
+  RIG_WITHOUT_MEMORY(td,
+                     tdict_index_get(td, TDICT_INDEX(TDICT_LIST(positions, 2), TDICT_LIST(positions, 1)), &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(empty, tdict_index_set(empty, TDICT_INDEX(TDICT_AT(1)), row, err));
   tdict_release(td);

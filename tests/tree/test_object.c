@@ -548,3 +548,32 @@ CASE(object_set_survives_enomem) {
   tdict_release(td);
   assert_int_equal(ends, 2);
 }
+
+/* Calls that only move keys share the box, and ask nothing of the type. */
+CASE(object_moves_with_keys) {
+  int ends = 0;
+  tdict_tree *td = TREE(2), *to = TREE(2), *outs[8] = {NULL};
+  help_thing *thing = put(td, "n.o", &ends);
+  help_put(td, "n.t", TENSOR(2));
+  const char *const paths[] = {"n.o"}, *const others[] = {"n.t"};
+  const tdict_key_set sets[] = {{paths, 1}};
+  const tdict_tree *both[] = {td, to};
+  asked = 0;
+  td_ok(tdict_clone(td, &outs[0], err));
+  td_ok(tdict_select(td, paths, 1, true, &outs[1], err));
+  td_ok(tdict_exclude(td, others, 1, &outs[2], err));
+  td_ok(tdict_split_keys(td, sets, 1, &outs[3], err)); /* and outs[4]: the rest */
+  td_ok(tdict_merge(both, 2, &outs[5], err));
+  td_ok(tdict_flatten_keys(td, "/", &outs[6], err));
+  td_ok(tdict_unflatten_keys(outs[6], "/", &outs[7], err));
+  for (int i = 0; i < 8; i++) {
+    if (i != 4) assert_ptr_equal(get(outs[i], i == 6 ? "n/o" : "n.o"), thing);
+    tdict_release(outs[i]);
+  }
+  td_ok(tdict_update(to, td, NULL, 0, err));
+  assert_ptr_equal(get(to, "n.o"), thing);
+  tdict_release(td);
+  assert_int_equal(ends + asked, 0);
+  tdict_release(to);
+  assert_int_equal(ends, 1);
+}

@@ -20,8 +20,8 @@ static void expect(const tdict_tree *td, const char *wanted) {
 static const char sample_text[] = "tree batch=[32] device=cpu locked\n"
                                   "  obs                 float32 [32, 84, 84] cpu\n"
                                   "  next: tree batch=[32] device=cpu locked\n"
-                                  "    reward            uint8   [32]         cpu pinned\n"
-                                  "    \xe5\xad\x97\\x0a\\\\\\x1b.\\xff  uint8   [32]         cpu pinned\n"
+                                  "    reward            uint8   [32]         cpu pinned shared\n"
+                                  "    \xe5\xad\x97\\x0a\\\\\\x1b.\\xff  uint8   [32]         cpu pinned shared\n"
                                   "  empty: tree batch=[32] device=cpu locked\n"
                                   "3 tensors, 903232 bytes (882.1 KiB)\n";
 
@@ -80,6 +80,51 @@ CASE(tree_format_cuts_long_trees) {
       strstr(text, "\n  ... 155 more keys\n250 tensors, 1000 bytes\n")); /* 5 trees, 250 tensors, 100 shown */
   assert_non_null(strstr(text, "    key97  float32 [1] cpu\n  ..."));
   free(text);
+  tdict_release(td);
+}
+
+/* A leaf is marked when another one of the tree, shown or not, lies over its bytes: the same tensor, a view; not what only
+ * lies in the same storage. */
+CASE(tree_format_marks_shared) {
+  tdict_tree *td = TREE(4), *rows = NULL;
+  help_put(td, "alone", TENSOR(4));
+  tdict_tensor *twice = help_put(td, "twice", TENSOR(4, 2));
+  td_ok(tdict_set(td, "n.again", twice, err));
+  expect(td, "tree batch=[4]\n"
+             "  alone    float32 [4]    cpu\n"
+             "  twice    float32 [4, 2] cpu shared\n"
+             "  n: tree batch=[4]\n"
+             "    again  float32 [4, 2] cpu shared\n"
+             "3 tensors, 80 bytes\n");
+  td_ok(tdict_delete(td, "n", err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &rows, err));
+  expect(rows, "tree batch=[2]\n"
+               "  alone  float32 [2]    cpu\n"
+               "  twice  float32 [2, 2] cpu\n"
+               "2 tensors, 24 bytes\n");
+  static const tdict_field fields[] = {{"a", TDICT_U8, 0, {0}}, {"b", TDICT_U8, 0, {0}}};
+  const tdict_schema schema = {fields, 2};
+  tdict_tree *apart = NULL, *first = NULL;
+  td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, NULL, &apart, err));
+  expect(apart, "tree batch=[4]\n  a  uint8 [4] cpu\n  b  uint8 [4] cpu\n2 tensors, 8 bytes\n");
+  td_ok(tdict_index_get(apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), &first, err));
+  td_ok(tdict_set_batch_size(apart, 0, NULL, err));
+  td_ok(tdict_set(apart, "c", help_get(first, "a"), err)); /* the last three elements of a, backwards */
+  expect(apart, "tree batch=[]\n  a  uint8 [4] cpu shared\n  b  uint8 [4] cpu\n  c  uint8 [3] cpu shared\n"
+                "3 tensors, 11 bytes\n");
+  tdict_release(first);
+  tdict_release(apart);
+  for (int i = 0; i < 150; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "k%d", i);
+    help_put(td, path, TENSOR(4));
+  }
+  td_ok(tdict_set(td, "last", help_get(td, "alone"), err)); /* beyond the lines that are shown */
+  char *text = text_of(td);
+  assert_non_null(strstr(text, "  alone  float32 [4]    cpu shared\n"));
+  assert_non_null(strstr(text, "  twice  float32 [4, 2] cpu\n"));
+  free(text);
+  tdict_release(rows);
   tdict_release(td);
 }
 

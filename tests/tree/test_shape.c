@@ -273,6 +273,30 @@ DEVICE_CASE(shape_views_share) {
   rig_close(&r);
 }
 
+/* One allocation for all tensors, and two for each node, whatever the numbers. */
+CASE(shape_costs_one_slab) {
+  tdict_tree *few = TREE(4, 2), *many = TREE(4, 2), *out = NULL;
+  const int64_t flat[] = {8};
+  char key[16];
+  for (int i = 0; i < 500; i++) {
+    snprintf(key, sizeof key, "k%d", i);
+    help_put(i < 10 ? few : many, key, TENSOR(4, 2, 3));
+  }
+  for (int way = 0; way < 3; way++)
+    for (int i = 0; i < 2; i++) {
+      const tdict_tree *td = i ? many : few;
+      td_fail_alloc(INT64_MAX, false);
+      td_ok(way == 0   ? tdict_transpose(td, 0, 1, &out, err)
+            : way == 1 ? tdict_view(td, 1, flat, &out, err)
+                       : tdict_unsqueeze(td, 0, &out, err));
+      assert_int_equal(td_allocs_seen(), 3); /* the slab, the node and its list */
+      td_fail_alloc_stop();
+      tdict_release(out);
+    }
+  tdict_release(few);
+  tdict_release(many);
+}
+
 CASE(shape_refuses) {
   tdict_tree *td = TREE(2, 3), *out = NULL, *many[3];
   size_t room = 3;

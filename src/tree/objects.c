@@ -1,0 +1,288 @@
+/* Objects in operations: see objects.h. What hooks give belongs to the box or tree that is made of it at once.
+ * Thread rule: see objects.h. */
+#include "tree/objects.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tree/agree.h"
+
+enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+
+/* True when objects of this type take part themselves, not as their tensors. */
+static bool stays(const tdict_opening *o, const tdict_type *type) {
+  if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
+  switch (o->way) {
+  case TDICT_WAY_SAME:
+    return true;
+  case TDICT_WAY_CLONE:
+    return TDICT_HOOK_OF(type, clone) != NULL;
+  case TDICT_WAY_INDEX:
+    return TDICT_HOOK_OF(type, index) != NULL;
+  case TDICT_WAY_STACK:
+    return TDICT_HOOK_OF(type, stack) != NULL;
+  default:
+    return false;
+  }
+}
+
+tdict_way tdict_way_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick) {
+  pick->depth = a->ndim_in - a->ndim_out;
+  if (pick->depth < 0) return TDICT_WAY_TENSORS;
+  for (int i = 0; i < a->ndim_out; i++) {
+    const int dim = pick->depth + i;
+    const tdict_axis *axis = &a->axes[i];
+    if (axis->from != dim || axis->count != shape[dim] || a->starts[dim] != 0) return TDICT_WAY_TENSORS;
+    if (axis->step != 1 && axis->count > 1) return TDICT_WAY_TENSORS;
+  }
+  for (int i = 0; i < pick->depth; i++) pick->at[i] = a->starts[i];
+  return pick->depth ? TDICT_WAY_INDEX : TDICT_WAY_SAME;
+}
+
+/* The end of a hook's call: what it said, when it failed or gave nothing. */
+static tdict_status judge(const tdict_type *type, const char *hook, tdict_status status, const void *given,
+                          tdict_error *said, tdict_error *err) {
+  if (status == TDICT_OK && given) return TDICT_OK;
+  if (status == TDICT_OK) status = (tdict_status)-1; /* nothing given */
+  status = tdict_hook_failed(type, hook, status, said);
+  if (err) *err = *said;
+  return status;
+}
+
+tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) {
+  void *given = NULL;
+  tdict_error said = {0};
+  tdict_status status = box->type->clone(box->self, &given, &said);
+  status = judge(box->type, "clone", status, given, &said, err);
+  return status == TDICT_OK ? tdict_box_of(box, given, out, err) : status;
+}
+
+tdict_status tdict_box_index(tdict_box *box, const tdict_pick *pick, tdict_box **out, tdict_error *err) {
+  tdict_box *now = tdict_box_retain(box);
+  for (int i = 0; i < pick->depth; i++) {
+    void *given = NULL;
+    tdict_box *next = NULL;
+    tdict_error said = {0};
+    tdict_status status = box->type->index(now->self, pick->at[i], &given, &said);
+    status = judge(box->type, "index", status, given, &said, err);
+    if (status == TDICT_OK) status = tdict_box_of(now, given, &next, err);
+    tdict_box_release(now);
+    if (status != TDICT_OK) return status;
+    now = next;
+  }
+  *out = now;
+  return TDICT_OK;
+}
+
+tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err) {
+  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
+  const void **items = malloc(count * sizeof *items); /* as many pointers as the caller has */
+  void *given = NULL;
+  tdict_error said = {0};
+  if (!items) return tdict_fail(err, TDICT_ENOMEM, "stack: no memory for a list of %zu objects", count);
+  for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
+  tdict_status status = type->stack(items, count, &given, &said);
+  free((void *)items);
+  status = judge(type, "stack", status, given, &said, err);
+  if (status != TDICT_OK) return status;
+  size_t own = 0; /* the hook may give one of the objects itself */
+  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != given) own++;
+  return tdict_box_of(tdict_leaf_box(boxes[own]), given, out, err);
+}
+
+static tdict_status refuse(const tdict_opening *o, const tdict_type *type, tdict_error *err) {
+  static const char *const hooks[] = {NULL, NULL, "clone", "index", "stack"};
+  const char *hook = hooks[o->way];
+  if (hook)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, which has neither a hook %s nor flatten",
+                      o->what, type->name, hook);
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, which has no hook flatten", o->what, type->name);
+}
+
+/* What flatten gave must hold tensors and trees. */
+static tdict_status check_flat(const tdict_opening *o, const tdict_tree *flat, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, flat, true);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_box *box = tdict_leaf_box(leaf);
+    if (box)
+      status =
+          tdict_fail(err, TDICT_EHOOK, "%s: what flatten gave holds an object of type %.60s, wanted tensors and trees",
+                     o->what, box->type->name);
+    else if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", o->what);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const char *path, tdict_tree **out,
+                            tdict_error *err) {
+  tdict_tree *flat = NULL;
+  tdict_error said = {0};
+  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_at(err, refuse(o, box->type, err), path);
+  tdict_status status = box->type->flatten(box->self, &flat, &said);
+  status = judge(box->type, "flatten", status, flat, &said, err);
+  if (status != TDICT_OK) return tdict_at(err, status, path);
+  const tdict_demand demand = {o->what, o->batch_ndim, o->batch_size, NULL, path};
+  status = check_flat(o, flat, err);
+  status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_at(err, status, path);
+  tdict_release(flat);
+  return status;
+}
+
+static tdict_status open_leaf(const tdict_opening *o, const tdict_cursor *cursor, tdict_leaf leaf, tdict_leaf *to,
+                              tdict_error *err) {
+  const tdict_box *box = tdict_leaf_box(leaf);
+  if (!box || stays(o, box->type)) {
+    *to = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
+  char path[PATH_BYTES];
+  tdict_tree *flat = NULL;
+  tdict_cursor_path(cursor, o->above, path, sizeof path);
+  tdict_status status = tdict_box_open(o, box, path, &flat, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_tree(flat);
+  return status;
+}
+
+tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made;
+  tdict_cursor cursor;
+  tdict_status status = tdict_node_like(td, &made, err);
+  if (status != TDICT_OK) return status;
+  tdict_cursor_init(&cursor, td, false);
+  cursor.frames[0].mark = (size_t)made;
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
+    tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
+    status = from ? tdict_node_like(from, &node, err) : open_leaf(o, &cursor, leaf, to, err);
+    if (status != TDICT_OK || !from) continue;
+    *to = tdict_leaf_of_tree(node);
+    if (tdict_cursor_enter(&cursor, from))
+      cursor.frames[cursor.depth - 1].mark = (size_t)node;
+    else
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", o->what);
+  }
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+/* Counts the keys of a tree that have a leaf, trees not counted, and those that have lost theirs. False without memory. */
+static bool count_leaves(tdict_tree *td, size_t *there, size_t *gone) {
+  tdict_cursor cursor;
+  bool ok = true;
+  *there = *gone = 0;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_tree *node = td; ok && node;) {
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) *gone += node->keys->slots[i].name && !node->leaves[i];
+    node = NULL;
+    for (tdict_leaf leaf; ok && !node && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+      node = tdict_leaf_tree(leaf);
+      *there += !node;
+      ok = !node || tdict_cursor_enter(&cursor, node);
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  return ok;
+}
+
+static tdict_status close_leaf(const char *what, tdict_box *box, tdict_leaf *to, tdict_error *err) {
+  tdict_tree *tree = tdict_leaf_tree(*to);
+  size_t there, gone;
+  void *given = NULL;
+  tdict_error said = {0};
+  tdict_box *made;
+  if (!tree) return TDICT_OK;
+  if (!count_leaves(tree, &there, &gone))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
+  if (gone && there)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are left out, wanted all or none",
+                      what, gone, box->type->name);
+  if (gone) {
+    *to = 0;
+    tdict_release(tree);
+    return TDICT_OK;
+  }
+  tdict_status status = box->type->unflatten(box->self, tree, &given, &said);
+  status = judge(box->type, "unflatten", status, given, &said, err);
+  if (status == TDICT_OK) status = tdict_box_of(box, given, &made, err);
+  if (status != TDICT_OK) return status;
+  *to = tdict_leaf_of_box(made);
+  tdict_release(tree);
+  return TDICT_OK;
+}
+
+tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, like, false);
+  cursor.frames[0].mark = (size_t)made;
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
+    tdict_tree *node = tdict_leaf_tree(leaf);
+    tdict_box *box = tdict_leaf_box(leaf);
+    if (box) status = close_leaf(what, box, to, err);
+    if (status != TDICT_OK) {
+      char path[PATH_BYTES];
+      tdict_cursor_path(&cursor, NULL, path, sizeof path);
+      status = tdict_at(err, status, path);
+    }
+    if (!node) continue;
+    if (tdict_cursor_enter(&cursor, node))
+      cursor.frames[cursor.depth - 1].mark = (size_t)tdict_leaf_tree(*to);
+    else
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes, size_t count, tdict_error *err) {
+  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
+  for (size_t i = 1; i < count; i++) {
+    const tdict_type *other = tdict_leaf_box(boxes[i])->type;
+    if (other == type) continue;
+    return tdict_fail(err, TDICT_ETYPE, "%s: an object of type %.60s in one tree, and of %s%.60s in another", what,
+                      type->name, strcmp(type->name, other->name) == 0 ? "another type named " : "type ", other->name);
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *to, const tdict_opening *from,
+                                  const tdict_leaf boxes[2], const char *path, tdict_error *err) {
+  tdict_open_pair pair = {NULL, NULL};
+  tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
+  if (status != TDICT_OK) return tdict_at(err, status, path);
+  if (pairs->count == pairs->cap) {
+    size_t cap = pairs->cap ? pairs->cap * 2 : 8;
+    tdict_open_pair *items = realloc(pairs->items, cap * sizeof *items);
+    if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", to->what);
+    pairs->items = items;
+    pairs->cap = cap;
+  }
+  status = tdict_box_open(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
+  if (status == TDICT_OK) status = tdict_box_open(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
+  if (status == TDICT_OK)
+    pairs->items[pairs->count++] = pair;
+  else
+    tdict_release(pair.to);
+  return status;
+}
+
+void tdict_open_pairs_reset(tdict_open_pairs *pairs) {
+  for (size_t i = 0; i < pairs->count; i++) {
+    tdict_release(pairs->items[i].to);
+    tdict_release(pairs->items[i].from);
+  }
+  free(pairs->items);
+}

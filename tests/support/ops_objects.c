@@ -1,0 +1,297 @@
+/* Operations on trees that hold an object, beside the same on a tree with the object's tensors in its place, which the
+ * other operations hold against the model. The object is a tree of the pool, or a part of one, in a box. See ops.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops.h"
+
+typedef struct holder {
+  tdict_tree *tree; /* its tensors */
+} holder;
+static int64_t alive;
+
+/* Takes the tree. */
+static tdict_status hold(tdict_tree *tree, tdict_status status, void **out) {
+  if (status != TDICT_OK) return status;
+  holder *h = malloc(sizeof *h);
+  if (!h) {
+    tdict_release(tree);
+    return TDICT_ENOMEM;
+  }
+  h->tree = tree;
+  alive++;
+  *out = h;
+  return TDICT_OK;
+}
+static void end(void *self) {
+  tdict_release(((holder *)self)->tree);
+  free(self);
+  alive--;
+}
+static tdict_status flatten(const void *self, tdict_tree **out, tdict_error *err) {
+  (void)err;
+  *out = tdict_retain(((const holder *)self)->tree);
+  return TDICT_OK;
+}
+static tdict_status unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  tdict_tree *own = NULL;
+  (void)self;
+  tdict_status status = tdict_clone(tree, &own, err);
+  return hold(own, status, out);
+}
+static tdict_status clone(const void *self, void **out, tdict_error *err) {
+  tdict_tree *own = NULL;
+  tdict_status status = tdict_clone_deep(((const holder *)self)->tree, NULL, &own, err);
+  return hold(own, status, out);
+}
+static tdict_status at(const void *self, int64_t i, void **out, tdict_error *err) {
+  tdict_tree *own = NULL;
+  tdict_status status = tdict_index_get(((const holder *)self)->tree, TDICT_INDEX(TDICT_AT(i)), &own, err);
+  return hold(own, status, out);
+}
+static tdict_status stack(const void *const *items, size_t count, void **out, tdict_error *err) {
+  const tdict_tree *trees[4] = {NULL};
+  tdict_tree *own = NULL;
+  if (count > 4) return TDICT_ENOTSUP;
+  for (size_t i = 0; i < count; i++) trees[i] = ((const holder *)items[i])->tree;
+  tdict_status status = tdict_stack(trees, count, NULL, &own, err);
+  return hold(own, status, out);
+}
+static const tdict_type flat = {
+    .struct_size = sizeof flat, .name = "flat", .release = end, .flatten = flatten, .unflatten = unflatten};
+static const tdict_type full = {.struct_size = sizeof full,
+                                .name = "full",
+                                .release = end,
+                                .flatten = flatten,
+                                .unflatten = unflatten,
+                                .clone = clone,
+                                .index = at,
+                                .stack = stack};
+static const tdict_type bare = {.struct_size = sizeof bare, .name = "bare", .release = end};
+
+/* What an operation is done to: `td` holds an object at `path`, `plain` a tree. Elements are theirs alone. */
+typedef struct both {
+  tdict_tree *td, *plain;
+  char path[2 * M_KEY];
+  const tdict_type *type;
+  int64_t before;
+} both;
+
+static void end_both(ops *o, both *b) {
+  tdict_release(b->td);
+  tdict_release(b->plain);
+  if (alive != b->before) ops_complain(o, "objects that nobody holds");
+}
+
+/* False when the tree of the pool is not one for this: nothing in it, or no trees. */
+static bool begin(ops *o, both *b) {
+  const int s = ops_slot(o);
+  const m_tree *t = o->model[s];
+  const m_entry *e = NULL;
+  for (int i = 0; i < t->count && !e; i++) e = t->entries[i].tree ? &t->entries[i] : NULL;
+  const uint32_t which = ops_pick(o, 16);
+  memset(b, 0, sizeof *b);
+  b->type = which == 0 ? &bare : which & 1 ? &flat : &full;
+  b->before = alive;
+  if (!t->nb || ops_cells(t) > 200 || tdict_is_empty(o->td[s])) return false;
+  tdict_tree *source = NULL, *child = NULL;
+  void *object = NULL;
+  bool ok = tdict_clone_deep(o->td[s], NULL, &source, NULL) == TDICT_OK;
+  if (ok && e) {
+    tdict_path_escape(e->key, b->path, sizeof b->path);
+    ok = tdict_clone(source, &b->td, NULL) == TDICT_OK && tdict_get_tree(b->td, b->path, &child, NULL) == TDICT_OK;
+    if (ok) b->plain = tdict_retain(source);
+    if (ok) ok = hold(tdict_retain(child), TDICT_OK, &object) == TDICT_OK;
+  } else if (ok) { /* the tree itself becomes a part of a new one */
+    strcpy(b->path, "part");
+    ok = tdict_create(t->nb, t->bs, &b->td, NULL) == TDICT_OK &&
+         tdict_create(t->nb, t->bs, &b->plain, NULL) == TDICT_OK &&
+         tdict_set_tree(b->plain, "part", source, NULL) == TDICT_OK &&
+         hold(tdict_retain(source), TDICT_OK, &object) == TDICT_OK;
+  }
+  ok = ok && tdict_set_object(b->td, b->path, b->type, object, NULL) == TDICT_OK;
+  tdict_release(source);
+  if (!ok) abort();
+  return true;
+}
+
+/* The object's tree in its place. */
+static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tree *wanted) {
+  tdict_tree *copy = NULL;
+  void *object = NULL;
+  tdict_difference found;
+  tdict_compare_options options = tdict_compare_options_default();
+  options.nan_equal = true;
+  if (tdict_clone(got, &copy, NULL) != TDICT_OK) abort();
+  if (tdict_get_object(copy, b->path, b->type, &object, NULL) != TDICT_OK) {
+    ops_complain(o, "no object");
+  } else {
+    tdict_tree *tree = tdict_retain(((holder *)object)->tree);
+    tdict_status status = tdict_set_tree(copy, b->path, tree, &o->error);
+    if (status != TDICT_OK) ops_complain(o, o->error.message);
+    if (status == TDICT_OK && tdict_compare(copy, wanted, &options, &found, NULL) != TDICT_OK) abort();
+    if (status == TDICT_OK && found.differs) ops_complain(o, found.message);
+    tdict_release(tree);
+  }
+  tdict_release(copy);
+}
+
+/* After a call that made `got`, which the same call on the plain tree made `wanted` of. A bare type is refused, unless
+ * nothing had to be done to the object. */
+static void finish(ops *o, both *b, tdict_status status, tdict_tree *got, tdict_tree *wanted, tdict_status answer) {
+  if (!o->refused && b->type == &bare && answer == TDICT_OK) {
+    if (status != TDICT_OK && status != TDICT_ENOTSUP) ops_complain(o, tdict_status_name(status));
+    o->answered = (int)status;
+  } else if (ops_judge(o, status, answer)) {
+    compare(o, b, got, wanted);
+  }
+  tdict_release(got);
+  tdict_release(wanted);
+  end_both(o, b);
+}
+
+typedef struct choice {
+  uint32_t way;
+  int64_t n[4];
+} choice;
+typedef tdict_status (*maker)(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err);
+
+static void make(ops *o, maker fn, uint32_t ways) {
+  both b;
+  if (!begin(o, &b)) return;
+  choice c = {ops_pick(o, ways), {0}};
+  for (int i = 0; i < 4; i++) c.n[i] = (int64_t)ops_pick(o, 3) - 1; /* mostly there */
+  tdict_tree *got = NULL, *wanted = NULL;
+  tdict_status status = OPS_CALL(o, fn(b.td, &c, &got, o->err));
+  tdict_status answer = o->refused ? TDICT_OK : fn(b.plain, &c, &wanted, NULL);
+  finish(o, &b, status, got, wanted, answer);
+}
+
+static tdict_status index_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+  const int64_t *n = c->n;
+  switch (c->way) {
+  case 0:
+    return tdict_index_get(td, TDICT_INDEX(TDICT_AT(n[0])), out, err);
+  case 1:
+    return tdict_index_get(td, TDICT_INDEX(TDICT_AT(n[0]), TDICT_AT(n[1])), out, err);
+  case 2:
+    return tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_RANGE(n[0], n[1], n[2] | 1)), out, err);
+  case 3:
+    return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(n, 3)), out, err);
+  case 4:
+    return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(n, 2), TDICT_NEW_AXIS, TDICT_LIST(n + 2, 2)), out, err);
+  default:
+    return tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_AT(n[0])), out, err);
+  }
+}
+
+static tdict_tree *last_of(tdict_tree **made, size_t count) {
+  for (size_t i = 0; i + 1 < count; i++) tdict_release(made[i]);
+  return count ? made[count - 1] : NULL;
+}
+
+static tdict_status shape_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+  const int nb = tdict_batch_ndim(td);
+  int order[M_DIMS];
+  int64_t shape[M_DIMS + 1];
+  tdict_tree *made[32] = {NULL};
+  size_t count = 32;
+  tdict_status status;
+  switch (c->way) {
+  case 0:
+    return tdict_reshape(td, 1, (const int64_t[]){-1}, out, err);
+  case 1:
+    return tdict_unsqueeze(td, (int)c->n[0], out, err);
+  case 2:
+    return tdict_squeeze(td, TDICT_EVERY_DIM, out, err);
+  case 3:
+    for (int i = 0; i < nb; i++) order[i] = (i + (int)c->n[0] + 1) % nb;
+    return tdict_permute(td, order, out, err);
+  case 4:
+    shape[0] = c->n[0] + 1;
+    for (int i = 0; i < nb; i++) shape[i + 1] = -1;
+    return tdict_expand(td, nb + 1, shape, out, err);
+  case 5:
+    status = tdict_unbind(td, (int)c->n[0], made, &count, err);
+    break;
+  default:
+    status = tdict_split_every(td, 0, c->n[0] + 1, made, &count, err);
+  }
+  if (status == TDICT_OK) *out = last_of(made, count);
+  return status == TDICT_OK && !*out ? TDICT_ENOTFOUND : status; /* no pieces */
+}
+
+static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tensor **out, tdict_error *err) {
+  (void)user;
+  return tdict_tensor_clone(leaves->tensors[0], NULL, out, err);
+}
+
+static tdict_status join_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
+  const tdict_tree *items[] = {td, td, td};
+  tdict_join_options options = tdict_join_options_default();
+  options.dim = (int32_t)c->n[0];
+  switch (c->way) {
+  case 0:
+    return tdict_stack(items, 3, NULL, out, err);
+  case 1:
+    return tdict_stack(items, 2, &options, out, err);
+  case 2:
+    return tdict_cat(items, 2, &options, out, err);
+  case 3:
+    return tdict_pad_sequence(items, 2, 0, NULL, out, err);
+  case 4:
+    return tdict_clone_deep(td, NULL, out, err);
+  default:
+    return tdict_apply(items, 2, copy_leaf, NULL, out, err);
+  }
+}
+
+static void op_object_index(ops *o) { make(o, index_of, 6); }
+static void op_object_shape(ops *o) { make(o, shape_of, 7); }
+static void op_object_join(ops *o) { make(o, join_of, 6); }
+
+/* Writes to a copy's elements from the tree, its first row, or a number. */
+static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *c, tdict_error *err) {
+  const int64_t rows = tdict_batch_size(td)[0];
+  switch (c->way) {
+  case 0:
+    return tdict_copy(td, from, err);
+  case 1:
+    return tdict_update_in_place(td, from, NULL, 0, err);
+  case 2:
+    return tdict_fill(td, NULL, (double)c->n[0] + 1, err);
+  case 3:
+    return tdict_write_rows(td, 0, from, err);
+  case 4:
+    return tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), from, err);
+  default: {
+    tdict_tree *row = NULL;
+    tdict_status status = tdict_index_get(from, TDICT_INDEX(TDICT_AT(0)), &row, err);
+    if (status == TDICT_OK) status = tdict_write_row(td, rows - 1, row, err);
+    tdict_release(row);
+    return status;
+  }
+  }
+}
+
+static void op_object_write(ops *o) {
+  both b;
+  if (!begin(o, &b)) return;
+  const choice c = {ops_pick(o, 6), {ops_pick(o, 3)}};
+  tdict_tree *got = NULL, *wanted = NULL, *from = NULL, *plain_from = NULL;
+  const bool copies = b.type != &bare;
+  bool ok = (copies ? tdict_clone_deep(b.td, NULL, &got, NULL) : tdict_clone(b.td, &got, NULL)) == TDICT_OK &&
+            tdict_clone_deep(b.plain, NULL, &wanted, NULL) == TDICT_OK;
+  if (!ok) abort();
+  from = tdict_retain(b.td);
+  plain_from = tdict_retain(b.plain);
+  tdict_status status = OPS_CALL(o, write(got, from, &c, o->err));
+  tdict_status answer = o->refused ? TDICT_OK : write(wanted, plain_from, &c, NULL);
+  tdict_release(from);
+  tdict_release(plain_from);
+  finish(o, &b, status, got, wanted, answer);
+}
+
+const ops_fn ops_objects[] = {op_object_index, op_object_shape, op_object_join, op_object_write};
+const char *const ops_object_names[] = {"object_index", "object_shape", "object_join", "object_write"};
+const int ops_num_objects = sizeof ops_objects / sizeof *ops_objects;

@@ -1,0 +1,494 @@
+/* What TensorDict does, area by area, on trees wherever they are: the rows of the table in docs/container.md. Details and
+ * refusals have cases of their own beside each file of the library; here is that each area holds on every device. */
+#include "rig.h"
+
+/* A tensor of random bytes where the case's trees are. */
+static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
+  static uint64_t seed = 4000;
+  tdict_tensor *host = NULL, *t = NULL;
+  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &host, err));
+  td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
+  if (!r->memory) return host;
+  td_ok(tdict_tensor_clone(host, r->memory, &t, err));
+  tdict_tensor_release(host);
+  return t;
+}
+#define NEW(r, ...) new_tensor(r, TDICT_F32, COUNTS(__VA_ARGS__))
+
+/* The address as the library knows it, of a device's memory too. */
+static const void *address(const tdict_tree *td, const char *path) {
+  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_get_view(help_get(td, path), &v);
+  return v.data;
+}
+
+DEVICE_CASE(must_batch_size) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(4), *none = help_tree_without_batch();
+  help_put(none, "x", NEW(&r, 7, 2));
+  assert_int_equal(tdict_batch_ndim(none), 0); /* never inferred */
+  help_put(td, "n.a", NEW(&r, 4, 3));
+  help_put(td, "b", NEW(&r, 4, 3, 2));
+  char *before = help_snapshot(td);
+  tdict_tensor *other = NEW(&r, 5, 3);
+  td_fails(TDICT_ESHAPE, "[5, 3]", tdict_set(td, "n.c", other, err));
+  assert_string_equal(td_last_error.path, "n.c");
+  td_fails(TDICT_ESHAPE, "tensor has shape [4, 3]", tdict_set_batch_size(td, 2, (const int64_t[]){4, 9}, err));
+  help_unchanged(td, before);
+  td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){4, 3}, err));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* children grow */
+  td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){4}, err));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* and may be longer */
+  help_put_tree(td, "empty", TREE(9));                           /* empty ones are exempt */
+  tdict_tensor_release(other);
+  tdict_release(none);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_set_shares) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(4), *child = help_tree_without_batch();
+  tdict_tensor *t = NEW(&r, 4, 3);
+  td_ok(tdict_set(td, "n.m.a", t, err));
+  assert_ptr_equal(help_get(td, "n.m.a"), t);
+  assert_int_equal(tdict_batch_size(help_get_tree(td, "n.m"))[0], 4); /* nodes on the way have the parent's */
+  td_fails(TDICT_ETYPE, "'a' is a tensor", tdict_set(td, "n.m.a.b", t, err));
+  td_ok(tdict_set(child, "x", t, err));
+  td_ok(tdict_set_tree(td, "c", child, err));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "c")), 1);
+  assert_int_equal(tdict_batch_ndim(child), 0); /* the original is as it was */
+  tdict_tensor_release(t);
+  tdict_release(child);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_device) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(2);
+  const tdict_device here = td_device(), other = tdict_sim(7);
+  help_put(td, "a", NEW(&r, 2));
+  tdict_tensor *far = help_tensor_on(other, COUNTS(2, 0));
+  td_ok(tdict_set(td, "far", far, err)); /* unset: leaves live anywhere */
+  td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_device(td, &here, err));
+  td_ok(tdict_delete(td, "far", err));
+  td_ok(tdict_set_device(td, &here, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set(td, "far", far, err));
+  assert_string_equal(td_last_error.path, "far");
+  tdict_tensor_release(far);
+  if (r.context) { /* tdict_set_to() moves it first */
+    tdict_tensor *host = TENSOR(2, 3);
+    td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_set(td, "b", host, err));
+    td_ok(tdict_set_to(r.context, td, "b", host, err));
+    assert_true(tdict_device_equal(tdict_tensor_device(help_get(td, "b")), here));
+    tdict_tensor_release(host);
+  }
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_get_delete_pop_rename_has) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(2), *tree = NULL;
+  tdict_tensor *got = NULL;
+  help_put(td, "n.a", NEW(&r, 2));
+  help_put(td, "b", NEW(&r, 2));
+  help_put(td, "c", NEW(&r, 2));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "x.y", &got, err));
+  td_fails(TDICT_ETYPE, "'b' is a tensor", tdict_get(td, "b.y", &got, err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_delete(td, "x", err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_pop(td, "x", &got, err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_rename(td, "x", "y", false, err));
+  td_fails(TDICT_EEXIST, "taken", tdict_rename(td, "b", "c", true, err));
+  td_ok(tdict_rename(td, "b", "c", false, err)); /* replaces */
+  help_paths(td, "n n.a c");
+  assert_true(tdict_has(td, "n.a") && !tdict_has(td, "b"));
+  td_ok(tdict_pop(td, "c", &got, err));
+  td_ok(tdict_pop_tree(td, "n", &tree, err));
+  td_ok(tdict_delete(tree, "a", err));
+  help_paths(td, "");
+  tdict_tensor_release(got);
+  tdict_release(tree);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_keep_order) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(2);
+  const char *const paths[] = {"z", "n.q", "a", "n.b", "m"};
+  for (int i = 0; i < 5; i++) help_put(td, paths[i], NEW(&r, 2));
+  help_paths(td, "z n n.q n.b a m");
+  help_put(td, "z", NEW(&r, 2, 2)); /* in its place */
+  char *before = help_snapshot(td);
+  tdict_tensor *bad = NEW(&r, 3);
+  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and no node is left of it */
+  help_unchanged(td, before);
+  tdict_tensor_release(bad);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_write_in_place) {
+  rig r = rig_open();
+  m_tree *model = SAMPLE(3, 4);
+  tdict_tree *td = rig_tree(&r, model), *other = rig_tree(&r, rig_like(model));
+  const void *a = address(td, "a"), *u = address(td, "n.m.u");
+  tdict_lock(td);
+  td_ok(tdict_write(td, "a", help_get(other, "a"), err));
+  td_ok(tdict_zero(td, err));
+  td_ok(tdict_fill(td, "n", 0, err));
+  td_ok(tdict_copy(td, other, err));
+  assert_true(tdict_equal(td, other));
+  tdict_tree *row = NULL;
+  td_ok(tdict_index_get(other, TDICT_INDEX(TDICT_AT(0)), &row, err));
+  td_ok(tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(2)), help_get(row, "a"), err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", help_get(other, "a"), err));
+  td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", help_get(row, "a"), err));
+  assert_ptr_equal(address(td, "a"), a);
+  assert_ptr_equal(address(td, "n.m.u"), u);
+  tdict_release(row);
+  tdict_release(other);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_update) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(2), *src = TREE(2);
+  help_put(td, "n.a", NEW(&r, 2));
+  help_put(td, "n.b", NEW(&r, 2));
+  tdict_tensor *a = help_put(src, "n.a", NEW(&r, 2, 3)), *c = help_put(src, "c", NEW(&r, 2));
+  td_ok(tdict_update(td, src, (const char *const[]){"n"}, 1, err));
+  help_paths(td, "n n.a n.b");
+  assert_ptr_equal(help_get(td, "n.a"), a);
+  td_ok(tdict_update(td, src, NULL, 0, err));
+  assert_ptr_equal(help_get(td, "c"), c);
+  char *before = help_snapshot(td);
+  td_ok(tdict_update(td, td, NULL, 0, err)); /* itself */
+  help_unchanged(td, before);
+  before = help_snapshot(td);
+  help_put(src, "d", NEW(&r, 2));
+  tdict_tree *wrong = TREE(3);
+  help_put(wrong, "d", NEW(&r, 3));
+  td_fails(TDICT_ESHAPE, "[3]", tdict_update(td, wrong, NULL, 0, err)); /* whole or not at all */
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, src, NULL, 0, err));
+  help_unchanged(td, before);
+  td_ok(tdict_update_in_place(td, src, (const char *const[]){"n", "c"}, 2, err));
+  tdict_release(wrong);
+  tdict_release(src);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_select_exclude_split_keys) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL, *parts[2] = {NULL};
+  const char *const one[] = {"n.m"}, *const gone[] = {"n.m", "x.y"}, *const missing[] = {"a", "x"};
+  td_ok(tdict_select(td, one, 1, true, &out, err));
+  help_paths(out, "n n.m n.m.u");
+  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+  tdict_release(out);
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_select(td, missing, 2, true, &out, err));
+  td_ok(tdict_select(td, missing, 2, false, &out, err));
+  help_paths(out, "a");
+  tdict_release(out);
+  td_ok(tdict_exclude(td, gone, 2, &out, err));
+  help_paths(out, "a n n.b e");
+  tdict_release(out);
+  td_ok(tdict_split_keys(td, &(const tdict_key_set){one, 1}, 1, parts, err));
+  help_paths(parts[0], "n n.m n.m.u");
+  assert_false(tdict_has(parts[1], "n.m.u"));
+  for (int i = 0; i < 2; i++) tdict_release(parts[i]);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_flatten_and_unflatten_keys) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *flat = NULL, *back = NULL;
+  td_ok(tdict_flatten_keys(td, NULL, &flat, err));
+  help_paths(flat, "a n\\.b n\\.m\\.u");
+  assert_ptr_equal(help_get(flat, "n\\.m\\.u"), help_get(td, "n.m.u"));
+  td_ok(tdict_unflatten_keys(flat, NULL, &back, err));
+  help_paths(back, "a n n.b n.m n.m.u"); /* the empty one is gone */
+  help_put(td, "n\\.b", NEW(&r, 3));
+  char *before = help_snapshot(td);
+  tdict_tree *const nothing = NULL, *out = nothing;
+  td_fails(TDICT_EEXIST, "", tdict_flatten_keys(td, NULL, &out, err));
+  td_fails(TDICT_EEXIST, "", tdict_unflatten_keys(td, NULL, &out, err));
+  assert_null(out);
+  help_unchanged(td, before);
+  tdict_release(back);
+  tdict_release(flat);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+/* On a device lists and masks are refused; all else is a view there, too. */
+DEVICE_CASE(must_index) {
+  rig r = rig_open();
+  m_tree *model = SAMPLE(3, 4);
+  tdict_tree *td = rig_tree(&r, model), *out = NULL, *none = help_tree_without_batch();
+  const int64_t list[] = {2, 0};
+  tdict_tensor *mask = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){3}, NULL, &mask, err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1), TDICT_NEW_AXIS, TDICT_RANGE(3, 0, -2)), &out, err));
+  rig_shares(out, td, true);
+  assert_int_equal(tdict_batch_ndim(out), 2);
+  assert_int_equal(tdict_batch_size(out)[1], 2);
+  tdict_release(out);
+  out = NULL;
+  const tdict_indices copies[] = {TDICT_INDEX(TDICT_LIST(list, 2)), TDICT_INDEX(TDICT_MASK(mask)),
+                                  TDICT_INDEX(TDICT_LIST(list, 2), TDICT_LIST(list, 2))};
+  for (int i = 0; i < 3; i++) {
+    if (r.memory) {
+      td_fails(TDICT_ENOTSUP, "index: a list or mask of a tensor on", tdict_index_get(td, copies[i], &out, err));
+      assert_string_equal(td_last_error.path, "a");
+      continue;
+    }
+    td_ok(tdict_index_get(td, copies[i], &out, err));
+    rig_shares(out, td, false);
+    assert_int_equal(tdict_batch_size(out)[0], i == 1 ? 0 : 2);
+    tdict_release(out);
+  }
+  td_fails(TDICT_EINVAL, "no batch", tdict_index_get(none, TDICT_INDEX(TDICT_REST), &out, err));
+  td_fails(TDICT_EINVAL, "two rests", tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
+  tdict_tree *row = rig_tree(&r, rig_like(SAMPLE(4)));
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, err)); /* repeated */
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  assert_true(tdict_equal(out, row));
+  tdict_release(out);
+  tdict_release(row);
+  tdict_tensor_release(mask);
+  tdict_release(none);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_change_shape) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(2, 6)), *outs[9] = {NULL};
+  const int64_t grouped[] = {2, 2, 3}, wide[] = {5, 2, 6};
+  const int order[] = {1, 0};
+  td_ok(tdict_view(td, 1, (const int64_t[]){-1}, &outs[0], err));
+  td_ok(tdict_reshape(td, 3, grouped, &outs[1], err));
+  td_ok(tdict_flatten(td, 0, 1, &outs[2], err));
+  td_ok(tdict_unflatten(td, 1, 2, grouped + 1, &outs[3], err));
+  td_ok(tdict_unsqueeze(td, 0, &outs[4], err));
+  td_ok(tdict_squeeze(outs[4], 0, &outs[5], err));
+  td_ok(tdict_expand(td, 3, wide, &outs[6], err));
+  td_ok(tdict_permute(td, order, &outs[7], err));
+  td_ok(tdict_transpose(td, 0, 1, &outs[8], err));
+  static const int ndims[] = {1, 3, 1, 3, 3, 2, 3, 2, 2};
+  for (int i = 0; i < 9; i++) {
+    assert_int_equal(tdict_batch_ndim(outs[i]), ndims[i]);
+    rig_shares(outs[i], td, true);
+    assert_int_equal(tdict_tensor_ndim(help_get(outs[i], "n.b")), ndims[i] + 1); /* features stay */
+  }
+  assert_true(tdict_equal(outs[5], td));
+  for (int i = 0; i < 9; i++) tdict_release(outs[i]);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(5)), *pieces[5] = {NULL}, *whole = NULL, *into = NULL;
+  size_t count = 2;
+  td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, 2, pieces, err));
+  td_ok(tdict_chunks(td, 0, pieces, &count, err));
+  assert_int_equal(tdict_batch_size(pieces[1])[0], 2); /* the last one is short */
+  rig_shares(pieces[1], td, true);
+  td_ok(tdict_cat((const tdict_tree *const *)pieces, 2, NULL, &whole, err));
+  assert_true(tdict_equal(whole, td));
+  td_fails(TDICT_ESHAPE, "tree 1", tdict_stack((const tdict_tree *const *)pieces, 2, NULL, &into, err));
+  for (int i = 0; i < 2; i++) tdict_release(pieces[i]);
+  count = 5;
+  td_ok(tdict_unbind(td, 0, pieces, &count, err));
+  td_ok(tdict_stack((const tdict_tree *const *)pieces, 5, NULL, &into, err));
+  assert_true(tdict_equal(into, td));
+  const void *before = address(into, "n.b");
+  td_ok(tdict_zero(into, err));
+  td_ok(tdict_stack_into((const tdict_tree *const *)pieces, 5, NULL, into, err));
+  assert_true(tdict_equal(into, td));
+  assert_ptr_equal(address(into, "n.b"), before);
+  td_ok(tdict_delete(pieces[3], "n.b", err));
+  tdict_tree *none = NULL;
+  td_fails(TDICT_ENOTFOUND, "tree 3", tdict_stack((const tdict_tree *const *)pieces, 5, NULL, &none, err));
+  assert_string_equal(td_last_error.path, "n.b");
+  for (int i = 0; i < 5; i++) tdict_release(pieces[i]);
+  tdict_release(into);
+  tdict_release(whole);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_preallocate) {
+  rig r = rig_open();
+  static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {3}}, {"n.done", TDICT_BOOL, 0, {0}}};
+  const tdict_schema schema = {fields, 2};
+  tdict_tree *td = NULL, *empty = TREE(4), *row = NULL, *got = NULL;
+  td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, r.memory, &td, err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &row, err));
+  td_ok(tdict_write_row(empty, 2, row, err)); /* allocates */
+  assert_true(tdict_equal(empty, td));        /* zeroed */
+  tdict_release(row);
+  td_ok(tdict_create_from(&schema, 0, NULL, r.memory, &row, err));
+  tdict_tensor *obs = NEW(&r, 3);
+  td_ok(tdict_write(row, "obs", obs, err));
+  td_ok(tdict_write_row(td, 3, row, err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(3)), &got, err));
+  assert_true(tdict_equal(got, row));
+  tdict_tensor_release(obs);
+  tdict_release(got);
+  tdict_release(row);
+  tdict_release(empty);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_pad_sequence) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(4)), *two = NULL, *out = NULL, *end = NULL, *zeros = NULL;
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), &two, err));
+  td_ok(tdict_pad_sequence((const tdict_tree *const[]){two, td}, 2, 0, NULL, &out, err));
+  assert_int_equal(tdict_batch_size(out)[1], 4);
+  td_ok(tdict_index_get(out, TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(2, 4, 1)), &end, err));
+  td_ok(tdict_clone_deep(two, NULL, &zeros, err));
+  td_ok(tdict_zero(zeros, err));
+  assert_true(tdict_equal(end, zeros));
+  tdict_release(zeros);
+  tdict_release(end);
+  tdict_release(out);
+  tdict_release(two);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_lock) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
+  tdict_tensor *t = NEW(&r, 3);
+  tdict_lock(td);
+  td_fails(TDICT_ELOCKED, "", tdict_set(td, "n.new", t, err));
+  td_fails(TDICT_ELOCKED, "", tdict_set(td, "a", t, err));
+  td_fails(TDICT_ELOCKED, "", tdict_delete(td, "n.b", err));
+  td_fails(TDICT_ELOCKED, "", tdict_unlock(help_get_tree(td, "n"), err));
+  td_ok(tdict_zero(td, err)); /* elements may be written */
+  td_ok(tdict_clone(td, &out, err));
+  assert_false(tdict_is_locked(out));
+  tdict_release(out);
+  td_ok(tdict_unsqueeze(td, 0, &out, err));
+  assert_true(tdict_is_locked(out));
+  tdict_release(out);
+  if (r.context) {
+    td_ok(tdict_to_device(r.context, td, tdict_cpu(), NULL, &out, err));
+    assert_true(tdict_is_locked(out));
+    tdict_release(out);
+  }
+  tdict_tensor_release(t);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+static tdict_status clone_leaf(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user;
+  return tdict_tensor_clone(at->tensors[at->count - 1], NULL, out, err);
+}
+DEVICE_CASE(must_walk_and_apply) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *other = rig_tree(&r, rig_like(SAMPLE(3))), *out = NULL;
+  help_paths(td, "a n n.b n.m n.m.u e");
+  tdict_visit_options o = tdict_visit_options_default();
+  o.context = r.context; /* on the pool */
+  td_ok(tdict_apply((const tdict_tree *const[]){td, other}, 2, clone_leaf, &o, &out, err));
+  assert_true(tdict_equal(out, other));
+  size_t bytes = 0;
+  assert_int_equal(tdict_num_leaves(td), 3);
+  assert_int_equal(tdict_bytes(td), 3 * 4 + 3 * 3 * 8 + 3 * 2 * 2);
+  help_put(out, "again", tdict_tensor_retain(help_get(out, "a")));
+  td_ok(tdict_unique_bytes(out, &bytes, err));
+  assert_int_equal(bytes, tdict_bytes(td)); /* what is shared counts once; clones lie alone */
+  assert_int_equal(tdict_depth(td), 2);
+  assert_false(tdict_is_empty(td));
+  assert_true(tdict_is_empty(help_get_tree(td, "e")));
+  td_ok(tdict_delete(other, "n.m.u", err));
+  tdict_tree *none = NULL;
+  td_fails(TDICT_ENOTFOUND, "tree 1",
+           tdict_apply((const tdict_tree *const[]){td, other}, 2, clone_leaf, &o, &none, err));
+  tdict_release(out);
+  tdict_release(other);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(must_compare_and_print) {
+  rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *other = NULL;
+  tdict_difference found;
+  char text[1024], line[160], *shown;
+  td_ok(tdict_clone_deep(td, NULL, &other, err));
+  assert_true(tdict_equal(td, other));
+  td_ok(tdict_fill(other, "n.b", 0, err));
+  td_ok(tdict_compare(td, other, NULL, &found, err));
+  assert_true(found.differs);
+  assert_string_equal(found.path, "n.b");
+  assert_int_equal(found.ndim, 2);
+  tdict_format(td, text, sizeof text);
+  tdict_device_format(td_device(), line, sizeof line);
+  shown = strstr(text, " int64   [3, 3]");
+  assert_non_null(shown);
+  assert_non_null(strstr(shown, line));
+  assert_null(strstr(text, " shared"));
+  td_ok(tdict_set(td, "c", help_get(td, "n.b"), err));
+  tdict_format(td, text, sizeof text);
+  assert_non_null(strstr(text, " shared"));
+  tdict_release(other);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+GPU_CASE(must_to) {
+  rig r = rig_open();
+  tdict_tree *host = ops_tree(SAMPLE(3)), *device = NULL, *again = NULL, *back = NULL;
+  tdict_lock(host);
+  td_ok(tdict_to_device(r.context, host, td_device(), NULL, &device, err));
+  assert_true(tdict_is_locked(device));
+  assert_int_equal(tdict_batch_size(device)[0], 3);
+  td_ok(tdict_to_device(r.context, device, td_device(), NULL, &again, err));
+  assert_ptr_equal(again, device); /* the same tree */
+  td_ok(tdict_to_device(r.context, device, tdict_cpu(), NULL, &back, err));
+  assert_true(tdict_equal(back, host)); /* right when the call returns */
+  const void *before = address(device, "n.b");
+  td_ok(tdict_zero(host, err));
+  td_ok(tdict_copy_into(r.context, host, device, NULL, err));
+  assert_ptr_equal(address(device, "n.b"), before);
+  assert_true(tdict_equal(device, host));
+  tdict_release(back);
+  tdict_release(again);
+  tdict_release(device);
+  tdict_release(host);
+  rig_close(&r);
+}
+
+GPU_CASE(must_pin_memory) {
+  rig r = rig_open();
+  tdict_tree *host = ops_tree(SAMPLE(3)), *pinned = NULL, *again = NULL, *device = NULL;
+  td_ok(tdict_pin_memory(r.context, host, NULL, &pinned, err));
+  assert_true(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
+  assert_true(tdict_equal(pinned, host));
+  td_ok(tdict_pin_memory(r.context, pinned, NULL, &again, err));
+  rig_shares(again, pinned, true); /* what is pinned is shared */
+  td_ok(tdict_clone_deep(host, r.memory, &device, err));
+  td_ok(tdict_set_tree(host, "d", device, err));
+  tdict_tree *none = NULL;
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_pin_memory(r.context, host, NULL, &none, err));
+  assert_string_equal(td_last_error.path, "d.a");
+  tdict_release(device);
+  tdict_release(again);
+  tdict_release(pinned);
+  tdict_release(host);
+  rig_close(&r);
+}

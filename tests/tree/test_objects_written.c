@@ -1,0 +1,126 @@
+/* Objects that are written in place: to their own tensors, or refused before the first byte. See test_objects.c. */
+#include "twins.h"
+
+/* What writes in place writes to an object's own tensors. `from` has what is written. */
+typedef tdict_status (*writing)(tdict_tree *td, const tdict_tree *from, tdict_error *err);
+#define WRITING(name, call)                                                            \
+  static tdict_status name(tdict_tree *td, const tdict_tree *from, tdict_error *err) { \
+    (void)from;                                                                        \
+    return call;                                                                       \
+  }
+static tdict_status with_part(tdict_tree *td, const tdict_tree *from, tdict_indices of, int way, tdict_error *err) {
+  tdict_tree *part = NULL;
+  tdict_status status = tdict_index_get(from, of, &part, err);
+  if (status != TDICT_OK) return status;
+  const tdict_tree *rows[] = {part, part};
+  if (way == 0) status = tdict_index_set(td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(0, 3, 2)), part, err);
+  if (way == 1) status = tdict_write_row(td, 1, part, err);
+  if (way == 2) status = tdict_write_rows(td, 1, part, err);
+  if (way == 3) status = tdict_index_set(td, TDICT_INDEX(TDICT_ALL), part, err); /* repeated */
+  if (way == 4) status = tdict_stack_into(rows, 2, NULL, td, err);
+  if (way == 5) status = tdict_cat_into(rows, 2, NULL, td, err);
+  tdict_release(part);
+  return status;
+}
+WRITING(set_range, with_part(td, from, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(1, 3, 1)), 0, err))
+WRITING(set_row, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 1, err))
+WRITING(set_rows, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 2, err))
+WRITING(set_repeated, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 3, err))
+WRITING(set_stacked, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 4, err))
+WRITING(set_joined, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 5, err))
+WRITING(set_all, tdict_copy(td, from, err))
+WRITING(set_some, tdict_update_in_place(td, from, (const char *const[]){"n"}, 1, err))
+WRITING(set_zero, tdict_zero(td, err))
+WRITING(set_filled, tdict_fill(td, "n", 7 * (td_device().type == TDICT_DEVICE_CPU), err))
+WRITING(set_object, tdict_fill(td, "n.o", 0, err))
+static const struct {
+  const char *name;
+  writing run;
+  bool device_kept; /* works wherever the tree is */
+} writings[] = {{"range", set_range, true},       {"row", set_row, true},           {"rows", set_rows, true},
+                {"repeated", set_repeated, true}, {"stack", set_stacked, true},     {"cat", set_joined, true},
+                {"copy", set_all, true},          {"update", set_some, true},       {"zero", set_zero, true},
+                {"fill", set_filled, true},       {"fill object", set_object, true}};
+enum { WRITINGS = sizeof writings / sizeof *writings };
+
+DEVICE_CASE(objects_written_as_tensors) {
+  rig r = rig_open();
+  for (int i = 0; i < WRITINGS; i++) {
+    twins w = make_twins(&r, &flat_type), from = make_twins(&r, &flat_type);
+    const thing *object = thing_at(w.td, &flat_type);
+    tdict_tensor *a = object->a, *b = object->b;
+    tdict_tree *mine = NULL; /* the plain twin with elements of its own */
+    td_ok(tdict_clone_deep(w.plain, NULL, &mine, err));
+    print_message("%s\n", writings[i].name);
+    tdict_lock(w.td); /* allowed when locked */
+    td_ok(writings[i].run(w.td, from.td, err));
+    td_ok(writings[i].run(mine, from.plain, err));
+    assert_ptr_equal(thing_at(w.td, &flat_type), object);
+    assert_ptr_equal(object->a, a);
+    assert_ptr_equal(object->b, b);
+    tdict_difference found;
+    td_ok(tdict_compare(w.plain, mine, NULL, &found, err)); /* it shares the object's tensors */
+    if (found.differs) fail_msg("%s: %s", found.path, found.message);
+    tdict_release(mine);
+    end_twins(&w);
+    end_twins(&from);
+  }
+  rig_close(&r);
+  assert_int_equal(thing_count(), 0);
+}
+
+CASE(objects_written_or_refused_whole) {
+  rig r = rig_open();
+  for (int i = 0; i < WRITINGS; i++)
+    for (int way = 0; way < 4; way++) {
+      const tdict_type *type = way == 0 ? &bare_type : &flat_type;
+      twins w = make_twins(&r, type), from = make_twins(&r, way == 1 ? &both_type : type);
+      bool fills = i >= 8;
+      tdict_tree *before = NULL;
+      if (fills && way == 1) { /* no second tree */
+        end_twins(&w);
+        end_twins(&from);
+        continue;
+      }
+      td_ok(tdict_clone_deep(w.plain, NULL, &before, err));
+      print_message("%s %d\n", writings[i].name, way);
+      if (way == 2) failing = HOOK_FLATTEN, failure = TDICT_EIO;
+      char *shape = help_snapshot(w.td);
+      if (way == 0) td_fails(TDICT_ENOTSUP, "type bare", writings[i].run(w.td, from.td, err));
+      if (way == 1) td_fails(TDICT_ETYPE, "type", writings[i].run(w.td, from.td, err));
+      if (way == 2) td_fails(TDICT_EIO, "the disk", writings[i].run(w.td, from.td, err));
+      if (way < 3) assert_string_equal(td_last_error.path, "n.o");
+      failing = -1;
+      if (way < 3) {
+        assert_true(tdict_equal(before, w.plain)); /* not one element was written */
+      } else {
+        int64_t alive = thing_count();
+        RIG_WITHOUT_MEMORY(w.td, (assert_int_equal(thing_count(), alive), writings[i].run(w.td, from.td, err)));
+      }
+      help_unchanged(w.td, shape);
+      tdict_release(before);
+      end_twins(&w);
+      end_twins(&from);
+    }
+  rig_close(&r);
+  assert_int_equal(thing_count(), 0);
+}
+
+/* The first row makes objects for all rows. */
+DEVICE_CASE(objects_preallocated) {
+  rig r = rig_open();
+  twins w = make_twins(&r, &flat_type);
+  tdict_tree *td = TREE(4, 2, 3), *plain = TREE(4, 2, 3);
+  td_ok(tdict_write_row(td, 2, w.td, err));
+  td_ok(tdict_write_row(plain, 2, w.plain, err));
+  assert_int_equal(tdict_tensor_shape(thing_at(td, &flat_type)->a)[0], 4);
+  agree(td, plain, &w, &flat_type);
+  td_ok(tdict_write_row(td, 0, w.td, err));
+  td_ok(tdict_write_row(plain, 0, w.plain, err));
+  agree(td, plain, &w, &flat_type);
+  tdict_release(td);
+  tdict_release(plain);
+  end_twins(&w);
+  rig_close(&r);
+  assert_int_equal(thing_count(), 0);
+}
