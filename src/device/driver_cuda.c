@@ -203,13 +203,13 @@ static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_poin
   tdict_cu result = api_of(d)->pointer(4, attributes, values, address_of(address));
   if (result) return result;
   memset(out, 0, sizeof *out);
-  if (type != TDICT_CUDA_MEMORY_HOST && type != TDICT_CUDA_MEMORY_DEVICE) return result;
+  if (type != TDICT_CUDA_MEMORY_HOST && type != TDICT_CUDA_MEMORY_DEVICE) return 0;
   out->known = true;
   out->device = type == TDICT_CUDA_MEMORY_DEVICE;
   out->ordinal = ordinal;
   out->range = pointer_to(start);
   out->range_bytes = bytes;
-  return result;
+  return 0;
 }
 
 static tdict_cu cuda_copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {

@@ -132,10 +132,10 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
     tdict_status status = tdict_open_pairs_add(&w->pairs, &to, &from, boxes, path, err);
     if (status != TDICT_OK) return status;
   }
-  const tdict_open_pair *pair = &w->pairs.items[dry ? w->pairs.count - 1 : w->pairs.next++];
+  const tdict_open_pair pair = tdict_open_pairs_take(&w->pairs, dry);
   tdict_cursor inner;
-  tdict_cursor_init(&inner, pair->from, false);
-  inner.frames[0].mark = (size_t)pair->to;
+  tdict_cursor_init(&inner, pair.from, false);
+  inner.frames[0].mark = (size_t)pair.to;
   tdict_status status = go(w, &inner, path, dry, err);
   tdict_cursor_reset(&inner);
   return status;

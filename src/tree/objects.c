@@ -279,6 +279,10 @@ tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *
   return status;
 }
 
+tdict_open_pair tdict_open_pairs_take(tdict_open_pairs *pairs, bool last) {
+  return pairs->items[last ? pairs->count - 1 : pairs->next++];
+}
+
 void tdict_open_pairs_reset(tdict_open_pairs *pairs) {
   for (size_t i = 0; i < pairs->count; i++) {
     tdict_release(pairs->items[i].to);

@@ -61,6 +61,8 @@ typedef struct tdict_open_pairs {
 /* Opens both. Errors of tdict_box_open(); TDICT_ETYPE two types; TDICT_ENOMEM. */
 tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *to, const tdict_opening *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
+/* The pair that was added last, or, in the second way through, the next one. */
+tdict_open_pair tdict_open_pairs_take(tdict_open_pairs *pairs, bool last);
 void tdict_open_pairs_reset(tdict_open_pairs *pairs);
 
 /* TDICT_ETYPE when one of the boxes is of another type than the first. */

@@ -186,11 +186,11 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   if (boxes[0] == boxes[1]) return status;
   if (dry) status = tdict_open_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
   if (status != TDICT_OK) return status;
-  const tdict_open_pair *pair = &c->pairs.items[dry ? c->pairs.count - 1 : c->pairs.next++];
+  const tdict_open_pair pair = tdict_open_pairs_take(&c->pairs, dry);
   tdict_cursor inner;
-  tdict_cursor_init(&inner, pair->from, false);
-  inner.frames[0].mark = (size_t)pair->to;
-  status = check_count(c, pair->to, pair->from, err);
+  tdict_cursor_init(&inner, pair.from, false);
+  inner.frames[0].mark = (size_t)pair.to;
+  status = check_count(c, pair.to, pair.from, err);
   status = status == TDICT_OK ? go(c, &inner, path, dry, err) : tdict_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;

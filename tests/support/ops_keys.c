@@ -59,8 +59,17 @@ static void op_delete(ops *o) {
   m_tree *t = o->model[s], *last = t;
   way w = pick_way(o);
   bool through;
+  char key[M_KEY], escaped[2 * M_KEY]; /* mostly one that is there */
+  const char *path = w.path;
+  if (t->count && ops_pick(o, 4)) {
+    memcpy(key, t->entries[ops_pick(o, (uint32_t)t->count)].key, sizeof key);
+    tdict_path_escape(key, escaped, sizeof escaped);
+    w.keys[0] = key;
+    w.count = 1;
+    path = escaped;
+  }
   m_entry *e = m_path(t, w.keys, w.count, &through, &last);
-  tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], w.path, o->err));
+  tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], path, o->err));
   if (ops_judge(o, status, through ? TDICT_ETYPE : !e ? TDICT_ENOTFOUND : t->locked ? TDICT_ELOCKED : TDICT_OK))
     m_drop(last, w.keys[w.count - 1]);
 }
