@@ -258,3 +258,26 @@ SIM_CASE(transfer_keeps_source_alive) {
     }
   close_world(&w);
 }
+
+/* Two nodes of a tree that share their list of leaves: each tensor is counted once and hangs twice. */
+GPU_CASE(leaves_of_clones_are_sent_once) {
+  world w = open_world();
+  tdict_tree *src = NULL, *part = batch_tree(NULL), *clone = NULL;
+  td_ok(tdict_create(0, NULL, &src, err));
+  td_ok(tdict_clone(part, &clone, err));
+  td_ok(tdict_set_tree(src, "a", part, err));
+  td_ok(tdict_set_tree(src, "b", clone, err));
+  tdict_release(part);
+  tdict_release(clone);
+  tdict_transfer_stats s = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.stats = &s;
+  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  check_tree(&w, there, src);
+  assert_int_equal(s.num_leaves, 14);
+  assert_int_equal(s.num_shared_leaves, 7);
+  assert_int_equal(s.total_bytes, tdict_bytes(src) / 2);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
