@@ -219,6 +219,8 @@ static void report_sizes(void) {
     size_t bytes = mallinfo2().uordblks - before;
     snprintf(name, sizeof name, "set_%d", count);
     report(name, time_build, count > 10000 ? 5 : ROUNDS);
+    snprintf(name, sizeof name, "set_floor_%d", count);
+    report(name, time_floor_build, count > 10000 ? 5 : ROUNDS);
     snprintf(name, sizeof name, "get_%d", count);
     report(name, time_get, count > 10000 ? 5 : ROUNDS);
     printf("\"bytes_%d\": %zu, ", count, bytes);

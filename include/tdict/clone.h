@@ -7,9 +7,13 @@
 TDICT_BEGIN_DECLS
 
 /** @brief New nodes over the same tensors, unlocked: keys can be changed without the other tree seeing it, elements are
- *  and objects shared [T:clone_shallow_shares]. Result: as the tree, not locked. Cost: O(keys + nodes), no element is
- *  touched.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem]. */
+ *  and objects shared [T:clone_shallow_shares]. Result: as the tree, not locked. Cost: O(nodes), and O(keys) of nodes
+ *  with trees below them; no element is touched. A node without trees below it costs the same however many tensors it
+ *  has: both trees hold one list of them, which the first change of keys in either copies
+ *  [T:clone_changes_are_seen_by_nobody]. A tree may be cloned, and the clones changed, while other threads read it
+ *  [T:clone_in_several_threads].
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem], which a change may answer later
+ *          [T:clone_changes_survive_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory [T:clone_deep_copies];
  *  objects by their `clone`, or as their tensors [T:objects_pass_by_hooks] [T:objects_pass_as_tensors].

@@ -126,8 +126,9 @@ static bool stays(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* The leaf shown last hangs at one place only: every node on the way to it is held once. */
+/* The leaf shown last hangs at one place only: every node on the way to it is held once, and none shares it. */
 static bool hangs_once(const tdict_cursor *cursor) {
+  if (tdict_node_shares_leaves(cursor->frames[cursor->depth - 1].node)) return false;
   for (size_t i = 1; i < cursor->depth; i++)
     if (atomic_load_explicit(&cursor->frames[i].node->refs, memory_order_relaxed) != 1) return false;
   return true;

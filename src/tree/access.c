@@ -1,9 +1,31 @@
 /* Reading one node or one path. What is given out is borrowed from the tree. Thread rule: as in tdict/tree.h. */
+#include <string.h>
+
 #include "base/error.h"
 #include "tree/place.h"
 #include "tree/text.h"
 
-/* The leaf at a path. */
+/* What stands at a path that has no backslash; 0 when nothing does, or the path is to be read with more care. */
+static __attribute__((noinline)) tdict_leaf find_keys(const tdict_tree *td, const char *path, const char *end) {
+  tdict_name name;
+  const tdict_tree *node = tdict_place_plain(td, path, end, &name);
+  int64_t slot = node ? tdict_keys_find_name(node->keys, &name) : -1;
+  return slot < 0 ? 0 : node->leaves[slot];
+}
+
+/* The same, for one short key of a large node without a call. */
+static inline tdict_leaf find_plain(const tdict_tree *td, const char *path) {
+  const size_t length = strlen(path);
+  const tdict_keys *keys = td->keys;
+  if (length - 1 >= TDICT_WORD_BYTES || !keys->cap_index) return find_keys(td, path, path + length);
+  uint64_t word = length < TDICT_WORD_BYTES ? tdict_word_load_part(path, length) : tdict_word_load(path);
+  if (tdict_word_stops(word)) return find_keys(td, path, path + length);
+  const tdict_name name = {path, length, word, 0, (uint32_t)tdict_hash_mix(tdict_hash_begin(length), word, 0)};
+  int64_t slot = tdict_keys_find_indexed(keys, &name);
+  return slot < 0 ? 0 : td->leaves[slot];
+}
+
+/* The leaf at any path, and what is wrong where there is none. */
 static tdict_status find_leaf(const tdict_tree *td, const char *path, const char *what, tdict_leaf *out,
                               tdict_error *err) {
   if (!td || !path) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "path" : "td");
@@ -22,7 +44,7 @@ static tdict_status wrong_kind(const char *what, tdict_leaf leaf, const char *wa
   return tdict_at(err, TDICT_ETYPE, path);
 }
 
-tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
+static TDICT_SELDOM tdict_status get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get: out is NULL");
   tdict_status status = find_leaf(td, path, "get", &leaf, err);
@@ -33,13 +55,27 @@ tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **ou
   return TDICT_OK;
 }
 
-tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
+static TDICT_SELDOM tdict_status get_tree(const tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get_tree: out is NULL");
   tdict_status status = find_leaf(td, path, "get_tree", &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tree *tree = tdict_leaf_tree(leaf);
   if (!tree) return wrong_kind("get_tree", leaf, "a tree", path, err);
+  *out = tree;
+  return TDICT_OK;
+}
+
+tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
+  tdict_tensor *tensor = td && path && out ? tdict_leaf_tensor(find_plain(td, path)) : NULL;
+  if (!tensor) return get(td, path, out, err);
+  *out = tensor;
+  return TDICT_OK;
+}
+
+tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
+  tdict_tree *tree = td && path && out ? tdict_leaf_tree(find_plain(td, path)) : NULL;
+  if (!tree) return get_tree(td, path, out, err);
   *out = tree;
   return TDICT_OK;
 }
@@ -55,8 +91,8 @@ const void *tdict_const_data(const tdict_tree *td, const char *path) {
 }
 
 bool tdict_has(const tdict_tree *td, const char *path) {
-  tdict_leaf leaf = 0;
-  return find_leaf(td, path, "has", &leaf, NULL) == TDICT_OK;
+  tdict_leaf leaf = td && path ? find_plain(td, path) : 0;
+  return leaf || find_leaf(td, path, "has", &leaf, NULL) == TDICT_OK;
 }
 
 size_t tdict_num_keys(const tdict_tree *td) { return td ? td->keys->num_live : 0; }

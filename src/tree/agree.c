@@ -133,8 +133,10 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
 /* A copy of one node that is as demanded and shares all leaves; NULL without memory. */
 static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
-  if (tdict_node_like(node, &copy, NULL) != TDICT_OK) return NULL;
-  for (uint32_t i = 0; i < node->keys->num_slots; i++) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
+  bool trees;
+  if (tdict_node_share(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
+  for (uint32_t i = 0; trees && i < node->keys->num_slots; i++)
+    if (tdict_leaf_tree(node->leaves[i])) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
   tdict_demand_apply(demand, copy);
   return copy;
 }

@@ -18,6 +18,13 @@ typedef struct tdict_demand {
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* The demand of a node on what is put at a path below it. */
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path);
+/* True when a tensor is as the node demands. */
+static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor *t) {
+  if (t->ndim < node->batch_ndim) return false;
+  for (int i = 0; i < node->batch_ndim; i++)
+    if (t->dims[i] != node->batch_size[i]) return false;
+  return !node->has_device || tdict_device_equal(node->device, t->storage->device);
+}
 /* TDICT_ESHAPE, TDICT_EWRONGDEVICE; err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);

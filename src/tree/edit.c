@@ -1,5 +1,7 @@
 /* Changing what hangs in a tree: set, delete, pop, rename. Everything that can fail is done before the first change.
  * A tree owns one reference to what hangs in it. Thread rule: as in tdict/tree.h. */
+#include <string.h>
+
 #include "base/error.h"
 #include "tree/agree.h"
 #include "tree/place.h"
@@ -17,7 +19,28 @@ static tdict_status set_tensor(tdict_place *place, tdict_tensor *tensor, tdict_e
   return status == TDICT_OK ? tdict_place_set(place, tdict_leaf_of_tensor(tensor), err) : status;
 }
 
-tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+/* What tdict_set() does most often, OTHERWISE when there is more to it. Unless it is DONE, nothing has changed. */
+enum outcome { DONE, OTHERWISE, WITHOUT_MEMORY };
+
+static inline enum outcome set_plain(tdict_tree *td, const char *path, tdict_tensor *tensor) {
+  tdict_name name;
+  tdict_tree *node = tdict_place_plain(td, path, path + strlen(path), &name);
+  if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return OTHERWISE;
+  /* Counted before anything is written: an atomic addition waits for what was. */
+  tdict_leaf leaf = tdict_leaf_hold(tdict_leaf_of_tensor(tensor)), old = 0;
+  int64_t slot = tdict_keys_find_name(node->keys, &name);
+  bool done = slot < 0 ? tdict_node_add_name(node, &name, leaf) : tdict_node_own_leaves(node);
+  if (!done) {
+    old = leaf;
+  } else if (slot >= 0) {
+    old = node->leaves[slot];
+    node->leaves[slot] = leaf;
+  }
+  if (old) tdict_leaf_release(old); /* last: a callback may run then */
+  return done ? DONE : WITHOUT_MEMORY;
+}
+
+static TDICT_SELDOM tdict_status set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
   if (!td || !path || !tensor) return is_null("set", !td ? "td" : !path ? "path" : "tensor", err);
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set", err);
@@ -25,6 +48,13 @@ tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, t
   status = set_tensor(&place, tensor, err);
   tdict_place_reset(&place);
   return status;
+}
+
+tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+  const enum outcome outcome = td && path && tensor ? set_plain(td, path, tensor) : OTHERWISE;
+  if (outcome == DONE) return TDICT_OK;
+  if (outcome == OTHERWISE) return set(td, path, tensor, err);
+  return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
 }
 
 /* What is to be put at a place for a child: the child, or its copy, in *out with a reference. */
@@ -66,8 +96,8 @@ static tdict_status check_kind(const tdict_place *place, int kind, tdict_error *
   return tdict_at(err, TDICT_ETYPE, place->path.whole);
 }
 
-static tdict_status own_keys(const tdict_place *place, tdict_error *err) {
-  if (tdict_node_own_keys(place->node)) return TDICT_OK;
+static tdict_status own(const tdict_place *place, tdict_error *err) {
+  if (tdict_node_own(place->node)) return TDICT_OK;
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
   return tdict_at(err, TDICT_ENOMEM, place->path.whole);
 }
@@ -81,7 +111,7 @@ static tdict_status take(tdict_tree *td, const char *path, const char *what, int
   if (status != TDICT_OK) return status;
   status = check_kind(&place, kind, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(&place, err);
-  if (status == TDICT_OK) status = own_keys(&place, err);
+  if (status == TDICT_OK) status = own(&place, err);
   if (status == TDICT_OK) {
     *out = tdict_place_leaf(&place);
     tdict_node_remove(place.node, (uint32_t)place.slot);
@@ -117,10 +147,10 @@ tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out, 
 static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, tdict_error *err) {
   tdict_tree *node = from->node;
   uint32_t slot = (uint32_t)from->slot;
-  tdict_status status = own_keys(from, err);
+  tdict_status status = own(from, err);
   if (status != TDICT_OK) return status;
   if (to->slot < 0) {
-    if (tdict_keys_rename(node->keys, slot, to->path.key, to->path.length)) return TDICT_OK;
+    if (tdict_keys_rename(node->keys, slot, &to->path.name)) return TDICT_OK;
     tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
     return tdict_at(err, TDICT_ENOMEM, to->path.whole);
   }
@@ -144,7 +174,7 @@ static tdict_status move_leaf(const tdict_place *from, tdict_place *to, tdict_er
     status = adopt(to, tdict_leaf_tree(leaf), &adopted, err);
     if (status == TDICT_OK) moved = tdict_leaf_of_tree(adopted);
   }
-  if (status == TDICT_OK) status = own_keys(from, err);
+  if (status == TDICT_OK) status = own(from, err);
   if (status == TDICT_OK) status = tdict_place_put(to, moved, &old, err);
   if (status == TDICT_OK) {
     tdict_node_remove(from->node, (uint32_t)from->slot);
@@ -161,7 +191,7 @@ static bool leads_through(const tdict_tree *td, const char *to, const tdict_plac
   bool through = false;
   tdict_path_init(&path, to, "rename");
   while (!through && tdict_path_next(&path, NULL) == TDICT_OK && !path.last) {
-    int64_t slot = tdict_keys_find(td->keys, path.key, path.length);
+    int64_t slot = tdict_keys_find_name(td->keys, &path.name);
     if (slot < 0) break;
     through = td == from->node && slot == from->slot;
     td = tdict_leaf_tree(td->leaves[slot]);

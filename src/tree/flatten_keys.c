@@ -9,25 +9,29 @@
 #include "tree/cursor.h"
 #include "tree/map.h"
 
-/* The name that leads to what the cursor shows; a frame's mark is the length that its node's own name has. */
+/* The name that leads to a node, with the separator that follows; a frame's mark is its length. Behind it is room for
+ * one key more, which is copied by words. */
 typedef struct name_buffer {
   char *text;
   size_t cap;
 } name_buffer;
 
-static bool set_name(name_buffer *name, size_t mark, const char *separator, size_t length, const tdict_key *key,
-                     size_t *out) {
-  size_t between = mark ? length : 0, total = mark + between + key->length;
-  if (total > name->cap) {
-    size_t cap = total * 2 > 64 ? total * 2 : 64;
-    char *text = realloc(name->text, cap);
-    if (!text) return false;
-    name->text = text;
-    name->cap = cap;
-  }
-  memcpy(name->text + mark, separator, between);
-  memcpy(name->text + mark + between, key->name, key->length);
-  *out = total;
+static bool grow(name_buffer *name, size_t bytes) {
+  char *text = realloc(name->text, bytes * 2);
+  if (!text) return false;
+  name->text = text;
+  name->cap = bytes * 2;
+  return true;
+}
+
+/* Puts a key behind a name of `mark` bytes, with room for `more`; false without memory. */
+static inline bool put_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
+  const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
+  if (bytes > name->cap && !grow(name, bytes)) return false;
+  if (key->length > TDICT_WORD_BYTES) /* of shorter ones eight bytes may be read */
+    memcpy(name->text + mark, key->name, key->length);
+  else
+    memcpy(name->text + mark, key->name, TDICT_WORD_BYTES);
   return true;
 }
 
@@ -41,30 +45,99 @@ static tdict_status no_memory(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_buffer *name, tdict_tree *made,
-                            tdict_error *err) {
-  static const char what[] = "flatten_keys";
-  const size_t between = strlen(separator);
-  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
-    size_t mark = cursor->frames[cursor->depth - 1].mark, length;
-    const tdict_key *key = tdict_cursor_key(cursor);
-    tdict_tree *tree = tdict_leaf_tree(leaf);
-    if (!set_name(name, mark, separator, between, key, &length)) return no_memory(what, err);
-    if (tree) {
-      if (!tdict_cursor_enter(cursor, tree)) return no_memory(what, err);
-      cursor->frames[cursor->depth - 1].mark = length;
+static const char flatten_keys[] = "flatten_keys";
+
+/* The next tree among the children of a frame's node, or NULL. */
+static tdict_tree *next_tree(tdict_frame *top) {
+  const tdict_tree *node = top->node;
+  for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
+    tdict_tree *tree = tdict_leaf_tree(node->leaves[top->slot++]);
+    if (tree) return tree;
+  }
+  return NULL;
+}
+
+/* Makes room in a new tree for all keys that it will have. */
+static bool reserve(tdict_cursor *cursor, size_t between, tdict_tree *made) {
+  size_t slots = cursor->frames[0].node->keys->num_live, bytes = cursor->frames[0].node->keys->name_bytes;
+  while (cursor->depth) {
+    tdict_frame *top = &cursor->frames[cursor->depth - 1];
+    const tdict_keys *keys;
+    tdict_tree *tree = next_tree(top);
+    if (!tree) {
+      cursor->depth--;
       continue;
     }
-    uint32_t hash = mark ? tdict_keys_hash(name->text, length) : key->hash;
-    if (tdict_keys_find_hashed(made->keys, name->text, length, hash) >= 0) {
-      tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", what,
-                 (int)(length < 80 ? length : 80), name->text);
-      return at_cursor(cursor, TDICT_EEXIST, err);
+    keys = tree->keys;
+    size_t mark = top->mark + tdict_cursor_key(cursor)->length + between;
+    slots += keys->num_live;
+    slots--; /* the tree's own key */
+    bytes += keys->name_bytes + mark * keys->num_live;
+    if (!tdict_cursor_enter(cursor, tree)) return false;
+    cursor->frames[cursor->depth - 1].mark = mark;
+  }
+  return tdict_node_reserve(made, slots) && tdict_keys_reserve(made->keys, slots, bytes);
+}
+
+static tdict_status add_leaf(tdict_tree *made, const tdict_name *name, tdict_leaf leaf, tdict_error *err) {
+  if (tdict_keys_find_name(made->keys, name) >= 0)
+    return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", flatten_keys,
+                      (int)(name->length < 80 ? name->length : 80), name->text);
+  if (!tdict_node_add_name(made, name, leaf)) return no_memory(flatten_keys, err);
+  (void)tdict_leaf_hold(leaf);
+  return TDICT_OK;
+}
+
+/* The name of a key that was put behind a prefix; `prefix` holds one of up to 7 bytes. */
+static inline tdict_name name_of(const char *text, uint64_t prefix, size_t mark, const tdict_key *key) {
+  const size_t length = key->length;
+  if (mark >= TDICT_WORD_BYTES || length > TDICT_WORD_BYTES || length == 0) return tdict_name_of(text, mark + length);
+  const uint64_t word = tdict_word_load(key->name) & tdict_word_mask(length);
+  return tdict_name_join(text, prefix, mark, word, length);
+}
+
+/* Adds what hangs at a node up to the next tree, which *below is; NULL: there is none. */
+static tdict_status flatten_node(tdict_frame *top, name_buffer *name, tdict_tree *made, tdict_tree **below,
+                                 tdict_error *err) {
+  const tdict_tree *node = top->node;
+  const size_t mark = top->mark;
+  const uint64_t prefix = mark < TDICT_WORD_BYTES ? tdict_word_load_part(name->text, mark) : 0;
+  *below = NULL;
+  for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
+    const tdict_key *key = &node->keys->slots[top->slot];
+    tdict_leaf leaf = node->leaves[top->slot++];
+    if (!leaf) continue;
+    *below = tdict_leaf_tree(leaf);
+    if (*below) return TDICT_OK;
+    if (!put_key(name, mark, key, 0)) return no_memory(flatten_keys, err);
+    const tdict_name whole = name_of(name->text, prefix, mark, key);
+    tdict_status status = add_leaf(made, &whole, leaf, err);
+    if (status != TDICT_OK) return status;
+  }
+  return TDICT_OK;
+}
+
+static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_buffer *name, tdict_tree *made,
+                            tdict_error *err) {
+  const size_t between = strlen(separator);
+  if (!reserve(cursor, between, made)) return no_memory(flatten_keys, err);
+  tdict_cursor_rewind(cursor, cursor->frames[0].node);
+  while (cursor->depth) {
+    tdict_frame *top = &cursor->frames[cursor->depth - 1];
+    tdict_tree *below;
+    tdict_status status = flatten_node(top, name, made, &below, err);
+    if (status == TDICT_EEXIST) return at_cursor(cursor, status, err);
+    if (status != TDICT_OK) return status;
+    if (!below) {
+      cursor->depth--;
+      continue;
     }
-    if (!tdict_node_add(made, name->text, length, hash, tdict_leaf_retain(leaf))) {
-      tdict_leaf_release(leaf);
-      return no_memory(what, err);
-    }
+    const tdict_key *key = tdict_cursor_key(cursor);
+    const size_t mark = top->mark + key->length;
+    if (!put_key(name, top->mark, key, between)) return no_memory(flatten_keys, err);
+    memcpy(name->text + mark, separator, between);
+    if (!tdict_cursor_enter(cursor, below)) return no_memory(flatten_keys, err);
+    cursor->frames[cursor->depth - 1].mark = mark + between;
   }
   return TDICT_OK;
 }

@@ -1,4 +1,4 @@
-/* Key tables: slots in insertion order, names in chunks, an index with linear probing that is at most half full.
+/* Key tables: slots in insertion order, names in chunks, an index with linear probing.
  * A table is owned by the nodes that count it. Thread rule: see keys.h. */
 #include "tree/keys.h"
 
@@ -7,19 +7,13 @@
 
 enum {
   FIRST_SLOTS = 8,
-  SCANNED_SLOTS = 8, /* up to so many slots are compared one by one, without an index */
   FIRST_NAMES = 96,
+  NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written by words */
   MOST_NAMES = 1 << 16,
   REPACK_BYTES = 1024 /* fewer dead bytes are not worth a new chunk */
 };
 #define MOST_SLOTS ((uint32_t)1 << 30)
 
-/* A chunk of names. Only the first of the list has room. */
-struct tdict_names {
-  struct tdict_names *next;
-  size_t used, cap;
-  char bytes[];
-};
 typedef struct tdict_names names_chunk;
 
 static void free_names(names_chunk *chunk) {
@@ -31,7 +25,7 @@ static void free_names(names_chunk *chunk) {
 }
 
 static names_chunk *new_names(size_t cap) {
-  names_chunk *chunk = malloc(sizeof *chunk + cap);
+  names_chunk *chunk = malloc(sizeof *chunk + cap + NAME_SLACK);
   if (!chunk) return NULL;
   chunk->next = NULL;
   chunk->used = 0;
@@ -39,24 +33,30 @@ static names_chunk *new_names(size_t cap) {
   return chunk;
 }
 
-/* A copy of a name, ended by 0; NULL without memory. */
-static const char *store_name(tdict_keys *keys, const char *name, size_t length) {
+/* Room for `bytes` of names; NULL without memory. */
+static names_chunk *reserve_names(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
-  if (!chunk || chunk->cap - chunk->used < length + 1) {
-    size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
-    if (cap < FIRST_NAMES) cap = FIRST_NAMES;
-    if (cap > MOST_NAMES) cap = MOST_NAMES;
-    if (cap < length + 1) cap = length + 1;
-    chunk = new_names(cap);
-    if (!chunk) return NULL;
-    chunk->next = keys->names;
-    keys->names = chunk;
-  }
+  size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
+  if (cap < FIRST_NAMES) cap = FIRST_NAMES;
+  if (cap > MOST_NAMES) cap = MOST_NAMES;
+  if (cap < bytes) cap = bytes;
+  chunk = new_names(cap);
+  if (!chunk) return NULL;
+  chunk->next = keys->names;
+  keys->names = chunk;
+  return chunk;
+}
+
+const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
+  names_chunk *chunk = keys->names;
+  if (name->length >= UINT32_MAX) return NULL;
+  if (!chunk || chunk->cap - chunk->used <= name->length) chunk = reserve_names(keys, name->length + 1);
+  if (!chunk) return NULL;
   char *stored = chunk->bytes + chunk->used;
-  memcpy(stored, name, length);
-  stored[length] = 0;
-  chunk->used += length + 1;
-  keys->name_bytes += length + 1;
+  tdict_name_copy(name, stored);
+  stored[name->length] = 0;
+  chunk->used += name->length + 1;
+  keys->name_bytes += name->length + 1;
   return stored;
 }
 
@@ -86,6 +86,14 @@ static void drop_dead_names(tdict_keys *keys) {
 static void forget_name(tdict_keys *keys, const tdict_key *key) {
   keys->name_bytes -= (size_t)key->length + 1;
   keys->dead_bytes += (size_t)key->length + 1;
+}
+
+/* How many slots an index of so many cells is for. */
+static uint32_t most_slots(uint32_t cells) { return cells / 2; }
+
+static void note_room(tdict_keys *keys) {
+  const uint32_t indexed = keys->cap_index ? most_slots(keys->cap_index) : TDICT_SCANNED_SLOTS;
+  keys->room = indexed < keys->cap_slots ? indexed : keys->cap_slots;
 }
 
 tdict_keys *tdict_keys_create(void) {
@@ -122,61 +130,50 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
     if (!copy->index) goto failed;
     memcpy(copy->index, keys->index, copy->cap_index * sizeof *copy->index);
   }
+  note_room(copy);
   return copy;
 failed:
   tdict_keys_release(copy);
   return NULL;
 }
 
-/* FNV-1a, with its bits mixed once more because the index looks at the low ones only. */
-uint32_t tdict_keys_hash(const char *name, size_t length) {
-  uint32_t h = 2166136261u;
-  for (size_t i = 0; i < length; i++) h = (h ^ (unsigned char)name[i]) * 16777619u;
-  h ^= h >> 16;
-  h *= 0x7feb352du;
-  return h ^ h >> 15;
-}
-
-static bool is_named(const tdict_key *key, const char *name, size_t length, uint32_t hash) {
-  return key->hash == hash && key->length == length && key->name && memcmp(key->name, name, length) == 0;
-}
+uint32_t tdict_keys_hash(const char *name, size_t length) { return tdict_name_of(name, length).hash; }
 
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash) {
-  if (!keys->cap_index) {
-    for (uint32_t i = 0; i < keys->num_slots; i++)
-      if (is_named(&keys->slots[i], name, length, hash)) return i;
-    return -1;
-  }
-  uint32_t mask = keys->cap_index - 1;
-  for (uint32_t i = hash & mask; keys->index[i]; i = (i + 1) & mask)
-    if (is_named(&keys->slots[keys->index[i] - 1], name, length, hash)) return keys->index[i] - 1;
-  return -1;
+  tdict_name wanted = {name, length, 0, 0, hash};
+  tdict_name_words(&wanted);
+  return tdict_keys_find_name(keys, &wanted);
 }
 
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length) {
-  return tdict_keys_find_hashed(keys, name, length, tdict_keys_hash(name, length));
+  const tdict_name wanted = tdict_name_of(name, length);
+  return tdict_keys_find_name(keys, &wanted);
 }
 
-static void index_put(tdict_keys *keys, uint32_t slot) {
-  if (!keys->cap_index) return;
-  uint32_t mask = keys->cap_index - 1, i = keys->slots[slot].hash & mask;
-  while (keys->index[i]) i = (i + 1) & mask;
-  keys->index[i] = slot + 1;
+static void index_put(tdict_keys *keys, uint32_t slot, uint32_t hash) {
+  uint32_t *index = keys->index, mask = keys->cap_index - 1, i = hash & mask;
+  while (index[i]) i = (i + 1) & mask;
+  index[i] = (hash & ~mask) | (slot + 1);
 }
 
 /* Fills an index that is all 0. */
 static void index_fill(tdict_keys *keys) {
   for (uint32_t i = 0; i < keys->num_slots; i++)
-    if (keys->slots[i].name) index_put(keys, i);
+    if (keys->slots[i].name) index_put(keys, i, keys->slots[i].hash);
+}
+
+/* The index after a slot has got another name. */
+static void index_renamed(tdict_keys *keys, uint32_t slot) {
+  if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
 
 /* Takes a slot out and moves back what probed over it, so that no marks of the deleted are needed. */
 static void index_drop(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
-  while (keys->index[hole] != slot + 1) hole = (hole + 1) & mask;
+  while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
   for (uint32_t i = (hole + 1) & mask; keys->index[i]; i = (i + 1) & mask) {
-    uint32_t home = keys->slots[keys->index[i] - 1].hash & mask;
+    uint32_t home = keys->slots[(keys->index[i] & mask) - 1].hash & mask;
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     keys->index[hole] = keys->index[i];
     hole = i;
@@ -184,22 +181,25 @@ static void index_drop(tdict_keys *keys, uint32_t slot) {
   keys->index[hole] = 0;
 }
 
-static bool reserve_slot(tdict_keys *keys) {
-  if (keys->num_slots < keys->cap_slots) return true;
-  if (keys->cap_slots >= MOST_SLOTS) return false;
-  uint32_t cap = keys->cap_slots ? keys->cap_slots * 2 : FIRST_SLOTS;
+/* Room for slots up to `count`. */
+static bool reserve_slots(tdict_keys *keys, size_t count) {
+  if (count <= keys->cap_slots) return true;
+  if (count > MOST_SLOTS) return false;
+  size_t cap = keys->cap_slots ? (size_t)keys->cap_slots * 2 : FIRST_SLOTS;
+  if (cap < count) cap = count;
   tdict_key *slots = realloc(keys->slots, cap * sizeof *slots);
   if (!slots) return false;
   keys->slots = slots;
-  keys->cap_slots = cap;
+  keys->cap_slots = (uint32_t)cap;
   return true;
 }
 
-static bool reserve_index(tdict_keys *keys) {
-  if (!keys->cap_index && keys->num_slots < SCANNED_SLOTS) return true;
-  if ((keys->num_live + 1) * 2 <= keys->cap_index) return true;
-  uint32_t cap = keys->cap_index ? keys->cap_index : SCANNED_SLOTS;
-  while (cap < (keys->num_live + 1) * 2) cap *= 2;
+/* An index for slots up to `count`. */
+static bool reserve_index(tdict_keys *keys, size_t count) {
+  if (!keys->cap_index && count <= TDICT_SCANNED_SLOTS) return true;
+  if (keys->cap_index && count <= most_slots(keys->cap_index)) return true;
+  uint32_t cap = keys->cap_index ? keys->cap_index : TDICT_SCANNED_SLOTS;
+  while (most_slots(cap) < count) cap *= 2;
   uint32_t *index = calloc(cap, sizeof *index);
   if (!index) return false;
   free(keys->index);
@@ -209,19 +209,19 @@ static bool reserve_index(tdict_keys *keys) {
   return true;
 }
 
-int64_t tdict_keys_add_hashed(tdict_keys *keys, const char *name, size_t length, uint32_t hash) {
-  if (length >= UINT32_MAX || !reserve_slot(keys) || !reserve_index(keys)) return -1;
-  const char *stored = store_name(keys, name, length);
-  if (!stored) return -1;
-  uint32_t slot = keys->num_slots++;
-  keys->slots[slot] = (tdict_key){stored, (uint32_t)length, hash};
-  keys->num_live++;
-  index_put(keys, slot);
-  return slot;
+bool tdict_keys_make_room(tdict_keys *keys, size_t slots) {
+  bool made = reserve_slots(keys, slots) && reserve_index(keys, slots);
+  note_room(keys);
+  return made;
+}
+
+bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes) {
+  return tdict_keys_make_room(keys, slots) && (!name_bytes || reserve_names(keys, name_bytes));
 }
 
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length) {
-  return tdict_keys_add_hashed(keys, name, length, tdict_keys_hash(name, length));
+  const tdict_name added = tdict_name_of(name, length);
+  return tdict_keys_append(keys, &added);
 }
 
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
@@ -231,15 +231,13 @@ void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
   keys->num_live--;
 }
 
-bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const char *name, size_t length) {
-  if (length >= UINT32_MAX) return false;
-  uint32_t hash = tdict_keys_hash(name, length);
-  const char *stored = store_name(keys, name, length);
+bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name) {
+  const char *stored = tdict_keys_store_name(keys, name);
   if (!stored) return false;
   index_drop(keys, slot);
   forget_name(keys, &keys->slots[slot]);
-  keys->slots[slot] = (tdict_key){stored, (uint32_t)length, hash};
-  index_put(keys, slot);
+  keys->slots[slot] = (tdict_key){stored, (uint32_t)name->length, name->hash};
+  index_renamed(keys, slot);
   drop_dead_names(keys);
   return true;
 }
@@ -252,7 +250,7 @@ void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from) {
   keys->slots[slot] = taken;
   keys->slots[from] = (tdict_key){NULL, 0, 0};
   keys->num_live--;
-  index_put(keys, slot);
+  index_renamed(keys, slot);
 }
 
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
@@ -264,7 +262,7 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
   }
   keys->num_slots = live;
   /* The index shrinks with the table, else a small table that was large once would be cleared at its old cost. */
-  if (live <= SCANNED_SLOTS) {
+  if (live <= TDICT_SCANNED_SLOTS) {
     free(keys->index);
     keys->index = NULL;
     keys->cap_index = 0;
@@ -273,5 +271,6 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
     memset(keys->index, 0, keys->cap_index * sizeof *keys->index);
     index_fill(keys);
   }
+  note_room(keys);
   drop_dead_names(keys);
 }

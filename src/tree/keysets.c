@@ -27,6 +27,10 @@ static tdict_status no_memory(const char *what, tdict_error *err) {
 static tdict_status put(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot, tdict_leaf leaf,
                         tdict_error *err) {
   if (slot >= 0) {
+    if (!tdict_node_own_leaves(to)) {
+      tdict_leaf_release(leaf);
+      return no_memory(what, err);
+    }
     tdict_leaf_release(to->leaves[slot]);
     to->leaves[slot] = leaf;
     return TDICT_OK;
@@ -43,9 +47,8 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
   tdict_path_init(&path, text, what);
   tdict_status status = tdict_path_next(&path, err);
   while (status == TDICT_OK) {
-    uint32_t hash = tdict_keys_hash(path.key, path.length);
-    int64_t from = tdict_keys_find_hashed(td->keys, path.key, path.length, hash);
-    int64_t slot = tdict_keys_find_hashed(to->keys, path.key, path.length, hash);
+    int64_t from = tdict_keys_find_name(td->keys, &path.name);
+    int64_t slot = tdict_keys_find_name(to->keys, &path.name);
     const tdict_key *key = &td->keys->slots[from];
     tdict_tree *tree = tdict_leaf_tree(td->leaves[from]), *node = NULL;
     if (path.last) {

@@ -292,21 +292,23 @@ tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tre
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err) {
   tdict_tree *made;
   tdict_cursor cursor;
-  tdict_status status = tdict_node_like(td, &made, err);
+  bool trees;
+  tdict_status status = tdict_node_share(td, &made, &trees, err);
   if (status != TDICT_OK) return status;
+  if (!trees) {
+    *out = made;
+    return TDICT_OK;
+  }
   tdict_cursor_init(&cursor, td, false);
   cursor.frames[0].mark = (size_t)made;
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
-    tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    if (!from) {
-      *to = tdict_leaf_retain(leaf);
-      continue;
-    }
-    status = tdict_node_like(from, &node, err);
+    if (!from) continue; /* shared already */
+    status = tdict_node_share(from, &node, &trees, err);
     if (status != TDICT_OK) break;
-    *to = tdict_leaf_of_tree(node);
+    ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);
+    if (!trees) continue;
     if (tdict_cursor_enter(&cursor, from))
       cursor.frames[cursor.depth - 1].mark = (size_t)node;
     else

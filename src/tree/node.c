@@ -1,5 +1,5 @@
-/* Nodes: making, counting, their slots, and copy on write of the key table. A node owns one reference to its table and
- * one to each leaf. Thread rule: as in tdict/tree.h; counting is safe everywhere. */
+/* Nodes: making, counting, their slots, and copy on write of the key table and the leaves. A node owns one reference to
+ * its table and one to its list of leaves. Thread rule: as in tdict/tree.h; counting is safe everywhere. */
 #include "tree/node.h"
 
 #include <stdlib.h>
@@ -46,18 +46,78 @@ tdict_tree *tdict_node_create_under(const tdict_tree *like) {
   return td;
 }
 
+static tdict_slab *slab_of(tdict_leaf leaf) {
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  return tensor ? tensor->slab : NULL;
+}
+
+/* A list with room for `cap` leaves, of which the first `count` are empty; NULL without memory. */
+static tdict_leaf *new_list(size_t cap, size_t count) {
+  tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
+  if (!list) return NULL;
+  atomic_init(&list->refs, 1);
+  if (count) memset(list->leaves, 0, count * sizeof *list->leaves);
+  return list->leaves;
+}
+
+static tdict_status no_memory(size_t slots, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "tree: no memory for a node of %zu keys", slots);
+}
+
 tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
   size_t slots = like->keys->num_slots;
   tdict_tree *td = new_node(like->keys);
-  tdict_leaf *leaves = td && slots ? calloc(slots, sizeof *leaves) : NULL;
+  tdict_leaf *leaves = td && slots ? new_list(slots, slots) : NULL;
   if (!td || (slots && !leaves)) {
     free(td);
-    return tdict_fail(err, TDICT_ENOMEM, "tree: no memory for a node of %zu keys", slots);
+    return no_memory(slots, err);
   }
   (void)tdict_keys_retain(like->keys);
   take_after(td, like);
   td->leaves = leaves;
   td->cap_leaves = (uint32_t)slots;
+  *out = td;
+  return TDICT_OK;
+}
+
+/* Copies leaves with a reference to each, trees as empty slots where `trees` is false. One count for all that follow
+ * one another in a slab. */
+static void copy_leaves(tdict_leaf *to, const tdict_leaf *from, size_t count, bool trees) {
+  for (size_t i = 0; i < count;) {
+    tdict_leaf leaf = from[i];
+    tdict_slab *slab = slab_of(leaf);
+    if (slab) {
+      size_t begin = i;
+      for (; i < count && slab_of(from[i]) == slab; i++) to[i] = from[i];
+      atomic_fetch_add_explicit(&slab->refs, (int64_t)(i - begin), memory_order_relaxed);
+      continue;
+    }
+    to[i++] = trees || !tdict_leaf_tree(leaf) ? tdict_leaf_retain(leaf) : 0;
+  }
+}
+
+static bool holds_trees(const tdict_tree *td) {
+  const size_t count = td->keys->num_slots;
+  size_t trees = 0;
+  for (size_t i = 0; i < count; i++) trees += (td->leaves[i] & TDICT_LEAF_MASK) == TDICT_LEAF_TREE;
+  return trees != 0;
+}
+
+tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
+  const size_t slots = like->keys->num_slots;
+  *trees = holds_trees(like);
+  if (*trees) {
+    tdict_status status = tdict_node_like(like, out, err);
+    if (status == TDICT_OK) copy_leaves((*out)->leaves, like->leaves, slots, false);
+    return status;
+  }
+  tdict_tree *td = new_node(like->keys);
+  if (!td) return no_memory(slots, err);
+  (void)tdict_keys_retain(like->keys);
+  take_after(td, like);
+  if (like->leaves) atomic_fetch_add_explicit(&tdict_node_list(like)->refs, 1, memory_order_relaxed);
+  td->leaves = like->leaves;
+  td->cap_leaves = like->cap_leaves;
   *out = td;
   return TDICT_OK;
 }
@@ -87,13 +147,11 @@ static void drop(tdict_tree *td, tdict_tree **dying) {
   *dying = td;
 }
 
-static tdict_slab *slab_of(tdict_leaf leaf) {
-  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  return tensor ? tensor->slab : NULL;
-}
-
-static void release_leaves(tdict_tree *td, tdict_tree **dying) {
-  const uint32_t count = td->keys->num_slots;
+/* Gives back a node's part in a list of `count` leaves. */
+static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **dying) {
+  if (!td->leaves) return;
+  tdict_leaf_list *list = tdict_node_list(td);
+  if (atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) != 1) return;
   for (uint32_t i = 0; i < count;) {
     tdict_leaf leaf = td->leaves[i++];
     tdict_slab *slab = slab_of(leaf);
@@ -108,6 +166,7 @@ static void release_leaves(tdict_tree *td, tdict_tree **dying) {
       tdict_box_release(tdict_leaf_box(leaf));
     }
   }
+  free(list);
 }
 
 void tdict_release(tdict_tree *td) {
@@ -117,20 +176,19 @@ void tdict_release(tdict_tree *td) {
     tdict_tree *node = dying;
     dying = node->pending;
     if (node->locked) tdict_node_unhold(node, false);
-    release_leaves(node, &dying);
+    release_leaves(node, node->keys->num_slots, &dying);
     tdict_keys_release(node->keys);
-    free(node->leaves);
     free(node);
   }
 }
 
 tdict_leaf tdict_leaf_retain(tdict_leaf leaf) {
-  if (tdict_leaf_tree(leaf))
-    (void)tdict_retain(tdict_leaf_tree(leaf));
-  else if (tdict_leaf_box(leaf))
-    (void)tdict_box_retain(tdict_leaf_box(leaf));
-  else if (leaf)
+  if (tdict_leaf_tensor(leaf))
     (void)tdict_tensor_retain(tdict_leaf_tensor(leaf));
+  else if (tdict_leaf_tree(leaf))
+    (void)tdict_retain(tdict_leaf_tree(leaf));
+  else if (leaf)
+    (void)tdict_box_retain(tdict_leaf_box(leaf));
   return leaf;
 }
 
@@ -140,7 +198,7 @@ void tdict_leaf_release(tdict_leaf leaf) {
   tdict_box_release(tdict_leaf_box(leaf));
 }
 
-bool tdict_node_own_keys(tdict_tree *td) {
+static bool own_keys(tdict_tree *td) {
   if (atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1) return true;
   tdict_keys *own = tdict_keys_copy(td->keys);
   if (!own) return false;
@@ -149,23 +207,60 @@ bool tdict_node_own_keys(tdict_tree *td) {
   return true;
 }
 
-bool tdict_node_reserve(tdict_tree *td) {
-  if (td->keys->num_slots < td->cap_leaves) return true;
-  size_t cap = td->cap_leaves < FIRST_LEAVES ? FIRST_LEAVES : (size_t)td->cap_leaves * 2;
-  if (cap > UINT32_MAX) return false;
-  tdict_leaf *leaves = realloc(td->leaves, cap * sizeof *leaves);
+/* A list of the node's own, with room for `cap` leaves, in place of a shared one; no tree is in it. */
+static bool leave_list(tdict_tree *td, size_t cap) {
+  const uint32_t count = td->keys->num_slots;
+  tdict_tree *none = NULL;
+  tdict_leaf *leaves = new_list(cap, 0);
   if (!leaves) return false;
+  copy_leaves(leaves, td->leaves, count, true);
+  release_leaves(td, count, &none);
   td->leaves = leaves;
   td->cap_leaves = (uint32_t)cap;
   return true;
 }
 
-bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf) {
-  if (!tdict_node_reserve(td) || !tdict_node_own_keys(td)) return false;
-  int64_t slot = tdict_keys_add_hashed(td->keys, name, length, hash);
+bool tdict_node_own_leaves(tdict_tree *td) {
+  return !tdict_node_shares_leaves(td) || leave_list(td, td->keys->num_slots);
+}
+
+bool tdict_node_own(tdict_tree *td) { return tdict_node_own_leaves(td) && own_keys(td); }
+
+bool tdict_node_reserve(tdict_tree *td, size_t count) {
+  const bool shared = tdict_node_shares_leaves(td);
+  if (count <= td->cap_leaves && !shared) return true;
+  size_t cap = td->cap_leaves < FIRST_LEAVES ? FIRST_LEAVES : (size_t)td->cap_leaves * 2;
+  if (cap < count) cap = count;
+  if (cap > UINT32_MAX) return false;
+  if (shared) return leave_list(td, cap);
+  tdict_leaf_list *list = td->leaves ? tdict_node_list(td) : NULL;
+  const bool first = !list;
+  list = realloc(list, sizeof *list + cap * sizeof *list->leaves);
+  if (!list) return false;
+  if (first) atomic_init(&list->refs, 1);
+  td->leaves = list->leaves;
+  td->cap_leaves = (uint32_t)cap;
+  return true;
+}
+
+static TDICT_SELDOM bool prepare_to_add(tdict_tree *td) {
+  return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_keys(td);
+}
+
+bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf) {
+  const bool ready = td->keys->num_slots < td->cap_leaves && !tdict_node_shares_leaves(td) &&
+                     atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1;
+  if (!ready && !prepare_to_add(td)) return false;
+  int64_t slot = tdict_keys_append(td->keys, name);
   if (slot < 0) return false;
   td->leaves[slot] = leaf;
   return true;
+}
+
+bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf) {
+  tdict_name added = {name, length, 0, 0, hash};
+  tdict_name_words(&added);
+  return tdict_node_add_name(td, &added, leaf);
 }
 
 void tdict_node_swap(tdict_tree *a, tdict_tree *b) {

@@ -9,9 +9,8 @@
 
 void tdict_path_init(tdict_path *path, const char *text, const char *what) {
   path->whole = path->begin = path->rest = text;
+  path->end = text + strlen(text);
   path->what = what;
-  path->key = NULL;
-  path->length = 0;
   path->last = false;
   path->heap = NULL;
 }
@@ -48,27 +47,26 @@ static tdict_status unescape(tdict_path *path, const char *text, const char *end
     if (!to)
       return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to read the path", path->what), path->whole);
   }
-  path->key = to;
+  const char *key = to;
   while (text < end) {
     if (*text == '\\') text++;
     *to++ = *text++;
   }
-  path->length = (size_t)(to - path->key);
+  path->name = tdict_name_of(key, (size_t)(to - key));
   return TDICT_OK;
 }
 
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
-  const char *text = path->rest;
-  size_t escapes;
-  const char *end = end_of_key(text, &escapes);
-  if (!end) return refuse(path, bare_backslash, err);
-  if (end == text) return refuse(path, empty_key, err);
-  if (escapes) {
+  const char *text = path->rest, *end;
+  if (tdict_name_read(&path->name, text, path->end)) {
+    end = text + path->name.length;
+  } else { /* an error, or a key with backslashes */
+    size_t escapes;
+    end = end_of_key(text, &escapes);
+    if (!end) return refuse(path, bare_backslash, err);
+    if (end == text) return refuse(path, empty_key, err);
     tdict_status status = unescape(path, text, end, err);
     if (status != TDICT_OK) return status;
-  } else {
-    path->key = text;
-    path->length = (size_t)(end - text);
   }
   path->begin = text;
   path->last = !*end;

@@ -7,14 +7,15 @@
 #include <stddef.h>
 
 #include "tdict/tree.h"
+#include "tree/name.h"
 
 typedef struct tdict_path {
   const char *whole, *what; /* the path and the call it was given to, for errors */
   const char *begin;        /* of the key read last, escaped; put it into `rest` to read that key again */
   const char *rest;         /* what comes after that key and its dot */
-  const char *key;          /* the key read last, unescaped, not ended by 0 */
-  size_t length;
-  bool last; /* the path ends with that key */
+  const char *end;          /* of the path */
+  tdict_name name;          /* the key read last, unescaped */
+  bool last;                /* the path ends with that key */
   char *heap;
   char local[128];
 } tdict_path;

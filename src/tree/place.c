@@ -6,8 +6,8 @@
 
 static tdict_status refuse(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
   const tdict_path *path = &place->path;
-  size_t length = path->length < 80 ? path->length : 80;
-  tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)length, path->key, why);
+  const tdict_name *name = &path->name;
+  tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)(name->length < 80 ? name->length : 80), name->text, why);
   return tdict_at(err, status, path->whole);
 }
 
@@ -26,8 +26,7 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
   for (;;) {
     status = tdict_path_next(&place->path, err);
     if (status != TDICT_OK) break;
-    place->hash = tdict_keys_hash(place->path.key, place->path.length);
-    place->slot = tdict_keys_find_hashed(place->node->keys, place->path.key, place->path.length, place->hash);
+    place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
     if (!tdict_leaf_tree(leaf)) {
@@ -70,8 +69,7 @@ static tdict_status extend_chain(tdict_place *place, tdict_tree *tail, tdict_lea
   tdict_tree *next = path->last ? NULL : tdict_node_create_under(tail);
   if (!path->last && !next) return no_memory(place, err);
   tdict_leaf held = next ? tdict_leaf_of_tree(next) : tdict_leaf_retain(leaf);
-  uint32_t hash = tdict_keys_hash(path->key, path->length);
-  if (!tdict_node_add(tail, path->key, path->length, hash, held)) {
+  if (!tdict_node_add_name(tail, &path->name, held)) {
     tdict_leaf_release(held);
     return no_memory(place, err);
   }
@@ -99,6 +97,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
   tdict_tree *node = place->node;
   tdict_path *path = &place->path;
   if (place->slot >= 0) {
+    if (!tdict_node_own_leaves(node)) return no_memory(place, err);
     *old = node->leaves[place->slot];
     node->leaves[place->slot] = tdict_leaf_retain(leaf);
     return TDICT_OK;
@@ -119,7 +118,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
       return status;
     }
   }
-  if (!tdict_node_add(node, path->key, path->length, place->hash, held)) {
+  if (!tdict_node_add_name(node, &path->name, held)) {
     tdict_leaf_release(held);
     return no_memory(place, err);
   }

@@ -9,9 +9,22 @@
 typedef struct tdict_place {
   tdict_tree *node; /* the deepest tree on the way that is there */
   int64_t slot;     /* of the key read last in it; -1: it has no such key */
-  uint32_t hash;    /* of that key */
   tdict_path path;
 } tdict_place;
+
+/* The quick way for paths without backslashes: the node that the last key, which is *name, belongs in. NULL when that
+ * node is not there or the path is to be read with more care; what is wrong with it, the functions below say. */
+static inline tdict_tree *tdict_place_plain(const tdict_tree *td, const char *path, const char *end, tdict_name *name) {
+  while (tdict_name_read(name, path, end)) {
+    path += name->length;
+    if (path == end) return (tdict_tree *)(uintptr_t)td;
+    int64_t slot = tdict_keys_find_name(td->keys, name);
+    td = slot < 0 ? NULL : tdict_leaf_tree(td->leaves[slot]);
+    if (!td) return NULL;
+    path++;
+  }
+  return NULL;
+}
 
 /* Goes as far as the path leads. TDICT_EINVAL no path; TDICT_ETYPE it leads through a tensor or an object;
  * TDICT_ENOMEM. The place is to be reset on success only. */

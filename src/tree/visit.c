@@ -156,7 +156,7 @@ static bool drop_empty(tdict_tree *node) {
   bool some = false;
   for (uint32_t i = 0; i < node->keys->num_slots; i++) some = some || (node->keys->slots[i].name && !node->leaves[i]);
   if (!some) return true;
-  if (!tdict_node_own_keys(node)) return false;
+  if (!tdict_node_own(node)) return false;
   for (uint32_t i = 0; i < node->keys->num_slots; i++)
     if (node->keys->slots[i].name && !node->leaves[i]) tdict_keys_delete(node->keys, i);
   tdict_node_compact(node);

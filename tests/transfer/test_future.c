@@ -258,3 +258,38 @@ SIM_CASE(transfer_keeps_source_alive) {
     }
   close_world(&w);
 }
+
+/* Two nodes of a tree that share their list of leaves: each tensor is counted once and hangs twice. */
+GPU_CASE(leaves_of_clones_are_sent_once) {
+  enum { LEAVES = 7 };
+  const int64_t shape[1] = {1000};
+  world w = open_world();
+  tdict_tree *src = NULL, *part = NULL, *clone = NULL;
+  td_ok(tdict_create(0, NULL, &src, err));
+  td_ok(tdict_create(0, NULL, &part, err));
+  for (int i = 0; i < LEAVES; i++) { /* each alone in its storage, held by the tree only */
+    tdict_tensor *t = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "leaf %d", i);
+    td_ok(tdict_tensor_zeros(TDICT_I32, 1, shape, NULL, &t, err));
+    ((int32_t *)tdict_tensor_data(t))[i] = i + 1;
+    td_ok(tdict_set(part, name, t, err));
+    tdict_tensor_release(t);
+  }
+  td_ok(tdict_clone(part, &clone, err));
+  td_ok(tdict_set_tree(src, "a", part, err));
+  td_ok(tdict_set_tree(src, "b", clone, err));
+  tdict_release(part);
+  tdict_release(clone);
+  tdict_transfer_stats s = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.stats = &s;
+  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  check_tree(&w, there, src);
+  assert_int_equal(s.num_leaves, 2 * LEAVES);
+  assert_int_equal(s.num_shared_leaves, LEAVES);
+  assert_int_equal(s.total_bytes, LEAVES * 4000);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}

@@ -1,5 +1,8 @@
 /* Copies of trees, on each device. */
+#include <pthread.h>
+
 #include "rig.h"
+#include "tree/node.h"
 
 DEVICE_CASE(clone_shallow_shares) {
   rig r = rig_open();
@@ -88,5 +91,163 @@ CASE(clone_of_a_deep_tree) {
   td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &out, err));
   assert_int_equal(tdict_depth(out), LEVELS);
   tdict_release(out);
+  tdict_release(td);
+}
+
+enum { SHARED_KEYS = 20 };
+static tdict_tree *flat_tree(void) {
+  tdict_tree *td = TREE(3);
+  for (int i = 0; i < SHARED_KEYS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "key %d", i);
+    help_put(td, name, TENSOR(3));
+  }
+  return td;
+}
+
+/* What is put into trees, made before allocations are refused. */
+typedef struct material {
+  tdict_tensor *tensor;
+  tdict_tree *tree, *part;
+} material;
+typedef tdict_status (*change)(tdict_tree *td, const material *m, tdict_error *err);
+
+static tdict_status set_there(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set(td, "key 7", m->tensor, err);
+}
+static tdict_status set_new(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set(td, "new", m->tensor, err);
+}
+static tdict_status set_below(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set(td, "a.way", m->tensor, err);
+}
+static tdict_status set_tree(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set_tree(td, "key 3", m->tree, err);
+}
+static tdict_status delete_one(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_delete(td, "key 0", err);
+}
+static tdict_status rename_one(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_rename(td, "key 1", "z", false, err);
+}
+static tdict_status rename_over(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_rename(td, "key 1", "key 2", false, err);
+}
+static tdict_status rename_below(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_rename(td, "key 1", "a.way", false, err);
+}
+static tdict_status pop_one(tdict_tree *td, const material *m, tdict_error *err) {
+  tdict_tensor *t = NULL;
+  (void)m;
+  tdict_status status = tdict_pop(td, "key 9", &t, err);
+  if (status == TDICT_OK) tdict_tensor_release(t);
+  return status;
+}
+static tdict_status update_some(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_update(td, m->part, NULL, 0, err);
+}
+
+static const change changes[] = {set_there,  set_new,     set_below,    set_tree, delete_one,
+                                 rename_one, rename_over, rename_below, pop_one,  update_some};
+enum { NUM_CHANGES = sizeof changes / sizeof *changes };
+
+static material open_material(void) {
+  material m = {TENSOR(3), flat_tree(), flat_tree()};
+  td_ok(tdict_delete(m.part, "key 4", err));
+  return m;
+}
+static void close_material(const material *m) {
+  tdict_tensor_release(m->tensor);
+  tdict_release(m->tree);
+  tdict_release(m->part);
+}
+
+/* Clones hold one list of leaves; whichever of them changes, and however, the others see nothing of it. */
+CASE(clone_changes_are_seen_by_nobody) {
+  const material m = open_material();
+  for (int i = 0; i < NUM_CHANGES; i++)
+    for (int which = 0; which < 3; which++) {
+      tdict_tree *trees[3] = {flat_tree(), NULL, NULL};
+      td_ok(tdict_clone(trees[0], &trees[1], err));
+      td_ok(tdict_clone(trees[1], &trees[2], err));
+      assert_ptr_equal(trees[0]->leaves, trees[2]->leaves);
+      char *before = help_snapshot(trees[0]);
+      td_ok(changes[i](trees[which], &m, err));
+      for (int t = 0; t < 3; t++) {
+        if (t == which) continue;
+        char *now = help_snapshot(trees[t]);
+        assert_string_equal(now, before);
+        free(now);
+      }
+      for (int t = 0; t < 3; t++) tdict_release(trees[(t + i) % 3]);
+      free(before);
+    }
+  close_material(&m);
+}
+
+/* Without memory for a list of its own a clone stays as it was, and so does what it was made of. */
+CASE(clone_changes_survive_enomem) {
+  const material m = open_material();
+  for (int i = 0; i < NUM_CHANGES; i++)
+    for (int64_t n = 0;; n++) {
+      tdict_tree *td = flat_tree(), *clone = NULL;
+      td_ok(tdict_clone(td, &clone, err));
+      char *before = help_snapshot(td), *now;
+      tdict_error error;
+      td_fail_alloc(n, false);
+      tdict_status status = changes[i](clone, &m, &error);
+      bool refused = td_fail_alloc_stop();
+      if (status != TDICT_OK) {
+        now = help_snapshot(clone);
+        assert_string_equal(now, before);
+        free(now);
+      }
+      help_unchanged(td, before);
+      tdict_release(td);
+      tdict_release(clone);
+      assert_true(status == TDICT_OK || status == TDICT_ENOMEM);
+      if (!refused) break;
+    }
+  close_material(&m);
+}
+
+typedef struct cloner {
+  const tdict_tree *source;
+  int number;
+  bool good;
+} cloner;
+
+/* Clones a tree that others read and clone at the same time, and changes the copy. */
+static void *clone_and_change(void *user) {
+  cloner *c = user;
+  c->good = true;
+  for (int i = 0; i < 200; i++) {
+    tdict_tree *clone = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "key %d", (i + c->number) % SHARED_KEYS);
+    c->good = c->good && tdict_clone(c->source, &clone, NULL) == TDICT_OK;
+    c->good = c->good && tdict_delete(clone, name, NULL) == TDICT_OK && tdict_has(c->source, name);
+    c->good = c->good && tdict_set(clone, "another", help_get(c->source, "key 0"), NULL) == TDICT_OK;
+    c->good = c->good && tdict_num_keys(clone) == SHARED_KEYS && tdict_num_keys(c->source) == SHARED_KEYS;
+    tdict_release(clone);
+  }
+  return NULL;
+}
+
+CASE(clone_in_several_threads) {
+  enum { THREADS = 4 };
+  tdict_tree *td = flat_tree();
+  pthread_t threads[THREADS];
+  cloner cloners[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    cloners[i] = (cloner){td, i, false};
+    assert_int_equal(pthread_create(&threads[i], NULL, clone_and_change, &cloners[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++) assert_true(cloners[i].good);
   tdict_release(td);
 }

@@ -75,7 +75,8 @@ CASE(keys_rename_keeps_the_slot) {
   tdict_keys *keys = tdict_keys_create();
   char name[32];
   for (unsigned i = 0; i < 40; i++) name_of(name, i), add(keys, name);
-  assert_true(tdict_keys_rename(keys, 7, "seven", 5));
+  const tdict_name seven = tdict_name_of("seven", 5);
+  assert_true(tdict_keys_rename(keys, 7, &seven));
   name_of(name, 7);
   assert_int_equal(find(keys, name), -1);
   assert_int_equal(find(keys, "seven"), 7);
@@ -118,7 +119,8 @@ CASE(keys_give_dead_names_back) {
   add(keys, "first");
   for (unsigned i = 0; i < 20000; i++) {
     memset(name, 'a' + (int)(i % 7), sizeof name);
-    assert_true(tdict_keys_rename(keys, 1, name, sizeof name - i % 50));
+    const tdict_name other = tdict_name_of(name, sizeof name - i % 50);
+    assert_true(tdict_keys_rename(keys, 1, &other));
     assert_true(keys->dead_bytes < 8192);
   }
   for (unsigned i = 0; i < 20000; i++) {
@@ -172,7 +174,107 @@ CASE(keys_cost_stays_flat) {
   /* Probes per key, counted on the index itself: the hash must spread names that differ in their last digits. */
   uint64_t probes = 0;
   for (uint32_t at = 0; at < keys->cap_index; at++)
-    if (keys->index[at]) probes += 1 + ((at - keys->slots[keys->index[at] - 1].hash) & (keys->cap_index - 1));
+    if (keys->index[at])
+      probes += 1 + ((at - keys->slots[(keys->index[at] & (keys->cap_index - 1)) - 1].hash) & (keys->cap_index - 1));
   assert_true(probes < 3 * COUNT);
+  tdict_keys_release(keys);
+}
+
+/* Cells looked at for each key of an index of `count` names. */
+static double probes_of(const char *format, unsigned count) {
+  tdict_keys *keys = tdict_keys_create();
+  char name[80];
+  for (unsigned i = 0; i < count; i++) {
+    int n = snprintf(name, sizeof name, format, i);
+    assert_true(tdict_keys_find(keys, name, (size_t)n) < 0);
+    assert_int_equal(tdict_keys_add(keys, name, (size_t)n), i);
+  }
+  const uint32_t mask = keys->cap_index - 1;
+  uint64_t probes = 0;
+  for (uint32_t at = 0; at <= mask; at++)
+    if (keys->index[at]) probes += 1 + ((at - keys->slots[(keys->index[at] & mask) - 1].hash) & mask);
+  tdict_keys_release(keys);
+  return (double)probes / count;
+}
+
+/* Names of all lengths, which differ in any one place, are spread as if by chance: 1.5 cells at half full. */
+CASE(keys_of_any_pattern_are_spread) {
+  static const char *const formats[] = {"%u",
+                                        "%x",
+                                        "k%u",
+                                        "leaf_%u",
+                                        "layer.%u",
+                                        "x%07u",
+                                        "abcdefgh%u",
+                                        "param_%u_weight",
+                                        "%u________",
+                                        "%08x_abc",
+                                        "one.two/%u/3",
+                                        "some/very/long/module/name/%u/weight",
+                                        "seventeen_bytes_%u"};
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    for (unsigned count = 1000; count <= 50000; count *= 7) assert_true(probes_of(formats[i], count) < 1.7);
+}
+
+/* Reading by words is reading byte by byte, for every length and every place of a stop, and nothing is read beyond. */
+CASE(names_are_read_as_bytes_are) {
+  for (size_t length = 1; length <= 40; length++) {
+    char *text = malloc(length); /* of its own size, so that a sanitizer sees what lies behind */
+    for (size_t stop = 0; stop <= length; stop++)
+      for (int with = 0; with < 2; with++) {
+        for (size_t i = 0; i < length; i++) text[i] = (char)(i % 3 == 0 ? 0xae + (int)i : 'a' + (int)(i % 26));
+        if (stop < length) text[stop] = with ? '\\' : '.';
+        tdict_name name;
+        bool read = tdict_name_read(&name, text, text + length);
+        assert_int_equal(read, stop > 0 && (stop == length || !with));
+        if (!read) continue;
+        assert_int_equal(name.length, stop);
+        char *alone = malloc(stop);
+        memcpy(alone, text, stop);
+        const tdict_name same = tdict_name_of(alone, stop);
+        assert_true(same.hash == name.hash && same.first == name.first && same.last == name.last);
+        char copy[48];
+        memset(copy, '#', sizeof copy);
+        tdict_name_copy(&name, copy);
+        assert_true(tdict_name_is(&name, copy) && memcmp(copy, text, stop) == 0);
+        copy[stop - 1] ^= 1;
+        assert_false(tdict_name_is(&name, copy));
+        free(alone);
+      }
+    free(text);
+  }
+}
+
+CASE(names_join_as_their_bytes_do) {
+  const char *text = "prefix.abcdefgh";
+  for (size_t mark = 0; mark <= 7; mark++)
+    for (size_t length = 1; length <= 8; length++) {
+      char whole[16];
+      memcpy(whole, text, mark);
+      memcpy(whole + mark, text + 7, length);
+      const tdict_name wanted = tdict_name_of(whole, mark + length);
+      const tdict_name joined =
+          tdict_name_join(whole, tdict_word_load_part(text, mark), mark, tdict_name_of(text + 7, length).first, length);
+      assert_true(joined.hash == wanted.hash && joined.first == wanted.first && joined.last == wanted.last);
+      assert_int_equal(joined.length, wanted.length);
+    }
+}
+
+/* Names whose hashes are the same are told apart by their bytes, whatever their length. */
+CASE(keys_with_one_hash) {
+  static const size_t lengths[] = {1, 3, 4, 7, 8, 9, 15, 16, 17, 40};
+  tdict_keys *keys = tdict_keys_create();
+  char text[40];
+  for (size_t i = 0; i < 100; i++) { /* more than are compared without an index */
+    memset(text, 'n', sizeof text);
+    const size_t length = lengths[i % 10];
+    text[(i / 10) % length] = (char)('a' + i / 10);
+    text[length - 1] = (char)('0' + i / 10);
+    tdict_name name = tdict_name_of(text, length);
+    name.hash = 0x12345678u;
+    assert_int_equal(tdict_keys_find_name(keys, &name), -1);
+    assert_int_equal(tdict_keys_append(keys, &name), i);
+    assert_int_equal(tdict_keys_find_name(keys, &name), i);
+  }
   tdict_keys_release(keys);
 }

@@ -93,14 +93,14 @@ CASE(path_reads_long_escaped_keys) {
     tdict_path path;
     tdict_path_init(&path, text, "test");
     td_ok(tdict_path_next(&path, err));
-    assert_int_equal(path.length, length);
-    assert_memory_equal(path.key, key, length);
+    assert_int_equal(path.name.length, length);
+    assert_memory_equal(path.name.text, key, length);
     assert_false(path.last);
     td_ok(tdict_path_next(&path, err));
-    assert_true(path.last && path.length == 3 && memcmp(path.key, "end", 3) == 0);
+    assert_true(path.last && path.name.length == 3 && memcmp(path.name.text, "end", 3) == 0);
     path.rest = text; /* and once more, with the memory that it has */
     td_ok(tdict_path_next(&path, err));
-    assert_memory_equal(path.key, key, length);
+    assert_memory_equal(path.name.text, key, length);
     tdict_path_reset(&path);
   }
   memset(error_text, 'x', sizeof error_text);
@@ -126,5 +126,5 @@ CASE(path_reads_without_allocating) {
   td_ok(tdict_path_next(&path, err));
   td_ok(tdict_path_next(&path, err));
   assert_false(td_fail_alloc_stop());
-  assert_int_equal(path.length, sizeof text - 1 - 5);
+  assert_int_equal(path.name.length, sizeof text - 1 - 5);
 }
