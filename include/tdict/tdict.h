@@ -9,6 +9,7 @@
 #include "tdict/index.h"
 #include "tdict/keysets.h"
 #include "tdict/shape.h"
+#include "tdict/trace.h"
 #include "tdict/transfer.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"

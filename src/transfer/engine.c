@@ -10,14 +10,19 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   tdict_engine *e = calloc(1, sizeof *e);
   if (!e) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its engine");
   e->config = *config;
+  e->tuning = config->tuning ? *config->tuning : tdict_tuning_default();
   tdict_forkmark_retain(config->mark);
   tdict_log_retain(config->log);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_init(&e->ring_lock, NULL);
   pthread_cond_init(&e->idle, NULL);
+  tdict_tracer_init(&e->tracer);
   *out = e;
   return TDICT_OK;
 }
+
+void tdict_engine_set_tuning(tdict_engine *e, const tdict_tuning *tuning) { e->tuning = *tuning; }
+const tdict_tuning *tdict_engine_tuning(const tdict_engine *e) { return &e->tuning; }
 
 void tdict_engine_wait(tdict_engine *e) {
   pthread_mutex_lock(&e->lock);
@@ -27,6 +32,7 @@ void tdict_engine_wait(tdict_engine *e) {
 
 void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
+  tdict_tracer_reset(&e->tracer);
   for (int i = 0; i < e->num_rings; i++) {
     tdict_gpu *gpu = e->rings[i]->gpu;
     tdict_gpu_scope scope;
@@ -45,6 +51,7 @@ void tdict_engine_destroy(tdict_engine *e) {
 tdict_devices *tdict_engine_devices(const tdict_engine *e) { return e->config.devices; }
 tdict_pool *tdict_engine_pool(const tdict_engine *e) { return e->config.pool; }
 tdict_forkmark *tdict_engine_mark(const tdict_engine *e) { return e->config.mark; }
+tdict_tracer *tdict_engine_tracer(tdict_engine *e) { return &e->tracer; }
 size_t tdict_engine_num_slots(const tdict_engine *e) {
   return e->config.staging_bytes / tdict_ring_slot_bytes(e->config.staging_bytes);
 }

@@ -14,6 +14,8 @@ struct tdict_engine {
   pthread_mutex_t ring_lock; /* guards: rings; held while one is made */
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
+  tdict_tracer tracer;
+  tdict_tuning tuning;
 };
 
 #endif

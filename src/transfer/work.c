@@ -16,10 +16,16 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   tdict_status status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
   int64_t begin = tdict_now_ns();
+  tdict_range_push(TDICT_RANGE_COPY);
   tdict_pieces_gather(&t->plan, chunk, slot->data);
+  TDICT_SPAN_END(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   lane->worker->copy_ns += tdict_now_ns() - begin;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
+  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
+  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
   status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
+  TDICT_SLICE_END(slice, lane->gpu);
+  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   *blame = queue.item;
   if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, false, err);
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
@@ -34,7 +40,11 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   tdict_status status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
+  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
+  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
   status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
+  TDICT_SLICE_END(slice, lane->gpu);
+  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   *blame = queue.item;
   if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, true, err);
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream);
@@ -48,24 +58,32 @@ static tdict_status queue_within(void *user, const tdict_rect *rect, tdict_error
 }
 
 /* One driver copy; strided ones, within a device, as rectangles. */
-static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+static tdict_status queue_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
-  tdict_status status = tdict_lane_room(lane, err);
-  if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;
     tdict_rect line = {(void *)((uintptr_t)item->dst_data + (uintptr_t)from),
                        (void *)((uintptr_t)item->src->data + (uintptr_t)from), (int64_t)bytes, (int64_t)bytes, bytes, 1};
-    status = tdict_gpu_queue_rect(lane->gpu, (tdict_cu_kind)item->kind, &line, lane->stream, err);
-  } else {
-    tdict_pair pair;
-    const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
-    tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
-                    tdict_dtype_bytes(item->src->dtype));
-    tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
-    status = tdict_pair_walk(&pair, &part, queue_within, lane, err);
+    return tdict_gpu_queue_rect(lane->gpu, (tdict_cu_kind)item->kind, &line, lane->stream, err);
   }
+  tdict_pair pair;
+  const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
+  tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
+                  tdict_dtype_bytes(item->src->dtype));
+  tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
+  return tdict_pair_walk(&pair, &part, queue_within, lane, err);
+}
+
+static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  tdict_future *t = lane->worker->transfer;
+  tdict_status status = tdict_lane_room(lane, err);
+  if (status != TDICT_OK) return status;
+  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
+  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
+  status = queue_direct(lane, chunk, err);
+  TDICT_SLICE_END(slice, lane->gpu);
+  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
   return tdict_lane_launch(lane, NULL, chunk, false, err);
@@ -73,7 +91,9 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
 
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
   int64_t begin = tdict_now_ns();
+  tdict_range_push(TDICT_RANGE_COPY);
   tdict_pieces_copy(&worker->transfer->plan, chunk);
+  TDICT_SPAN_END(worker->transfer, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   worker->copy_ns += tdict_now_ns() - begin;
 }
 
