@@ -3,6 +3,13 @@
 
 #include <time.h>
 
+#include "base/clock.h"
+#include "sched/spin.h"
+
+enum { LOOKS_A_CLOCK = 16 };
+
+static int64_t peek(const tdict_latch *latch) { return atomic_load_explicit(&latch->count, memory_order_relaxed); }
+
 void tdict_latch_init(tdict_latch *latch, int64_t count) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -10,7 +17,7 @@ void tdict_latch_init(tdict_latch *latch, int64_t count) {
   pthread_mutex_init(&latch->lock, NULL);
   pthread_cond_init(&latch->zero, &attributes);
   pthread_condattr_destroy(&attributes);
-  latch->count = count;
+  atomic_init(&latch->count, count);
 }
 
 void tdict_latch_reset(tdict_latch *latch) {
@@ -20,32 +27,40 @@ void tdict_latch_reset(tdict_latch *latch) {
 
 void tdict_latch_down(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
-  if (latch->count > 0 && --latch->count == 0) pthread_cond_broadcast(&latch->zero);
+  if (peek(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
+    pthread_cond_broadcast(&latch->zero);
   pthread_mutex_unlock(&latch->lock); /* the last touch: a waiter may reset the latch from here on */
 }
 
 void tdict_latch_open(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
-  latch->count = 0;
+  atomic_store_explicit(&latch->count, 0, memory_order_relaxed);
   pthread_cond_broadcast(&latch->zero);
   pthread_mutex_unlock(&latch->lock);
 }
 
 bool tdict_latch_is_zero(tdict_latch *latch) {
+  if (peek(latch) != 0) return false;
   pthread_mutex_lock(&latch->lock);
-  bool zero = latch->count == 0;
-  pthread_mutex_unlock(&latch->lock);
-  return zero;
+  pthread_mutex_unlock(&latch->lock); /* whoever made it zero has let go of it */
+  return true;
+}
+
+void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns) {
+  while (peek(latch) != 0) {
+    for (int i = 0; i < LOOKS_A_CLOCK && peek(latch) != 0; i++) tdict_spin_pause();
+    if (tdict_now_ns() >= deadline_ns) return;
+  }
 }
 
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns) {
   struct timespec deadline = {deadline_ns / 1000000000, deadline_ns % 1000000000};
   pthread_mutex_lock(&latch->lock);
   int code = 0;
-  while (latch->count != 0 && code == 0)
+  while (peek(latch) != 0 && code == 0)
     code = deadline_ns == INT64_MAX ? pthread_cond_wait(&latch->zero, &latch->lock)
                                     : pthread_cond_timedwait(&latch->zero, &latch->lock, &deadline);
-  bool zero = latch->count == 0;
+  bool zero = peek(latch) == 0;
   pthread_mutex_unlock(&latch->lock);
   return zero;
 }

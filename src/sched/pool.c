@@ -1,20 +1,28 @@
-/* The thread pool: one queue, one lock. */
+/* The thread pool: one queue, one lock. A thread that has worked looks for more for a moment before it sleeps, since to be
+ * woken takes longer than many a task. */
 #include "sched/pool.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "sched/spin.h"
 
-enum { MIN_THREADS = 8 };
+enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, LOOKS_A_CLOCK = 16 };
 
 struct tdict_pool {
-  pthread_mutex_t lock; /* guards: first, last, stop */
+  pthread_mutex_t lock; /* guards: first to roused */
   pthread_cond_t work;
   tdict_task *first, *last;
   bool stop;
-  int num_threads;
+  int num_queued, num_asleep;
+  int num_spinning, roused; /* threads that look for tasks, and wakings to do so that nobody has followed yet */
+  _Atomic(bool) come;       /* relaxed: a hint to look at the queue under the lock */
+  int num_threads, num_cpus, max_spinning;
   pthread_t threads[];
 };
 
@@ -24,10 +32,19 @@ static _Thread_local struct {
   void *note;
 } own;
 
-int tdict_pool_default_size(void) {
+static int count_cpus(void) {
   cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+int tdict_pool_default_size(void) {
+  int count = count_cpus();
   return count > MIN_THREADS ? count : MIN_THREADS;
+}
+
+/* Under the lock. */
+static void tell_spinning(tdict_pool *pool) {
+  atomic_store_explicit(&pool->come, pool->first != NULL || pool->stop, memory_order_relaxed);
 }
 
 static void unlink_task(tdict_pool *pool, tdict_task *task) {
@@ -40,6 +57,34 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
   else
     pool->last = task->previous;
   task->queued = false;
+  pool->num_queued--;
+  tell_spinning(pool);
+}
+
+/* Under the lock, which it lets go of meanwhile: until there is a task, or for a moment. */
+static void look_for_tasks(tdict_pool *pool) {
+  if (pool->num_spinning >= pool->max_spinning) return;
+  int64_t end = tdict_now_ns() + SPIN_NS;
+  pool->num_spinning++;
+  for (bool late = false; !pool->first && !pool->stop && !late;) {
+    pthread_mutex_unlock(&pool->lock);
+    while (!atomic_load_explicit(&pool->come, memory_order_relaxed) && !late) {
+      for (int i = 0; i < LOOKS_A_CLOCK; i++) tdict_spin_pause();
+      late = tdict_now_ns() >= end;
+    }
+    pthread_mutex_lock(&pool->lock);
+  }
+  pool->num_spinning--;
+}
+
+/* Under the lock. Whoever wakes up looks at the queue before it sleeps again: it is one of those that were roused. */
+static void sleep_for_tasks(tdict_pool *pool) {
+  pool->num_asleep++;
+  pthread_cond_wait(&pool->work, &pool->lock);
+  pool->num_asleep--;
+  if (pool->roused == 0) return;
+  pool->roused--;
+  look_for_tasks(pool);
 }
 
 static void *worker(void *argument) {
@@ -47,13 +92,14 @@ static void *worker(void *argument) {
   own.pool = pool;
   pthread_mutex_lock(&pool->lock);
   for (;;) {
-    while (!pool->first && !pool->stop) pthread_cond_wait(&pool->work, &pool->lock);
+    while (!pool->first && !pool->stop) sleep_for_tasks(pool);
     tdict_task *task = pool->first;
     if (!task) break;
     unlink_task(pool, task);
     pthread_mutex_unlock(&pool->lock);
     task->run(task);
     pthread_mutex_lock(&pool->lock);
+    look_for_tasks(pool);
   }
   pthread_mutex_unlock(&pool->lock);
   return NULL;
@@ -62,6 +108,7 @@ static void *worker(void *argument) {
 static void join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
+  tell_spinning(pool);
   pthread_cond_broadcast(&pool->work);
   pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < num_threads; i++) pthread_join(pool->threads[i], NULL);
@@ -76,6 +123,8 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->work, NULL);
   pool->num_threads = num_threads;
+  pool->num_cpus = count_cpus();
+  pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
   for (int i = 0; i < num_threads; i++) {
     int code = pthread_create(&pool->threads[i], NULL, worker, pool);
     if (code == 0) continue;
@@ -91,6 +140,7 @@ void tdict_pool_destroy(tdict_pool *pool) {
 }
 
 int tdict_pool_size(const tdict_pool *pool) { return pool->num_threads; }
+int tdict_pool_num_cpus(const tdict_pool *pool) { return pool->num_cpus; }
 
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pthread_mutex_lock(&pool->lock);
@@ -102,7 +152,23 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   else
     pool->first = task;
   pool->last = task;
-  pthread_cond_signal(&pool->work);
+  pool->num_queued++;
+  tell_spinning(pool);
+  /* Threads that look for tasks, or were woken to, take the lock once more before they sleep. */
+  if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->roused) pthread_cond_signal(&pool->work);
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void tdict_pool_rouse(tdict_pool *pool, int count) {
+  pthread_mutex_lock(&pool->lock);
+  int room = pool->max_spinning - pool->num_spinning - pool->roused, asleep = pool->num_asleep - pool->roused;
+  count -= pool->num_spinning + pool->roused;
+  if (count > room) count = room;
+  if (count > asleep) count = asleep;
+  for (int i = 0; i < count; i++) {
+    pool->roused++;
+    pthread_cond_signal(&pool->work);
+  }
   pthread_mutex_unlock(&pool->lock);
 }
 

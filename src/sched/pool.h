@@ -24,7 +24,12 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
 /* Runs what is queued, then joins; NULL is allowed. Not to be called from a task. */
 void tdict_pool_destroy(tdict_pool *pool);
 int tdict_pool_size(const tdict_pool *pool);
+/* The CPUs that the process could use when the pool was made. */
+int tdict_pool_num_cpus(const tdict_pool *pool);
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
+/* Tasks are about to come: wakes up to `count` threads, which look for them for a moment before they sleep again. Does
+ * nothing where looking would take a CPU from those that work. */
+void tdict_pool_rouse(tdict_pool *pool, int count);
 /* Takes a task back that has not begun; false when it has. */
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* True on a thread of this pool. */

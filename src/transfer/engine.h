@@ -81,7 +81,9 @@ struct tdict_future {
   tdict_gate gates[TDICT_MAX_GATES];
   int num_gates;
   int32_t mode;
-  bool on_caller;           /* the starting thread works, no thread of the pool */
+  bool on_caller;           /* the starting thread is the first worker; threads of the pool are the others */
+  tdict_tuning_row row;     /* how leaves go through slots */
+  int64_t spin_ns;          /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;

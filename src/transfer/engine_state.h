@@ -8,6 +8,7 @@ enum { TDICT_MAX_RINGS = 64 };
 
 struct tdict_engine {
   tdict_engine_config config;
+  tdict_tuning tuning;
   pthread_mutex_t lock; /* guards what follows, and pending, dependents and finished of every transfer */
   pthread_cond_t idle;
   int64_t num_live;
@@ -15,7 +16,6 @@ struct tdict_engine {
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
   tdict_tracer tracer;
-  tdict_tuning tuning;
 };
 
 #endif

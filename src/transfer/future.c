@@ -130,6 +130,7 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
+  if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   wait_for(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
 }

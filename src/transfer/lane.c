@@ -6,8 +6,6 @@
 #include "base/clock.h"
 #include "transfer/pieces.h"
 
-enum { FAIR_DEPTH = 4 }; /* slots of a worker while others want them, too */
-
 static void count_slots(tdict_lane *lane, int by) {
   tdict_future *t = lane->worker->transfer;
   lane->held += by;
@@ -39,9 +37,9 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_engine_ring(t->engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
-  int slots = lane->ring->num_slots, share = slots / t->num_workers;
-  lane->depth = share < 1 ? 1 : share > FAIR_DEPTH ? FAIR_DEPTH : share;
-  if (t->plan.num_chunks <= (uint32_t)slots) lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
+  int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
+  lane->depth = share < 1 ? 1 : share > most ? most : share;
+  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots) lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
   return TDICT_OK;
 }
 

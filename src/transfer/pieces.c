@@ -58,19 +58,23 @@ static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict
   (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
 }
 
-void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot) {
+void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   size_t filled = 0;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
-    if (p.item->src_plain)
-      copy_bytes(slot + p.at, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+    const char *src = (const char *)p.item->src->data;
+    if (p.item->src_plain && stores != TDICT_STREAM_PLAIN)
+      tdict_stream_copy(stores, slot + p.at, src + p.begin, p.end - p.begin);
+    else if (p.item->src_plain)
+      copy_bytes(slot + p.at, src + p.begin, p.end - p.begin);
     else
       walk(p.item, false, true,
            &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);
+  if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
 void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot) {

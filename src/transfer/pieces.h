@@ -2,10 +2,12 @@
 #ifndef TDICT_TRANSFER_PIECES_H
 #define TDICT_TRANSFER_PIECES_H
 
+#include "base/stream_copy.h"
 #include "transfer/plan.h"
 
-/* Fills the slot from the leaves of the chunk, which are on the host; bytes between leaves become zero. */
-void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot);
+/* Fills the slot from the leaves of the chunk, which are on the host, by stores of that kind; bytes between leaves become
+ * zero. */
+void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores);
 /* Writes the slot to the places of the chunk's leaves, which are on the host. */
 void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot);
 /* Copies the chunk's leaves to their places, both on the host. */

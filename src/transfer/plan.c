@@ -83,13 +83,22 @@ static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *
   return TDICT_OK;
 }
 
-/* The interval [begin, end) of the line in pieces of at most `piece` bytes. `first` holds `begin`. */
-static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t piece, tdict_error *err) {
+/* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
+ * last one. */
+static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
+  size_t before = at - whole.begin, after = whole.end - at;
+  size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  return piece < low ? low : piece > high ? high : piece;
+}
+
+/* The interval [begin, end) of the line in pieces of `low` to `high` bytes. `first` holds `begin`. */
+static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
-  for (size_t at = whole.begin; at < whole.end && status == TDICT_OK; at += piece) {
+  for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
     while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
-    size_t end = whole.end - at < piece ? whole.end : at + piece;
+    size_t piece = piece_at(whole, at, low, high);
+    end = whole.end - at < piece ? whole.end : at + piece;
     status = add_chunk(plan, (tdict_chunk){at, end, first}, err);
   }
   return status;
@@ -104,7 +113,7 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err) {
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
@@ -112,7 +121,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *e
     bool direct = item->way == TDICT_WAY_DIRECT;
     end = whole ? i + 1 : direct ? run_end(plan, i) : group_end(plan, i);
     tdict_chunk span = {item->offset, plan->items[end - 1].offset + plan->items[end - 1].bytes, i};
-    status = add_pieces(plan, span, whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes, err);
+    size_t most = whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes;
+    status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
   }
   return status;
 }

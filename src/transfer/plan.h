@@ -95,8 +95,9 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Pinned leaves that would make many small driver copies go through slots instead, packed. After tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line: chunks of at most chunk_bytes (a multiple of 256) that go through slots. TDICT_ENOMEM. */
-tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err);
+/* Cuts the line: chunks of at most chunk_bytes that go through slots. The first and the last ones are smaller, down to
+ * first_bytes; both are multiples of 256. TDICT_ENOMEM. */
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 void tdict_plan_reset(tdict_plan *plan);
 /* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
  * slab, no view of a part of one. True for NULL, a place in a new result. */

@@ -6,14 +6,10 @@
 #include "base/error.h"
 #include "device/host.h"
 #include "transfer/check.h"
+#include "transfer/choose.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
 #include "transfer/work.h"
-
-enum { AUTO_WORKERS = 8, CHUNKS_A_WORKER = 4 };
-#define ALONE_BYTES ((size_t)512 << 10)     /* below this a waiting caller is done before a thread has woken */
-#define MIN_CHUNK_BYTES ((size_t)256 << 10) /* below this the gap between copies costs more than the overlap gains */
-#define BYTES_A_WORKER ((size_t)1 << 20)
 
 /* What a start works with; lives for one call. */
 typedef struct starter {
@@ -24,8 +20,7 @@ typedef struct starter {
   bool want_pinned;     /* leaves that are not pinned do not stay where they are */
   tdict_plan plan;
   int32_t mode;
-  int num_workers;
-  bool on_caller;
+  tdict_choice choice;
 } starter;
 
 static tdict_status check_options(const starter *s, tdict_error *err) {
@@ -81,46 +76,6 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode};
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
-}
-
-/* Bytes that host threads copy. */
-static size_t thread_bytes(const tdict_plan *p) {
-  return p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT] + p->way_bytes[TDICT_WAY_HOST];
-}
-
-static int auto_workers(const tdict_plan *p) {
-  size_t wanted = thread_bytes(p) / BYTES_A_WORKER;
-  return wanted < 1 ? 1 : wanted > AUTO_WORKERS ? AUTO_WORKERS : (int)wanted;
-}
-
-/* Objects whose hooks run: several run at once. */
-static uint32_t num_hooked(const tdict_plan *p) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
-  return count;
-}
-
-/* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
-static void choose_threads(starter *s) {
-  const tdict_start *start = s->start;
-  int asked = start->options.num_threads;
-  int threads = tdict_pool_size(tdict_engine_pool(s->engine));
-  bool one = s->mode != TDICT_MODE_NON_BLOCKING_PIN;
-  bool small = asked < 0 && thread_bytes(&s->plan) <= ALONE_BYTES && num_hooked(&s->plan) < 2;
-  s->num_workers = one ? 1 : asked > 0 ? asked : asked == 0 ? 1 : auto_workers(&s->plan);
-  if (s->num_workers > threads) s->num_workers = threads;
-  s->on_caller = asked == 0 || (start->waits && (one || small)) || tdict_pool_is_worker(tdict_engine_pool(s->engine));
-  if (s->on_caller) s->num_workers = 1;
-}
-
-static size_t chunk_bytes(const starter *s) {
-  size_t slot = tdict_engine_slot_bytes(s->engine), step = TDICT_LEAF_ALIGNMENT;
-  size_t share = thread_bytes(&s->plan) / (size_t)(s->num_workers * CHUNKS_A_WORKER);
-  size_t slots = tdict_engine_num_slots(s->engine);
-  size_t wanted = share < MIN_CHUNK_BYTES ? MIN_CHUNK_BYTES : share;
-  size_t fitting = (s->plan.line_bytes / slots / step + 1) * step; /* with this a slot each, if that goes */
-  if (fitting <= slot && wanted < fitting) wanted = fitting;
-  return (wanted < slot ? wanted : slot) / step * step;
 }
 
 /* Copies begin behind what is queued on `stream` now. */
@@ -209,7 +164,7 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   tdict_status status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
-  status = tdict_plan_cut(&t->plan, chunk_bytes(s), err);
+  status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;
@@ -255,7 +210,7 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
   if (rest)
     tdict_work_and_leave(&t->workers[0], rest);
   else
-    tdict_work(&t->workers[0]);
+    tdict_work_with_others(&t->workers[0]);
   return TDICT_OK;
 }
 
@@ -273,16 +228,20 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   if (status == TDICT_OK) status = make_plan(&s, err);
   tdict_range_pop();
   if (status != TDICT_OK) return status;
-  choose_threads(&s);
+  s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
+  int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
+  if (others > 0) tdict_pool_rouse(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
   tdict_future *t;
-  status = tdict_transfer_create(s.engine, s.num_workers, &t, err);
+  status = tdict_transfer_create(s.engine, s.choice.num_workers, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s.plan);
     return status;
   }
   t->plan = s.plan;
   t->mode = s.mode;
-  t->on_caller = s.on_caller;
+  t->on_caller = s.choice.on_caller;
+  t->row = s.choice.row;
+  t->spin_ns = s.choice.spin_ns;
   t->waits = start->waits;
   t->pins = start->pin;
   tdict_trace_join(t, tdict_engine_tracer(s.engine));

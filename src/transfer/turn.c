@@ -39,13 +39,11 @@ static void run_worker(tdict_task *task) { tdict_work((tdict_worker *)task); }
 /* Nothing stands in the transfer's way any more. */
 static void launch(tdict_future *t) {
   tdict_check_sources_before(t);
-  if (t->on_caller) {
-    tdict_latch_down(&t->may_start);
-    return;
-  }
   tdict_pool *pool = t->engine->config.pool;
   const int count = t->num_workers; /* from the last task on the transfer may be gone */
-  for (int i = 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
+  const bool on_caller = t->on_caller;
+  for (int i = on_caller ? 1 : 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
+  if (on_caller) tdict_latch_down(&t->may_start);
 }
 
 /* The storages that the plan uses, one mark for neighbours that share one. */

@@ -17,7 +17,7 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   if (status != TDICT_OK) return status;
   int64_t begin = tdict_now_ns();
   tdict_range_push(TDICT_RANGE_COPY);
-  tdict_pieces_gather(&t->plan, chunk, slot->data);
+  tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   TDICT_SPAN_END(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   lane->worker->copy_ns += tdict_now_ns() - begin;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
@@ -165,6 +165,22 @@ void tdict_work(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = tdict_thread_cpu_ns();
   tdict_status status = claim_chunks(&lane, &err);
+  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
+  finish_lane(&lane, status);
+}
+
+void tdict_work_with_others(tdict_worker *worker) {
+  tdict_future *t = worker->transfer;
+  tdict_pool *pool = tdict_engine_pool(t->engine);
+  tdict_lane lane = {.worker = worker};
+  tdict_error err = {0};
+  int64_t cpu = tdict_thread_cpu_ns();
+  tdict_status status = claim_chunks(&lane, &err);
+  for (int i = 1; i < t->num_workers; i++) {
+    if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
+    tdict_latch_down(&t->queued);
+    atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel); /* never the last: this worker is left */
+  }
   worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   finish_lane(&lane, status);
 }

@@ -7,6 +7,8 @@
 
 /* Works until no chunk is left, then waits for its copies; the last worker ends the transfer. */
 void tdict_work(tdict_worker *worker);
+/* The same on the thread that started the transfer: others that have not begun when no chunk is left need not. */
+void tdict_work_with_others(tdict_worker *worker);
 /* The same but for the waiting, which is left to a thread of the pool: returns when the last copy is queued. `rest` is
  * made beforehand, so that nothing can fail, and taken. */
 typedef struct tdict_rest tdict_rest;

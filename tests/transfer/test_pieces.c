@@ -9,7 +9,7 @@ static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tre
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_engine_devices(tdict_context_engine(w->c)), .dst = dst};
   td_ok(tdict_plan_collect(&p, &r, src, err));
-  td_ok(tdict_plan_cut(&p, chunk_bytes, err));
+  td_ok(tdict_plan_cut(&p, chunk_bytes, chunk_bytes, err));
   return p;
 }
 
@@ -60,7 +60,7 @@ CASE(pieces_gather_and_scatter) {
       const tdict_chunk *c = &p.chunks[i];
       const size_t bytes = c->end - c->begin;
       memset(slot, POISON, chunk_bytes + 64);
-      tdict_pieces_gather(&p, c, (char *)slot);
+      tdict_pieces_gather(&p, c, (char *)slot, tdict_stream_best());
       assert_memory_equal(slot, line + c->begin, bytes);
       for (size_t k = bytes; k < chunk_bytes + 64; k++) assert_int_equal(slot[k], POISON); /* nothing beyond */
       tdict_pieces_scatter(&p, c, (char *)slot);

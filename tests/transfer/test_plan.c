@@ -104,7 +104,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
       }
       assert_int_equal(p.num_leaves, tdict_num_leaves(src));
       tdict_plan_pack(&p);
-      td_ok(tdict_plan_cut(&p, sizes[i % 4], err));
+      td_ok(tdict_plan_cut(&p, sizes[i % 4], sizes[i % 4], err));
       check_chunks(&p, sizes[i % 4]);
       tdict_plan_reset(&p);
       assert_int_equal(p.num_items, 0);
@@ -122,14 +122,14 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
   tdict_plan_pack(&p);
-  td_ok(tdict_plan_cut(&p, 65536, err));
+  td_ok(tdict_plan_cut(&p, 65536, 65536, err));
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], p.total_bytes);
   assert_int_equal(p.num_chunks, 1); /* the gaps of an arena are nobody's */
   tdict_plan_reset(&p);
   p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
   tdict_plan_pack(&p);
-  td_ok(tdict_plan_cut(&p, 65536, err));
+  td_ok(tdict_plan_cut(&p, 65536, 65536, err));
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], p.total_bytes);
   assert_int_equal(p.num_chunks, (p.line_bytes + 65535) / 65536);
   tdict_plan_reset(&p);
@@ -137,7 +137,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   p = collect(&w, large, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
   tdict_plan_pack(&p);
-  td_ok(tdict_plan_cut(&p, 65536, err));
+  td_ok(tdict_plan_cut(&p, 65536, 65536, err));
   assert_int_equal(p.num_chunks, 3);
   tdict_plan_reset(&p);
   tdict_release(batch);

@@ -1,0 +1,106 @@
+/* Streaming copies, chosen while the program runs. See stream_copy.h for ownership and threads. */
+#include "base/stream_copy.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+enum { LINE = 64, BLOCK = 4 * LINE };
+
+bool tdict_stream_has(tdict_stream_kind kind) {
+  switch (kind) {
+  case TDICT_STREAM_PLAIN:
+  case TDICT_STREAM_SSE2: /* every x86-64 has it */
+    return true;
+  case TDICT_STREAM_AVX2:
+    return __builtin_cpu_supports("avx2") != 0;
+  case TDICT_STREAM_AVX512:
+    return __builtin_cpu_supports("avx512f") != 0;
+  case TDICT_STREAM_KINDS:
+    break;
+  }
+  return false;
+}
+
+/* Each copies whole blocks to an address that is a multiple of a line. */
+static void blocks_sse2(char *dst, const char *src, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += LINE) {
+    const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(src + at));
+    const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(src + at + 16));
+    const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(src + at + 32));
+    const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(src + at + 48));
+    _mm_stream_si128((__m128i *)(void *)(dst + at), a);
+    _mm_stream_si128((__m128i *)(void *)(dst + at + 16), b);
+    _mm_stream_si128((__m128i *)(void *)(dst + at + 32), c);
+    _mm_stream_si128((__m128i *)(void *)(dst + at + 48), d);
+  }
+}
+
+__attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *src, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 2 * LINE) {
+    const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(src + at));
+    const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 32));
+    const __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 64));
+    const __m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 96));
+    _mm256_stream_si256((__m256i *)(void *)(dst + at), a);
+    _mm256_stream_si256((__m256i *)(void *)(dst + at + 32), b);
+    _mm256_stream_si256((__m256i *)(void *)(dst + at + 64), c);
+    _mm256_stream_si256((__m256i *)(void *)(dst + at + 96), d);
+  }
+}
+
+__attribute__((target("avx512f"))) static void blocks_avx512(char *dst, const char *src, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += BLOCK) {
+    const __m512i a = _mm512_loadu_si512(src + at);
+    const __m512i b = _mm512_loadu_si512(src + at + 64);
+    const __m512i c = _mm512_loadu_si512(src + at + 128);
+    const __m512i d = _mm512_loadu_si512(src + at + 192);
+    _mm512_stream_si512((__m512i *)(void *)(dst + at), a);
+    _mm512_stream_si512((__m512i *)(void *)(dst + at + 64), b);
+    _mm512_stream_si512((__m512i *)(void *)(dst + at + 128), c);
+    _mm512_stream_si512((__m512i *)(void *)(dst + at + 192), d);
+  }
+}
+
+void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes) {
+  char *dst = to;
+  const char *src = from;
+  size_t head = (size_t)(-(uintptr_t)dst % LINE);
+  if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK) {
+    if (bytes) memcpy(dst, src, bytes);
+    return;
+  }
+  memcpy(dst, src, head);
+  dst += head, src += head, bytes -= head;
+  size_t whole = bytes / BLOCK * BLOCK;
+  if (kind == TDICT_STREAM_AVX512)
+    blocks_avx512(dst, src, whole);
+  else if (kind == TDICT_STREAM_AVX2)
+    blocks_avx2(dst, src, whole);
+  else
+    blocks_sse2(dst, src, whole);
+  memcpy(dst + whole, src + whole, bytes - whole);
+}
+
+void tdict_stream_fence(void) { _mm_sfence(); }
+
+#else
+
+bool tdict_stream_has(tdict_stream_kind kind) { return kind == TDICT_STREAM_PLAIN; }
+
+void tdict_stream_copy(tdict_stream_kind kind, void *dst, const void *src, size_t bytes) {
+  (void)kind;
+  if (bytes) memcpy(dst, src, bytes);
+}
+
+void tdict_stream_fence(void) {}
+
+#endif
+
+tdict_stream_kind tdict_stream_best(void) {
+  int kind = TDICT_STREAM_KINDS - 1;
+  while (!tdict_stream_has((tdict_stream_kind)kind)) kind--;
+  return (tdict_stream_kind)kind;
+}

@@ -1,0 +1,25 @@
+/* Copying to memory that this core will not read: stores that pass by the cache, so that a device finds no line there
+ * that a core still holds. Pure; thread-safe. */
+#ifndef TDICT_BASE_STREAM_COPY_H
+#define TDICT_BASE_STREAM_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum tdict_stream_kind {
+  TDICT_STREAM_PLAIN, /* memcpy: where there are no such stores */
+  TDICT_STREAM_SSE2,
+  TDICT_STREAM_AVX2,
+  TDICT_STREAM_AVX512,
+  TDICT_STREAM_KINDS
+} tdict_stream_kind;
+
+/* The widest that this processor has. */
+tdict_stream_kind tdict_stream_best(void);
+bool tdict_stream_has(tdict_stream_kind kind);
+/* Copies; the two do not overlap. Nobody else may count on seeing the bytes before tdict_stream_fence(), called by the
+ * same thread. The processor must have the kind. */
+void tdict_stream_copy(tdict_stream_kind kind, void *dst, const void *src, size_t bytes);
+void tdict_stream_fence(void);
+
+#endif

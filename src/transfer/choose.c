@@ -1,0 +1,58 @@
+/* Choosing threads and chunks. See choose.h. */
+#include "transfer/choose.h"
+
+enum { SPIN_MIN_CPUS = 3 };
+#define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
+
+/* Bytes that host threads copy. */
+static size_t thread_bytes(const tdict_plan *p) {
+  return p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT] + p->way_bytes[TDICT_WAY_HOST];
+}
+
+/* Objects whose hooks run: several run at once. */
+static uint32_t num_hooked(const tdict_plan *p) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
+  return count;
+}
+
+static int at_most(int n, int most) { return n < most ? n : most; }
+
+/* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
+static void choose_threads(const tdict_choice_request *r, tdict_choice *c) {
+  tdict_pool *pool = tdict_engine_pool(r->engine);
+  bool one = r->mode != TDICT_MODE_NON_BLOCKING_PIN; /* driver copies: threads would only take turns */
+  bool hooks = num_hooked(r->plan) > 1;
+  bool helps = r->waits && r->asked < 0 && c->row.caller && !hooks;
+  int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
+  int chosen = at_most(c->row.workers, cpus);
+  c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
+  c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
+  c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);
+  if (c->on_caller && !helps) c->num_workers = 1;
+  if (tdict_pool_is_worker(pool)) c->num_workers = 1;
+  size_t bytes = thread_bytes(r->plan);
+  c->spin_ns = r->waits && cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
+}
+
+/* A caller that leaves when all is queued wants a slot for each chunk, if that goes. */
+static void fit_chunks(const tdict_choice_request *r, tdict_choice *c) {
+  size_t slot = tdict_engine_slot_bytes(r->engine), step = TDICT_LEAF_ALIGNMENT;
+  if (c->on_caller && !r->waits) {
+    size_t fitting = (r->plan->line_bytes / tdict_engine_num_slots(r->engine) / step + 1) * step;
+    if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
+    if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
+  }
+  if (c->row.chunk_bytes > slot) c->row.chunk_bytes = slot / step * step;
+  if (c->row.first_bytes > c->row.chunk_bytes) c->row.first_bytes = c->row.chunk_bytes;
+}
+
+tdict_choice tdict_choose(const tdict_choice_request *r) {
+  const tdict_plan *p = r->plan;
+  bool out = p->way_bytes[TDICT_WAY_STAGE_OUT] > p->way_bytes[TDICT_WAY_STAGE_IN];
+  tdict_choice c = {
+      .row = *tdict_tuning_find(tdict_engine_tuning(r->engine), out ? TDICT_TUNING_OUT : TDICT_TUNING_IN, thread_bytes(p))};
+  choose_threads(r, &c);
+  fit_chunks(r, &c);
+  return c;
+}
