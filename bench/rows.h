@@ -57,6 +57,7 @@ typedef struct bench_place {
   bool kept, kept_pinned;
   bool full;       /* rows in their full size */
   int delay;       /* percent that each sample of the library is made longer by, to see that checks find it */
+  size_t staging_bytes; /* 0: the library's */
   double sim_rate; /* bytes per second of simulated copies; 0: as fast as the host copies */
 } bench_place;
 bool place_open(bench_place *p, const char *device); /* full, delay and sim_rate are set before */
@@ -96,5 +97,6 @@ tdict_transfer_options move_options(const bench_job *job);
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
 int worker_main(int argc, char **argv);                               /* tdict-bench worker */
 int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */
+int stress_main(int argc, char **argv);                               /* tdict-bench stress */
 
 #endif
