@@ -149,14 +149,15 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Brings the lane to its end; the last worker ends the transfer. */
-static void finish_lane(tdict_lane *lane, tdict_status status) {
+/* Brings the lane to its end; the last worker ends the transfer. `cpu`: the thread's processor time when it began. */
+static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
   tdict_error err = {0};
   bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
+  worker->cpu_ns += tdict_thread_cpu_ns() - cpu; /* slots are emptied up to the last moment */
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
@@ -165,8 +166,7 @@ void tdict_work(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = tdict_thread_cpu_ns();
   tdict_status status = claim_chunks(&lane, &err);
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
-  finish_lane(&lane, status);
+  finish_lane(&lane, status, cpu);
 }
 
 void tdict_work_with_others(tdict_worker *worker) {
@@ -181,8 +181,7 @@ void tdict_work_with_others(tdict_worker *worker) {
     tdict_latch_down(&t->queued);
     atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel); /* never the last: this worker is left */
   }
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
-  finish_lane(&lane, status);
+  finish_lane(&lane, status, cpu);
 }
 
 struct tdict_rest {
@@ -194,8 +193,9 @@ tdict_rest *tdict_rest_create(void) { return calloc(1, sizeof(tdict_rest)); }
 
 static void run_rest(tdict_task *task) {
   tdict_rest *rest = (tdict_rest *)task;
+  int64_t cpu = tdict_thread_cpu_ns();
   if (rest->lane.gpu) tdict_lane_resume(&rest->lane);
-  finish_lane(&rest->lane, rest->status);
+  finish_lane(&rest->lane, rest->status, cpu);
   free(rest);
 }
 
@@ -208,13 +208,13 @@ void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest) {
   rest->status = claim_chunks(&rest->lane, &err);
   if (rest->status == TDICT_OK && rest->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     rest->status = tdict_lane_settle(&rest->lane, &err);
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   if (rest->status != TDICT_OK) { /* slots of copies out would be kept from the threads that `rest` waits for */
-    finish_lane(&rest->lane, rest->status);
+    finish_lane(&rest->lane, rest->status, cpu);
     free(rest);
     return;
   }
   if (rest->lane.gpu) tdict_lane_pause(&rest->lane);
+  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   rest->task.run = run_rest;
   tdict_pool_submit(pool, &rest->task);
 }
