@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/devices.h"
+#include "device/placement.h"
 #include "sched/pool.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
@@ -38,6 +39,14 @@ static tdict_status check(const tdict_context_options *o, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Workers go where the default device is. */
+static void place_workers(tdict_context *c) {
+  tdict_gpu *gpu;
+  tdict_device device = tdict_devices_default(c->devices, NULL);
+  if (device.type != TDICT_DEVICE_CUDA || tdict_devices_gpu(c->devices, device, &gpu, NULL) != TDICT_OK) return;
+  tdict_placement_apply("/sys", gpu, c->pool, c->log);
+}
+
 static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
   tdict_tuning tuning;
@@ -49,6 +58,7 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   tdict_devices_config devices = {o, driver, c->pool, c->mark};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
+  place_workers(c);
   tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log,
                                 o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);
