@@ -11,8 +11,8 @@
 #include "transfer/tuning_file.h"
 
 enum { REPEATS = 5, MAX_WAYS = 16 };
-static const size_t sample_bytes = (size_t)128 << 20;
-static const int64_t sample_leaves = 20000;
+static const size_t sample_bytes_gpu = (size_t)1 << 30, sample_bytes_sim = (size_t)64 << 20;
+static const int64_t sample_leaves = 100000;
 
 typedef struct advise_options {
   const char *device, *json, *tuning;
@@ -99,11 +99,13 @@ static bool measure(advise_job *job) {
                                     {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0},
                                     {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0}};
   check_source source;
-  int64_t fitting = (int64_t)(sample_bytes / (size_t)job->o.leaf_bytes);
+  int64_t fitting =
+      (int64_t)((place_is_gpu(&job->place) ? sample_bytes_gpu : sample_bytes_sim) / (size_t)job->o.leaf_bytes);
   job->moved = job->o.leaves < sample_leaves ? job->o.leaves : sample_leaves;
   if (job->moved > fitting) job->moved = fitting > 0 ? fitting : 1;
   const check_group group = {job->moved, (size_t)job->o.leaf_bytes};
-  if (!check_source_make(&source, &group, 1, job->o.pinned ? tdict_pinned_memory(job->place.context) : NULL)) return false;
+  if (!check_source_make(&source, &group, 1, job->o.pinned ? tdict_pinned_memory(job->place.context) : NULL))
+    return false;
   check_source_seed(&source, 1);
   bool good = true;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0] && good; i++) {
@@ -123,7 +125,8 @@ static bool measure(advise_job *job) {
 }
 
 static void add_factor(const advise_job *job, const char *factor, json_t *answer) {
-  json_array_append_new(json_object_get(job->record, "factors"), json_pack("{s:s, s:o}", "factor", factor, "answer", answer));
+  json_array_append_new(json_object_get(job->record, "factors"),
+                        json_pack("{s:s, s:o}", "factor", factor, "answer", answer));
 }
 
 static double first_number(const char *path, const char *before) {
@@ -154,28 +157,37 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   const advise_way *four = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 4), *best = &job->ways[job->best];
   const tdict_tuning_row *row = tdict_tuning_find(table, TDICT_TUNING_IN, (size_t)total);
   raw_device_info info;
-  add_factor(job, "cores", json_sprintf("%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f",
-                                        bench_cpu_count(), four->ms, one->ms));
-  add_factor(job, "core use", json_sprintf("%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms "
-                                           "of processor time, blocking %.3f", first_number("/proc/loadavg", NULL), best->cpu_ms, loop->cpu_ms));
-  add_factor(job, "memory use",
-             o->pinned ? json_sprintf("the leaves are pinned already: %.0f MB", total / 1e6)
-                       : json_sprintf("%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the "
-                                      "staging ring pins 67 MB once",
-                                      total / 1e6, free_kb / 1e3, job->pin_ms, job->pinned_ms));
+  add_factor(job, "cores",
+             json_sprintf("%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f", bench_cpu_count(),
+                          four->ms, one->ms));
+  add_factor(job, "core use",
+             json_sprintf("%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms "
+                          "of processor time, blocking %.3f",
+                          first_number("/proc/loadavg", NULL), best->cpu_ms, loop->cpu_ms));
+  add_factor(
+      job, "memory use",
+      o->pinned
+          ? json_sprintf("the leaves are pinned already: %.0f MB", total / 1e6)
+          : json_sprintf("%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the "
+                         "staging ring pins 67 MB once",
+                         total / 1e6, free_kb / 1e3, job->pin_ms, job->pinned_ms));
   if (place_is_gpu(p) && raw_device_describe(p->check.raw, p->device.index, &info))
-    add_factor(job, "device", json_sprintf("%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
-                                           info.copy_engines));
+    add_factor(job, "device",
+               json_sprintf("%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
+                            info.copy_engines));
   else
     add_factor(job, "device", json_string("SIMULATED: nothing here is said about a GPU"));
   add_factor(job, "number of leaves",
              json_sprintf("%" PRId64 ": leaf by leaf %.3f ms (%.2f us each), together %.3f ms", o->leaves, loop->ms,
                           loop->ms * 1e3 / (double)o->leaves, best->ms));
   add_factor(job, "size of leaves",
-             json_sprintf("%" PRId64 " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d threads, %s stores", o->leaf_bytes,
-                          total / 1e6, row->chunk_bytes, (int)row->workers, row->streaming ? "streaming" : "plain"));
-  add_factor(job, "architecture", json_sprintf("the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
-                                               place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory"));
+             json_sprintf("%" PRId64
+                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d threads, %s stores",
+                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers,
+                          row->streaming ? "streaming" : "plain"));
+  add_factor(job, "architecture",
+             json_sprintf("the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
+                          place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory"));
 }
 
 static void fill_record(advise_job *job, const tdict_tuning *table) {
@@ -206,23 +218,25 @@ static void print_record(const advise_job *job) {
   printf("advise: %" PRId64 " leaves of %" PRId64 " bytes, %s of %s memory, to %s\n", job->o.leaves, job->o.leaf_bytes,
          bench_format_bytes((double)job->o.leaves * (double)job->o.leaf_bytes, total, sizeof total),
          job->o.pinned ? "pinned" : "ordinary",
-         place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw) : "a SIMULATED device: no figure here is a GPU's");
-  printf("use mode %s with num_threads %d: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads, best->ms,
-         best->ms / loop->ms);
+         place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw)
+                                   : "a SIMULATED device: no figure here is a GPU's");
+  printf("use mode %s with num_threads %d: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
+         best->ms, best->ms / loop->ms);
   printf("%-17s %11s %7s %13s %11s\n", "mode", "num_threads", "worked", "predicted ms", "CPU ms");
   for (int w = 0; w < job->num_ways; w++)
-    printf("%-17s %11d %7d %13.3f %11.3f\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked, job->ways[w].ms,
-           job->ways[w].cpu_ms);
+    printf("%-17s %11d %7d %13.3f %11.3f\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
+           job->ways[w].ms, job->ways[w].cpu_ms);
   if (!job->o.pinned)
-    printf("%-17s %11s %7s %13.3f  pin_memory %.3f + non_blocking %.3f\n", "pin first", "-", "-", job->pin_ms + job->pinned_ms,
-           job->pin_ms, job->pinned_ms);
+    printf("%-17s %11s %7s %13.3f  pin_memory %.3f + non_blocking %.3f\n", "pin first", "-", "-",
+           job->pin_ms + job->pinned_ms, job->pin_ms, job->pinned_ms);
   if (job->moved < job->o.leaves)
     printf("Measured here with %" PRId64 " leaves and scaled up; median of %d.\n", job->moved, (int)REPEATS);
   else
     printf("Measured here; median of %d.\n", (int)REPEATS);
   printf("\nwhy:\n");
   json_array_foreach(json_object_get(job->record, "factors"), i, factor)
-    printf("  %-17s %s\n", json_string_value(json_object_get(factor, "factor")), json_string_value(json_object_get(factor, "answer")));
+      printf("  %-17s %s\n", json_string_value(json_object_get(factor, "factor")),
+             json_string_value(json_object_get(factor, "answer")));
 }
 
 static int run(advise_job *job) {
@@ -261,9 +275,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   } else if (key == KEY_TUNING) {
     o->tuning = arg;
   } else if (key == 'n' || key == 'b') {
-    if (!bench_parse_number(arg, 1, key == 'n' ? 100000000 : INT64_C(1) << 36, key == 'n' ? &o->leaves : &o->leaf_bytes))
+    if (!bench_parse_number(arg, 1, key == 'n' ? 100000000 : INT64_C(1) << 36,
+                            key == 'n' ? &o->leaves : &o->leaf_bytes))
       argp_error(state, "'%s' is no whole number from 1 on", arg);
-    if (key == 'b' && o->leaf_bytes % 4) argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
+    if (key == 'b' && o->leaf_bytes % 4)
+      argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
   } else if (key == ARGP_KEY_ARG) {
     argp_error(state, "'%s' is one argument too many", arg);
   } else if (key == ARGP_KEY_END && (!o->leaves || !o->leaf_bytes)) {
@@ -283,9 +299,10 @@ int advise_main(int argc, char **argv) {
       {"tuning", KEY_TUNING, "FILE", 0, "a tuning file instead of the built-in table", 0},
       {"json", 'j', "FILE", 0, "the same as JSON; - is standard output, and then there is no text", 0},
       {0}};
-  static const char doc[] = "Says which mode and num_threads suit a tree of so many leaves, and why, with figures measured here."
-                            "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n"
-                            "Exit status: 0 done, 1 something failed, 2 wrong use.";
+  static const char doc[] =
+      "Says which mode and num_threads suit a tree of so many leaves, and why, with figures measured here."
+      "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n"
+      "Exit status: 0 done, 1 something failed, 2 wrong use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static advise_job job;
   job.o = (advise_options){"auto", NULL, NULL, 0, 0, false};

@@ -12,17 +12,70 @@
 
 enum { TREES_A_CONTEXT = 100 };
 typedef enum kind {
-  K_TREES, K_CONTEXTS, K_LEAVES, K_OBJECTS, K_EMPTY_LEAVES, K_PINNED_LEAVES, K_TRANSPOSED, K_STEPPED, K_NEGATIVE, K_EXPANDED,
-  K_SHARED, K_TO_DEVICE, K_TO_HOST, K_INTO_DEVICE, K_INTO_HOST, K_PIN_MEMORY, K_AUTO, K_BLOCKING, K_NON_BLOCKING,
-  K_NON_BLOCKING_PIN, K_CALLER_ALONE, K_AUTO_THREADS, K_THREADS, K_WAITING, K_FUTURES, K_ON_STREAM, K_AFTER_STREAM,
-  K_PINNED_RESULTS, K_RELEASED_EARLY, K_OVER_16_MIB, K_BYTES, KINDS
+  K_TREES,
+  K_CONTEXTS,
+  K_LEAVES,
+  K_OBJECTS,
+  K_EMPTY_LEAVES,
+  K_PINNED_LEAVES,
+  K_TRANSPOSED,
+  K_STEPPED,
+  K_NEGATIVE,
+  K_EXPANDED,
+  K_SHARED,
+  K_TO_DEVICE,
+  K_TO_HOST,
+  K_INTO_DEVICE,
+  K_INTO_HOST,
+  K_PIN_MEMORY,
+  K_AUTO,
+  K_BLOCKING,
+  K_NON_BLOCKING,
+  K_NON_BLOCKING_PIN,
+  K_CALLER_ALONE,
+  K_AUTO_THREADS,
+  K_THREADS,
+  K_WAITING,
+  K_FUTURES,
+  K_ON_STREAM,
+  K_AFTER_STREAM,
+  K_PINNED_RESULTS,
+  K_RELEASED_EARLY,
+  K_OVER_16_MIB,
+  K_BYTES,
+  KINDS
 } kind;
-static const char *const kind_names[KINDS] = {
-    "trees", "contexts", "leaves", "objects", "empty leaves", "pinned leaves", "transposed leaves", "stepped leaves",
-    "negative strides", "expanded leaves", "shared leaves", "to device", "to host", "copy_into device", "copy_into host",
-    "pin_memory", "mode auto", "mode blocking", "mode non_blocking", "mode non_blocking_pin", "caller alone", "threads auto",
-    "threads 1 to all", "waiting calls", "futures", "futures by stream", "after a stream", "pinned results",
-    "sources released early", "trees over 16 MiB", "bytes moved"};
+static const char *const kind_names[KINDS] = {"trees",
+                                              "contexts",
+                                              "leaves",
+                                              "objects",
+                                              "empty leaves",
+                                              "pinned leaves",
+                                              "transposed leaves",
+                                              "stepped leaves",
+                                              "negative strides",
+                                              "expanded leaves",
+                                              "shared leaves",
+                                              "to device",
+                                              "to host",
+                                              "copy_into device",
+                                              "copy_into host",
+                                              "pin_memory",
+                                              "mode auto",
+                                              "mode blocking",
+                                              "mode non_blocking",
+                                              "mode non_blocking_pin",
+                                              "caller alone",
+                                              "threads auto",
+                                              "threads 1 to all",
+                                              "waiting calls",
+                                              "futures",
+                                              "futures by stream",
+                                              "after a stream",
+                                              "pinned results",
+                                              "sources released early",
+                                              "trees over 16 MiB",
+                                              "bytes moved"};
 
 typedef struct stress_options {
   const char *device, *record;
@@ -85,8 +138,11 @@ static void choose_way(stress_job *job, way *w) {
 
 static void note(stress_job *job, const char *call, const way *w) {
   static const char *const modes[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
-  snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s", call, modes[w->o.mode], (int)w->o.num_threads,
-           w->o.after ? ", after a stream" : "", w->on_stream ? ", waited for by a stream" : w->future ? ", a future" : "",
+  snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s", call, modes[w->o.mode],
+           (int)w->o.num_threads, w->o.after ? ", after a stream" : "",
+           w->on_stream ? ", waited for by a stream"
+           : w->future  ? ", a future"
+                        : "",
            w->o.pinned_result ? ", pinned result" : "");
 }
 
@@ -100,10 +156,12 @@ static bool failed(const stress_job *job, const tdict_error *err) {
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
   tdict_stream stream = program_stream(&job->place);
-  tdict_status status = w->on_stream ? tdict_future_wait_on_stream(f, stream, out, &err) : tdict_future_wait(f, out, &err);
+  tdict_status status =
+      w->on_stream ? tdict_future_wait_on_stream(f, stream, out, &err) : tdict_future_wait(f, out, &err);
   if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
   tdict_future_release(f);
-  if (status == TDICT_EWRONGDEVICE) status = TDICT_OK; /* of record_stream: nothing but empty leaves and hooked objects */
+  if (status == TDICT_EWRONGDEVICE)
+    status = TDICT_OK; /* of record_stream: nothing but empty leaves and hooked objects */
   if (status != TDICT_OK) return failed(job, &err);
   if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
   return true; /* on the simulated device reading is queued on the same stream */
@@ -163,7 +221,8 @@ static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *de
     size_t at = 0;
     while (at < l->want_bytes && found[at] == l->want[at]) at++;
     if (at < l->want_bytes) {
-      bench_complain("leaf \"%s\" differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path, at, l->want[at], found[at]);
+      bench_complain("leaf \"%s\" differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path, at, l->want[at],
+                     found[at]);
       answer = BENCH_DIFFERS;
     }
     free(found);
@@ -176,7 +235,8 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   tdict_tree *pinned;
   job->counts[K_PIN_MEMORY]++;
   snprintf(job->what, sizeof job->what, "pin_memory");
-  if (tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, &err) != TDICT_OK) return failed(job, &err), BENCH_FAILED;
+  if (tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, &err) != TDICT_OK)
+    return failed(job, &err), BENCH_FAILED;
   int answer = BENCH_OK;
   for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* pinned leaves are shared, strided ones among them */
     tdict_tensor *found;
@@ -253,15 +313,16 @@ static int run_one(stress_job *job, int64_t number) {
   }
   stress_tree_free(&t);
   if (answer != BENCH_OK)
-    bench_complain("stress failed with --seed %" PRId64 " at tree %" PRId64 " (--first %" PRId64 " --count 1): %s", job->o.seed,
-                   number, number, job->what);
+    bench_complain("stress failed with --seed %" PRId64 " at tree %" PRId64 " (--first %" PRId64 " --count 1): %s",
+                   job->o.seed, number, number, job->what);
   return answer;
 }
 
 static void show(const stress_job *job, double seconds) {
   for (int k = 0; k < KINDS; k++) printf("  %-24s %" PRId64 "\n", kind_names[k], job->counts[k]);
   char bytes[32];
-  printf("stress: seed %" PRId64 ", %.0f s, %" PRId64 " trees, %" PRId64 " leaves, %s moved, every bit as it was sent\n",
+  printf("stress: seed %" PRId64 ", %.0f s, %" PRId64 " trees, %" PRId64
+         " leaves, %s moved, every bit as it was sent\n",
          job->o.seed, seconds, job->counts[K_TREES], job->counts[K_LEAVES],
          bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
 }
@@ -278,10 +339,10 @@ static bool record(const stress_job *job, double seconds, const char *device) {
     bench_complain("%s cannot be opened", job->o.record);
     return false;
   }
-  int64_t moves = job->counts[K_TO_DEVICE] + job->counts[K_TO_HOST] + job->counts[K_INTO_DEVICE] + job->counts[K_INTO_HOST] +
-                  job->counts[K_PIN_MEMORY];
-  fprintf(file, "| %s | %s | %.0f s | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %s | none |\n", date, device,
-          seconds, job->o.seed, job->counts[K_TREES], job->counts[K_LEAVES], moves,
+  int64_t moves = job->counts[K_TO_DEVICE] + job->counts[K_TO_HOST] + job->counts[K_INTO_DEVICE] +
+                  job->counts[K_INTO_HOST] + job->counts[K_PIN_MEMORY];
+  fprintf(file, "| %s | %s | %.0f s | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %s | none |\n", date,
+          device, seconds, job->o.seed, job->counts[K_TREES], job->counts[K_LEAVES], moves,
           bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
   return fclose(file) == 0;
 }
@@ -296,7 +357,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
                     : key == KEY_COUNT ? &o->count
                                        : NULL;
   if (number) {
-    if (!bench_parse_number(arg, 0, INT64_C(1) << 40, number)) argp_error(state, "'%s' is no whole number from 0 on", arg);
+    if (!bench_parse_number(arg, 0, INT64_C(1) << 40, number))
+      argp_error(state, "'%s' is no whole number from 0 on", arg);
   } else if (key == 'd') {
     o->device = arg;
   } else if (key == KEY_RECORD) {

@@ -22,14 +22,14 @@ typedef enum stress_home { STRESS_TENSOR, STRESS_FLAT_OBJECT, STRESS_HOOKED_OBJE
 typedef struct stress_leaf {
   char path[STRESS_PATH];
   stress_home home;
-  bool second;  /* of an object's two tensors */
+  bool second;         /* of an object's two tensors */
   bool pinned, shared; /* shared: another leaf has the same tensor, and the bytes are its */
   stress_layout layout;
   tdict_dtype dtype;
   size_t item_bytes, base_bytes, want_bytes;
   int ndim;
   int64_t shape[STRESS_DIMS], strides[STRESS_DIMS], offset, base_count; /* in elements */
-  tdict_tensor *tensor, *base; /* counted; NULL once the program has let go */
+  tdict_tensor *tensor, *base;                                          /* counted; NULL once the program has let go */
   unsigned char *base_data, *want;
 } stress_leaf;
 typedef struct stress_tree {

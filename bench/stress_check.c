@@ -4,9 +4,12 @@
 #include <string.h>
 
 static int complain_difference(const stress_leaf *l, size_t at, unsigned sent, unsigned arrived) {
-  bench_complain("leaf \"%s\"%s (%zu bytes, layout %d, %s) differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path,
-                 l->home == STRESS_TENSOR ? "" : l->second ? " second" : " first", l->want_bytes, (int)l->layout,
-                 l->pinned ? "pinned" : "pageable", at, sent, arrived);
+  bench_complain("leaf \"%s\"%s (%zu bytes, layout %d, %s) differs first at byte %zu: sent 0x%02x, arrived 0x%02x",
+                 l->path,
+                 l->home == STRESS_TENSOR ? ""
+                 : l->second              ? " second"
+                                          : " first",
+                 l->want_bytes, (int)l->layout, l->pinned ? "pinned" : "pageable", at, sent, arrived);
   return BENCH_DIFFERS;
 }
 

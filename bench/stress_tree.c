@@ -241,15 +241,16 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
 
 /* A new leaf in the list, without a place in the tree yet. */
 static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {
-  static const tdict_dtype dtypes[] = {TDICT_F64, TDICT_F32, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_I8,
-                                       TDICT_I16, TDICT_I32, TDICT_I64, TDICT_U8,   TDICT_U16,    TDICT_U32,    TDICT_U64,
-                                       TDICT_BOOL, TDICT_C64, TDICT_C128};
+  static const tdict_dtype dtypes[] = {TDICT_F64, TDICT_F32, TDICT_F16,  TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
+                                       TDICT_I8,  TDICT_I16, TDICT_I32,  TDICT_I64,  TDICT_U8,     TDICT_U16,
+                                       TDICT_U32, TDICT_U64, TDICT_BOOL, TDICT_C64,  TDICT_C128};
   stress_leaf *l = &t->leaves[t->count];
   memset(l, 0, sizeof *l);
   l->dtype = dtypes[stress_below(state, sizeof dtypes / sizeof dtypes[0])];
   l->item_bytes = tdict_dtype_bytes(l->dtype);
   /* element by element is slow here, and needs no large leaves */
-  l->layout = bytes > (4 << 20) || stress_below(state, 2) ? STRESS_PLAIN : (stress_layout)stress_below(state, STRESS_LAYOUTS);
+  l->layout =
+      bytes > (4 << 20) || stress_below(state, 2) ? STRESS_PLAIN : (stress_layout)stress_below(state, STRESS_LAYOUTS);
   l->pinned = stress_below(state, 3) == 0;
   choose_shape(l, state, l->layout == STRESS_EMPTY ? 0 : (int64_t)(bytes / l->item_bytes));
   choose_strides(l, state);
@@ -265,7 +266,8 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
 static void choose_path(stress_leaf *l, uint64_t *state, int number) {
   int depth = (int)stress_below(state, 5);
   size_t at = 0;
-  for (int i = 0; i < depth; i++) at += (size_t)snprintf(l->path + at, sizeof l->path - at, "k%d.", (int)stress_below(state, 3));
+  for (int i = 0; i < depth; i++)
+    at += (size_t)snprintf(l->path + at, sizeof l->path - at, "k%d.", (int)stress_below(state, 3));
   snprintf(l->path + at, sizeof l->path - at, "l%d", number);
 }
 
@@ -304,7 +306,8 @@ static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, 
   if (pair_make(a->tensor, b->tensor, &self) != TDICT_OK) return false;
   tdict_tensor_retain(a->tensor);
   tdict_tensor_retain(b->tensor);
-  if (tdict_set_object(t->tree, a->path, a->home == STRESS_FLAT_OBJECT ? &flat_type : &hooked_type, self, &err) == TDICT_OK)
+  if (tdict_set_object(t->tree, a->path, a->home == STRESS_FLAT_OBJECT ? &flat_type : &hooked_type, self, &err) ==
+      TDICT_OK)
     return true;
   bench_complain_error("an object could not be set", &err);
   pair_release(self);

@@ -14,10 +14,10 @@
 #include "transfer/tuning_file.h"
 
 enum { SIZES = 7, LEAVES = 8 };
-static const size_t in_sizes[SIZES] = {128 << 10,       (size_t)1100 << 10, (size_t)4 << 20,  (size_t)11 << 20,
+static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (size_t)4 << 20, (size_t)11 << 20,
                                        (size_t)38 << 20, (size_t)160 << 20,  (size_t)1 << 30};
-static const size_t out_sizes[SIZES] = {128 << 10,        (size_t)2 << 20, (size_t)8 << 20, (size_t)32 << 20,
-                                        (size_t)128 << 20, (size_t)512 << 20, 0};
+static const size_t out_sizes[SIZES] = {
+    128 << 10, (size_t)2 << 20, (size_t)8 << 20, (size_t)32 << 20, (size_t)128 << 20, (size_t)512 << 20, 0};
 static const double clearly = 0.98; /* times of the best so far */
 
 typedef struct tune_options {
@@ -60,7 +60,8 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
   const bench_place *p = &s->job->place;
   bool in = s->direction == TDICT_TUNING_IN;
   double begin = bench_now();
-  tdict_status status = tdict_to_device(p->context, in ? s->source.tree : s->there, in ? p->device : tdict_cpu(), NULL, out, &err);
+  tdict_status status =
+      tdict_to_device(p->context, in ? s->source.tree : s->there, in ? p->device : tdict_cpu(), NULL, out, &err);
   *seconds = bench_now() - begin;
   if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
   return status == TDICT_OK;
@@ -114,7 +115,8 @@ static bool search(tune_size *s, tune_best *best) {
     for (size_t i = 0; i < sizeof workers / sizeof workers[0] && good; i++)
       if (workers[i] <= cpus) row = best->row, row.workers = workers[i], good = try_row(s, row, best);
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0] && good; i++)
-      if (chunks[i] <= 2 * s->bytes) row = best->row, row.chunk_bytes = row.first_bytes = chunks[i], good = try_row(s, row, best);
+      if (chunks[i] <= 2 * s->bytes)
+        row = best->row, row.chunk_bytes = row.first_bytes = chunks[i], good = try_row(s, row, best);
     row = best->row, row.first_bytes = best->row.chunk_bytes / 4 / 256 * 256;
     if (good && row.first_bytes) good = try_row(s, row, best);
     row = best->row, row.streaming = !row.streaming;
@@ -154,15 +156,15 @@ static void show_row(const tune_size *s, const tune_best *best, double built_in)
   const tdict_tuning_row *r = &best->row;
   const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out";
   printf("%-4s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
-         (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes, (int)r->slots,
-         (int)r->streaming, (int)r->caller);
+         (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
+         (int)r->slots, (int)r->streaming, (int)r->caller);
   fflush(stdout);
   json_array_append_new(s->job->rows,
                         json_pack("{s:s, s:I, s:f, s:f, s:i, s:I, s:I, s:i, s:i, s:i}", "direction", name, "bytes",
-                                  (json_int_t)s->bytes, "seconds", best->seconds, "built_in_seconds", built_in, "workers",
-                                  (int)r->workers, "chunk_bytes", (json_int_t)r->chunk_bytes, "first_bytes",
-                                  (json_int_t)r->first_bytes, "slots", (int)r->slots, "streaming", (int)r->streaming, "caller",
-                                  (int)r->caller));
+                                  (json_int_t)s->bytes, "seconds", best->seconds, "built_in_seconds", built_in,
+                                  "workers", (int)r->workers, "chunk_bytes", (json_int_t)r->chunk_bytes, "first_bytes",
+                                  (json_int_t)r->first_bytes, "slots", (int)r->slots, "streaming", (int)r->streaming,
+                                  "caller", (int)r->caller));
 }
 
 static bool open_size(tune_size *s) {
@@ -173,7 +175,8 @@ static bool open_size(tune_size *s) {
   check_source_seed(&s->source, (uint64_t)s->bytes + (uint64_t)s->direction);
   s->slot_bytes = tdict_engine_slot_bytes(engine_of(s));
   if (s->direction == TDICT_TUNING_IN) return true;
-  if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK) return true;
+  if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
+    return true;
   bench_complain_error("a transfer failed", &err);
   return false;
 }
@@ -232,7 +235,8 @@ static bool write_table(const tune_job *job, const char *machine) {
     return false;
   }
   tdict_context_destroy(context);
-  printf("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried)\n", job->o.out, job->tried);
+  printf("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried)\n", job->o.out,
+         job->tried);
   return true;
 }
 
@@ -266,9 +270,10 @@ static int run(tune_job *job, int argc, char **argv) {
   snprintf(machine, sizeof machine, "%.100s, %d processors, %.80s", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count(),
            gpu ? raw_device_name(job->place.check.raw) : "SIMULATED device");
   printf("tune: %s\n", machine);
-  if (!gpu) printf("SIMULATED device: the file says what suits copies within this host's memory, and nothing about a GPU\n");
-  printf("%-4s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers", "chunk",
-         "first", "slots", "streaming", "caller");
+  if (!gpu)
+    printf("SIMULATED device: the file says what suits copies within this host's memory, and nothing about a GPU\n");
+  printf("%-4s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
+         "chunk", "first", "slots", "streaming", "caller");
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
@@ -284,16 +289,16 @@ static int run(tune_job *job, int argc, char **argv) {
 }
 
 int tune_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
-      {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
-      {"json", 'j', "FILE", 0, "write what was measured there", 0},
-      {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},
-      {"max-bytes", 'm', "N", 0, "sizes up to that (default 1073741824)", 0},
-      {0}};
-  static const char doc[] = "Measures which threads, chunks and stores suit transfers of each size on this machine, and writes "
-                            "the file that tdict_context_options.tuning_file takes."
-                            "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+  static const struct argp_option table[] = {{"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+                                             {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
+                                             {"json", 'j', "FILE", 0, "write what was measured there", 0},
+                                             {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},
+                                             {"max-bytes", 'm', "N", 0, "sizes up to that (default 1073741824)", 0},
+                                             {0}};
+  static const char doc[] =
+      "Measures which threads, chunks and stores suit transfers of each size on this machine, and writes "
+      "the file that tdict_context_options.tuning_file takes."
+      "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static tune_job job;
   job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7};

@@ -16,7 +16,8 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_trace_options {
   size_t struct_size;
-  int64_t max_events; /**< slices that are kept, 16 to 2^24; default 65536. Their memory, some 80 bytes each, is taken at the
+  int64_t
+      max_events; /**< slices that are kept, 16 to 2^24; default 65536. Their memory, some 80 bytes each, is taken at the
                            start; later slices are dropped and counted in the file [T:trace_counts_what_it_drops] */
 } tdict_trace_options;
 static inline tdict_trace_options tdict_trace_options_default(void) {
@@ -48,7 +49,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context,
  *  @param[in] write  answers #TDICT_OK to go on; any other status ends the call.
  *  @return as tdict_trace_write(); what @p write answered [T:trace_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write_to(tdict_context *context,
-                                                            tdict_status (*write)(void *user, const char *text, size_t bytes),
+                                                            tdict_status (*write)(void *user, const char *text,
+                                                                                  size_t bytes),
                                                             void *user, tdict_error *err);
 
 TDICT_END_DECLS

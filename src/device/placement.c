@@ -33,8 +33,10 @@ static bool parse_list(const char *text, cpu_set_t *out) {
     }
     if (last < first || last >= CPU_SETSIZE) return false;
     for (long i = first; i <= last; i++) CPU_SET((size_t)i, out);
-    if (*end == ',') end++;
-    else if (*end && *end != '\n') return false;
+    if (*end == ',')
+      end++;
+    else if (*end && *end != '\n')
+      return false;
     text = end;
   }
   return true;
@@ -66,7 +68,8 @@ bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes) {
                                    TDICT_CU_ATTRIBUTE_PCI_DEVICE_ID};
   int values[3];
   for (int i = 0; i < 3; i++)
-    if (gpu->driver->ops->device_attribute(gpu->driver, gpu->ordinal, attributes[i], &values[i]) != TDICT_CU_SUCCESS) return false;
+    if (gpu->driver->ops->device_attribute(gpu->driver, gpu->ordinal, attributes[i], &values[i]) != TDICT_CU_SUCCESS)
+      return false;
   snprintf(buffer, bytes, "%04x:%02x:%02x.0", (unsigned)values[0], (unsigned)values[1], (unsigned)values[2]);
   return true;
 }
@@ -93,12 +96,13 @@ void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *p
   case TDICT_PLACEMENT_ONE_NODE:
     return;
   case TDICT_PLACEMENT_UNKNOWN:
-    tdict_log_write(log, TDICT_LOG_INFO, "workers use all processors: the node of %s at %s, one of %d, is not known", gpu->name,
-                    bus, p.num_nodes);
+    tdict_log_write(log, TDICT_LOG_INFO, "workers use all processors: the node of %s at %s, one of %d, is not known",
+                    gpu->name, bus, p.num_nodes);
     return;
   case TDICT_PLACEMENT_ELSEWHERE:
-    tdict_log_write(log, TDICT_LOG_INFO, "workers use all processors: this process may use none of node %d, where %s at %s is",
-                    p.node, gpu->name, bus);
+    tdict_log_write(log, TDICT_LOG_INFO,
+                    "workers use all processors: this process may use none of node %d, where %s at %s is", p.node,
+                    gpu->name, bus);
     return;
   case TDICT_PLACEMENT_NODE:
     tdict_log_write(log, TDICT_LOG_INFO, "workers %s processors %s of node %d, where %s at %s is",

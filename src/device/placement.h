@@ -9,10 +9,10 @@
 #include "device/gpu.h"
 
 typedef enum tdict_placement_kind {
-  TDICT_PLACEMENT_ONE_NODE, /* or the system does not say how many: there is nothing to choose */
-  TDICT_PLACEMENT_UNKNOWN,  /* the gpu's node is not known */
+  TDICT_PLACEMENT_ONE_NODE,  /* or the system does not say how many: there is nothing to choose */
+  TDICT_PLACEMENT_UNKNOWN,   /* the gpu's node is not known */
   TDICT_PLACEMENT_ELSEWHERE, /* the process may not use the node's processors */
-  TDICT_PLACEMENT_NODE      /* workers keep to `cpus` */
+  TDICT_PLACEMENT_NODE       /* workers keep to `cpus` */
 } tdict_placement_kind;
 typedef struct tdict_placement {
   tdict_placement_kind kind;

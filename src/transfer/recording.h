@@ -29,7 +29,7 @@ typedef struct tdict_track {
 
 /* When a gpu's own clock stood where. */
 typedef struct tdict_trace_gpu {
-  tdict_gpu *gpu; /* counted */
+  tdict_gpu *gpu;      /* counted */
   tdict_cu_event base; /* owned; NULL: it could not be recorded, and no slice is timed */
   int64_t base_ns;
 } tdict_trace_gpu;

@@ -98,7 +98,8 @@ static tdict_slice *take(tdict_recording *r) {
 
 static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool *pool) {
   track->worker = tdict_pool_is_worker(pool);
-  track->number = 1 + atomic_fetch_add_explicit(track->worker ? &r->num_workers : &r->num_callers, 1, memory_order_relaxed);
+  track->number =
+      1 + atomic_fetch_add_explicit(track->worker ? &r->num_workers : &r->num_callers, 1, memory_order_relaxed);
   atomic_store_explicit(&track->id, (int32_t)gettid(), memory_order_release);
 }
 

@@ -41,17 +41,17 @@ void tdict_trace_close(tdict_slice *slice, tdict_driver *driver);
 /* Around a piece of work of the calling thread: `int64_t begin = TDICT_SPAN_BEGIN(t, kind); ...; TDICT_SPAN_END(...)`.
  * Macros, since a tdict_future is only declared here. */
 #define TDICT_SPAN_BEGIN(transfer, range) (tdict_range_push(range), (transfer)->recording ? tdict_now_ns() : 0)
-#define TDICT_SPAN_END(transfer, range, begin_ns, bytes)                                         \
-  do {                                                                                           \
-    tdict_range_pop();                                                                           \
-    if ((transfer)->recording) tdict_trace_add(transfer, range, begin_ns, bytes);                \
+#define TDICT_SPAN_END(transfer, range, begin_ns, bytes)                          \
+  do {                                                                            \
+    tdict_range_pop();                                                            \
+    if ((transfer)->recording) tdict_trace_add(transfer, range, begin_ns, bytes); \
   } while (0)
 /* Around what is queued on a stream. Inside a scope of the gpu. */
 #define TDICT_SLICE_BEGIN(transfer, gpu, stream, bytes) \
   ((transfer)->recording ? tdict_trace_open(transfer, gpu, stream, bytes) : NULL)
-#define TDICT_SLICE_END(slice, gpu)                              \
-  do {                                                           \
-    if (slice) tdict_trace_close(slice, (gpu)->driver);          \
+#define TDICT_SLICE_END(slice, gpu)                     \
+  do {                                                  \
+    if (slice) tdict_trace_close(slice, (gpu)->driver); \
   } while (0)
 
 #endif

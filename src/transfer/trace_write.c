@@ -52,10 +52,11 @@ static const char *next(writer *w) {
 }
 
 static void put_name(writer *w, int pid, int tid, const char *what, const char *name) {
-  put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", next(w), pid, tid, what, name);
+  put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", next(w), pid, tid, what,
+      name);
   if (tid)
-    put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", next(w), pid,
-        tid, tid);
+    put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
+        next(w), pid, tid, tid);
 }
 
 static int tid_of(const tdict_track *track) { return track->worker ? FIRST_WORKER_TID + track->number : track->number; }
@@ -83,8 +84,8 @@ static void put_slice(writer *w, const tdict_slice *s, const place *p) {
   put(w,
       "%s{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"transfer\":%" PRIu32
       ",\"bytes\":%zu}}",
-      next(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), p->begin_us, p->end_us - p->begin_us, s->transfer,
-      s->bytes);
+      next(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), p->begin_us, p->end_us - p->begin_us,
+      s->transfer, s->bytes);
 }
 
 /* All of a transfer has a row of its own, since transfers overlap as they like. */
@@ -185,8 +186,9 @@ static void put_end(writer *w) {
   tdict_recording *r = w->r;
   int64_t beyond = atomic_load_explicit(&r->next, memory_order_relaxed) - r->capacity;
   int64_t dropped = (beyond > 0 ? beyond : 0) + atomic_load_explicit(&r->dropped, memory_order_relaxed);
-  put(w, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"library\":\"tdict\",\"transfers\":%" PRIu32
-         ",\"dropped_events\":%" PRId64 ",\"unfinished_events\":%" PRId64 ",",
+  put(w,
+      "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"library\":\"tdict\",\"transfers\":%" PRIu32
+      ",\"dropped_events\":%" PRId64 ",\"unfinished_events\":%" PRId64 ",",
       atomic_load_explicit(&r->num_transfers, memory_order_relaxed), dropped, w->num_unfinished);
   put(w, "\"stream_times\":\"device events before and after each copy; waiting for the copy engine is within\"}}\n");
 }

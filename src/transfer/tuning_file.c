@@ -69,9 +69,10 @@ static tdict_status add_row(reader *r, tdict_tuning_direction d, char **words, t
     return refuse(r, err, "wanted at most %d rows of '%s', found one more", TDICT_TUNING_ROWS, directions[d]);
   tdict_tuning_row *row = &r->table.rows[d][count];
   if (count > 0 && f[0] <= row[-1].up_to_bytes)
-    return refuse(r, err, "wanted a row of '%s' for more bytes than the one before, found '%.40s'", directions[d], words[0]);
-  *row = (tdict_tuning_row){f[0],          f[1],          f[2],          (int32_t)f[3],
-                            (int32_t)f[4], (int32_t)f[5], (int32_t)f[6], (int32_t)f[7]};
+    return refuse(r, err, "wanted a row of '%s' for more bytes than the one before, found '%.40s'", directions[d],
+                  words[0]);
+  *row =
+      (tdict_tuning_row){f[0], f[1], f[2], (int32_t)f[3], (int32_t)f[4], (int32_t)f[5], (int32_t)f[6], (int32_t)f[7]};
   status = check_row(r, *row, err);
   if (status == TDICT_OK) r->table.num_rows[d]++;
   return status;
@@ -176,11 +177,14 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
   tdict_status status = tdict_tuning_check(tuning, err);
   if (status != TDICT_OK) return status;
   if (strlen(machine) >= TDICT_TUNING_MACHINE || strpbrk(machine, "\r\n"))
-    return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name is no line of less than %d bytes", TDICT_TUNING_MACHINE);
+    return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name is no line of less than %d bytes",
+                      TDICT_TUNING_MACHINE);
   FILE *file = fopen(path, "we");
   if (!file) return fail_io(path, "opened for writing", errno, err);
-  fprintf(file, "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
-          TDICT_TUNING_VERSION, machine);
+  fprintf(
+      file,
+      "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
+      TDICT_TUNING_VERSION, machine);
   fprintf(file, "# in: to a device, out: to the host; sizes in bytes\n"
                 "# up_to chunk first workers slots streaming caller spin_us\n");
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
@@ -191,8 +195,8 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
         snprintf(up_to, sizeof up_to, "max");
       else
         snprintf(up_to, sizeof up_to, "%zu", w->up_to_bytes);
-      fprintf(file, "%s %s %zu %zu %d %d %d %d %d\n", directions[d], up_to, w->chunk_bytes, w->first_bytes, (int)w->workers,
-              (int)w->slots, (int)w->streaming, (int)w->caller, (int)w->spin_us);
+      fprintf(file, "%s %s %zu %zu %d %d %d %d %d\n", directions[d], up_to, w->chunk_bytes, w->first_bytes,
+              (int)w->workers, (int)w->slots, (int)w->streaming, (int)w->caller, (int)w->spin_us);
     }
   bool good = !ferror(file);
   int code = errno;

@@ -40,8 +40,8 @@ GPU_CASE(stats_count_processor_time) {
     }
     double own = cpu_now(CLOCK_THREAD_CPUTIME_ID) - begin;
     if (counted > 1.02 * own + 0.001 || counted < 0.4 * own)
-      fail_msg("direction %d: the statistics say %.6f s, the thread's clock %.6f, of which %.6f copying", direction, counted, own,
-               copied);
+      fail_msg("direction %d: the statistics say %.6f s, the thread's clock %.6f, of which %.6f copying", direction,
+               counted, own, copied);
   }
   tdict_release(src);
   tdict_release(there);
