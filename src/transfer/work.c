@@ -9,6 +9,28 @@
 #include "transfer/lane.h"
 #include "transfer/pieces.h"
 
+/* Queues what goes between the slot and the device. */
+static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *blame,
+                                tdict_error *err) {
+  const tdict_plan *plan = &lane->worker->transfer->plan;
+  bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
+  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
+  const int64_t span = TDICT_SPAN_BEGIN(lane->worker->transfer, TDICT_RANGE_SUBMIT);
+  tdict_gpu_begin_queue(lane->gpu);
+  tdict_slice *slice = TDICT_SLICE_BEGIN(lane->worker->transfer, lane->gpu, lane->stream, chunk->end - chunk->begin);
+  tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
+  TDICT_SLICE_END(slice, lane->gpu);
+  *blame = queue.item;
+  bool submitted = status == TDICT_OK;
+  if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
+  tdict_gpu_end_queue(lane->gpu);
+  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
+  if (submitted) return status;
+  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
+  lane->spare = slot;
+  return status;
+}
+
 /* Fills a slot and sends it. */
 static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
@@ -20,36 +42,14 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   TDICT_SPAN_END(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   lane->worker->copy_ns += tdict_now_ns() - begin;
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
-  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
-  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
-  status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
-  TDICT_SLICE_END(slice, lane->gpu);
-  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
-  *blame = queue.item;
-  if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, false, err);
-  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
-  lane->spare = slot;
-  return status;
+  return queue_chunk(lane, slot, chunk, blame, err);
 }
 
 /* Has a slot filled by the device; it is emptied when its turn comes. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
   tdict_slot *slot;
   tdict_status status = tdict_lane_slot(lane, &slot, err);
-  if (status != TDICT_OK) return status;
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
-  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
-  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
-  status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
-  TDICT_SLICE_END(slice, lane->gpu);
-  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
-  *blame = queue.item;
-  if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, true, err);
-  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream);
-  lane->spare = slot;
-  return status;
+  return status == TDICT_OK ? queue_chunk(lane, slot, chunk, blame, err) : status;
 }
 
 static tdict_status queue_within(void *user, const tdict_rect *rect, tdict_error *err) {
@@ -100,16 +100,16 @@ static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
 static tdict_status do_chunk(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   switch ((tdict_way)item->way) {
-    case TDICT_WAY_STAGE_IN:
-      return stage_in(lane, chunk, blame, err);
-    case TDICT_WAY_STAGE_OUT:
-      return stage_out(lane, chunk, blame, err);
-    case TDICT_WAY_DIRECT:
-    case TDICT_WAY_PAGEABLE_IN:
-      return copy_direct(lane, chunk, err);
-    case TDICT_WAY_HOST:
-      copy_on_host(lane->worker, chunk);
-      return TDICT_OK;
+  case TDICT_WAY_STAGE_IN:
+    return stage_in(lane, chunk, blame, err);
+  case TDICT_WAY_STAGE_OUT:
+    return stage_out(lane, chunk, blame, err);
+  case TDICT_WAY_DIRECT:
+  case TDICT_WAY_PAGEABLE_IN:
+    return copy_direct(lane, chunk, err);
+  case TDICT_WAY_HOST:
+    copy_on_host(lane->worker, chunk);
+    return TDICT_OK;
   }
   return TDICT_OK;
 }
