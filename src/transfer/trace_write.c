@@ -136,7 +136,7 @@ static stream_track *find_stream(writer *w, int pid, tdict_cu_stream stream) {
 }
 
 static bool is_on(const tdict_slice *s, int index) {
-  return s->gpu == index && atomic_load_explicit(&s->complete, memory_order_acquire);
+  return atomic_load_explicit(&s->complete, memory_order_acquire) && s->gpu == index;
 }
 
 /* So much must all slices of a gpu be moved that none begins before it was queued. */

@@ -179,6 +179,26 @@ GPU_CASE(trace_holds_every_slice) {
   place_close(&p);
 }
 
+/* Written, stopped and begun anew while transfers are under way. */
+GPU_CASE(trace_is_written_meanwhile) {
+  place p = place_open(3);
+  tdict_tree *src = even_tree(NULL);
+  for (int round = 0; round < 6; round++) {
+    tdict_future *f[4];
+    start(&p, 0);
+    for (int i = 0; i < 4; i++) f[i] = move_async(&p, src, p.device, NULL);
+    facts seen = read_trace(&p);
+    assert_true(fact(&seen, "copy_bytes") <= 4LL * TOTAL);
+    if (round % 2) tdict_trace_stop(p.c);
+    for (int i = 0; i < 4; i++) tdict_release(finish(f[i]));
+    seen = read_trace(&p);
+    if (round % 2 == 0) assert_int_equal(fact(&seen, "stream_transfer_bytes"), 4LL * TOTAL);
+    tdict_trace_stop(p.c);
+  }
+  tdict_release(src);
+  place_close(&p);
+}
+
 GPU_CASE(trace_shows_hooks_and_callers) {
   place p = place_open(2);
   tdict_tree *src = new_tree(), *out;
