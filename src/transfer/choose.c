@@ -61,9 +61,10 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   }
   if (c->row.chunk_bytes > slot) c->row.chunk_bytes = slot / step * step;
   bool alike = c->row.first_bytes >= c->row.chunk_bytes;
-  if (alike && bytes > c->row.chunk_bytes) {
-    size_t count = (bytes + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
-    c->row.chunk_bytes = ((bytes + count - 1) / count + step - 1) / step * step;
+  size_t line = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with what lies between leaves */
+  if (alike && line > c->row.chunk_bytes) {
+    size_t count = (line + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
+    c->row.chunk_bytes = ((line + count - 1) / count + step - 1) / step * step;
   }
   if (alike) c->row.first_bytes = c->row.chunk_bytes;
 }
