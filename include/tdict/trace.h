@@ -16,9 +16,8 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_trace_options {
   size_t struct_size;
-  int64_t
-      max_events; /**< slices that are kept, 16 to 2^24; default 65536. Their memory, 64 bytes each, is taken at the
-                           start; later slices are dropped and counted in the file [T:trace_counts_what_it_drops] */
+  int64_t max_events; /**< slices that are kept, 16 to 2^24; default 65536. Their memory, 64 bytes each, is taken at the
+                           start; later ones are dropped and counted in the file [T:trace_counts_what_it_drops] */
 } tdict_trace_options;
 static inline tdict_trace_options tdict_trace_options_default(void) {
   tdict_trace_options o;
