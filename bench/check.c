@@ -159,8 +159,7 @@ static bool fill_bytes(const check_place *p, void *device, size_t bytes) {
   return false;
 }
 
-/* The bytes at `device`: in the bounce buffer, or where they lie when the host can read them. NULL: failed. */
-static const void *read_bytes(const check_place *p, const void *device, size_t bytes) {
+const void *check_read(const check_place *p, const void *device, size_t bytes) {
   if (p->device.type == TDICT_DEVICE_CPU) return device;
   if (p->device.type == TDICT_DEVICE_SIM)
     return sim_job_do(p, (void *)(uintptr_t)device, p->bounce, bytes) ? p->bounce : NULL;
@@ -198,7 +197,7 @@ static int check_leaf(const check_place *p, const check_source *s, int64_t i, co
   for (size_t at = 0; at < s->bytes[i];) {
     size_t bytes = s->bytes[i] - at;
     if (p->device.type != TDICT_DEVICE_CPU && bytes > p->bounce_bytes) bytes = p->bounce_bytes;
-    const unsigned char *found = read_bytes(p, device + at, bytes);
+    const unsigned char *found = check_read(p, device + at, bytes);
     if (!found) return BENCH_FAILED;
     if (memcmp(found, s->data[i] + at, bytes) != 0) {
       size_t where = first_difference(found, s->data[i] + at, bytes);

@@ -57,4 +57,8 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 
+/* The bytes at `device`, at most bounce_bytes of them: in the bounce buffer, or where they lie when the host can read them.
+ * NULL: it failed. */
+const void *check_read(const check_place *p, const void *device, size_t bytes);
+
 #endif

@@ -94,6 +94,10 @@ static json_t *gpu_section(raw_driver *raw, int ordinal) {
     if (*c >= 'A' && *c <= 'F') *c = (char)(*c - 'A' + 'a');
   snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", bus);
   json_t *node = line_or_null(path);
+  if (json_is_string(node) && strcmp(json_string_value(node), "-1") == 0) {
+    json_decref(node);
+    node = json_string("unknown: the system says -1"); /* workers then use all processors */
+  }
   char compute[32];
   snprintf(compute, sizeof compute, "%d.%d", info.compute_major, info.compute_minor);
   return json_pack("{s:s, s:s, s:I, s:s, s:i, s:o}", "name", info.name, "bus", info.bus, "memory_bytes",
@@ -133,6 +137,28 @@ static const char *pin_name(int path) {
 static void take_log(void *user, int32_t level, const char *text) {
   (void)level;
   json_array_append_new(user, json_string(text));
+}
+
+/* On which processors the process's threads may run, by the system's own word: each list once, with its threads. */
+static json_t *thread_masks(void) {
+  json_t *masks = json_object();
+  DIR *folder = opendir("/proc/self/task");
+  const struct dirent *entry;
+  while (folder && (entry = readdir(folder))) {
+    char path[512], line[512];
+    snprintf(path, sizeof path, "/proc/self/task/%.32s/status", entry->d_name);
+    FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+      static const char key[] = "Cpus_allowed_list:";
+      if (strncmp(line, key, sizeof key - 1) != 0) continue;
+      char *list = line + sizeof key - 1 + strspn(line + sizeof key - 1, " \t");
+      list[strcspn(list, "\n")] = 0;
+      json_object_set_new(masks, list, json_integer(1 + json_integer_value(json_object_get(masks, list))));
+    }
+    if (file) fclose(file);
+  }
+  if (folder) closedir(folder);
+  return masks;
 }
 
 /* Moves one tree and says what was done. */
@@ -182,6 +208,7 @@ static json_t *ways_section(const char *device, bool *good) {
   json_object_set_new(section, "simulated", json_boolean(chosen.type == TDICT_DEVICE_SIM));
   if (err.message[0]) json_object_set_new(section, "why_no_gpu", json_string(err.message));
   json_object_set_new(section, "pool_threads", json_integer(tdict_context_num_threads(context)));
+  json_object_set_new(section, "threads_on_processors", thread_masks());
   json_object_set_new(section, "staging_bytes", json_integer((json_int_t)o.staging_bytes));
   for (size_t i = 0; i < sizeof groups / sizeof groups[0] && chosen.type != TDICT_DEVICE_CPU; i++) {
     json_array_append_new(ways, try_way(context, &groups[i], false));

@@ -17,6 +17,8 @@ static bool open_context(bench_place *p, tdict_device wanted) {
   sim.memory_bytes = (size_t)64 << 30;
   sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = p->sim_rate;
   o.device = wanted;
+  o.tuning_file = p->tuning_file;
+  if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
   if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
   if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {
     bench_complain_error("no context", &err);

@@ -64,6 +64,8 @@ typedef struct bench_place {
   bool full;       /* rows in their full size */
   bool bare;       /* nothing is pinned or allocated beside the library until place_furnish() */
   int delay;       /* percent that each sample of the library is made longer by, to see that checks find it */
+  const char *tuning_file; /* NULL: none */
+  size_t staging_bytes; /* 0: the library's */
   double sim_rate; /* bytes per second of simulated copies; 0: as fast as the host copies */
 } bench_place;
 bool place_open(bench_place *p, const char *device); /* full, bare, delay and sim_rate are set before */
@@ -105,7 +107,10 @@ tdict_transfer_options move_options(const bench_job *job);
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
 int worker_main(int argc, char **argv);                               /* tdict-bench worker */
-int doctor_main(int argc, char **argv);
-int loader_main(int argc, char **argv);                               /* tdict-bench doctor */
+int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */
+int tune_main(int argc, char **argv);                                 /* tdict-bench tune */
+int advise_main(int argc, char **argv);                               /* tdict-bench advise */
+int stress_main(int argc, char **argv);                               /* tdict-bench stress */
+int loader_main(int argc, char **argv);                               /* tdict-bench loader */
 
 #endif

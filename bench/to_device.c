@@ -21,7 +21,7 @@ const to_device_way to_device_ways[TO_DEVICE_WAYS] = {
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000, LINE_SAMPLES = 11 };
 static const size_t line_bytes_wanted = (size_t)1 << 30; /* the line rate is that of one large copy */
 
-enum { KEY_FULL = 256, KEY_CORRUPT, KEY_STAGING, KEY_WARMUP, KEY_SEED };
+enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED };
 static const struct argp_option option_table[] = {
     {"leaves", 'n', "N", 0, "leaves of the tree (default 1000)", 0},
     {"leaf-bytes", 'b', "BYTES", 0, "bytes of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
@@ -29,6 +29,8 @@ static const struct argp_option option_table[] = {
     {"warmup", KEY_WARMUP, "N", 0, "transfers of each way before them (default 2)", 0},
     {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the leaves' contents (default 1)", 0},
+    {"trace", KEY_TRACE, "FILE", 0, "afterwards move the tree once more by the library's choice and write the timeline there, for "
+     "ui.perfetto.dev", 0},
     {"corrupt", KEY_CORRUPT, NULL, 0,
      "self-test of the verification: change one byte of the source after each verified transfer; the run must then "
      "fail with exit status 3",
@@ -58,6 +60,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     return 0;
   case KEY_SEED:
     options_number(state, arg, 1, INT64_MAX, &o->seed);
+    return 0;
+  case KEY_TRACE:
+    o->trace = arg;
     return 0;
   case KEY_FULL:
     o->full = true;
@@ -140,7 +145,9 @@ static bool open_job(to_device_job *job, tdict_device wanted) {
   int64_t line_samples = o->common.repeats > LINE_SAMPLES ? o->common.repeats : LINE_SAMPLES;
   if (!bench_samples_reserve(&job->line, (int)line_samples)) good = false;
   for (int i = 0; i < TO_DEVICE_WAYS; i++)
-    if (!bench_samples_reserve(&job->rows[i].samples, (int)o->common.repeats)) good = false;
+    if (!bench_samples_reserve(&job->rows[i].samples, (int)o->common.repeats) ||
+        !bench_samples_reserve(&job->rows[i].cpu, (int)o->common.repeats))
+      good = false;
   if (!good) bench_complain("no memory for the samples");
   return good && open_place(job) && check_source_make(&job->source, &group, 1, NULL);
 }
@@ -159,7 +166,7 @@ static void close_job(to_device_job *job) {
   raw_close(p->raw);
   bench_samples_free(&job->loop);
   bench_samples_free(&job->line);
-  for (int i = 0; i < TO_DEVICE_WAYS; i++) bench_samples_free(&job->rows[i].samples);
+  for (int i = 0; i < TO_DEVICE_WAYS; i++) bench_samples_free(&job->rows[i].samples), bench_samples_free(&job->rows[i].cpu);
 }
 
 static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
@@ -223,10 +230,11 @@ static bool measure_way(to_device_job *job, int w, bool keep) {
   to_device_row *row = &job->rows[w];
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  double begin = bench_now();
+  double cpu = bench_cpu_now(), begin = bench_now();
   if (!move(job, &to_device_ways[w], &stats, &result)) return false;
   tdict_release(result);
   double seconds = bench_now() - begin;
+  if (keep) bench_samples_add(&row->cpu, bench_cpu_now() - cpu);
   if (stats.peak_staging_bytes > row->peak_staging_bytes) row->peak_staging_bytes = stats.peak_staging_bytes;
   if (stats.num_threads > row->most_threads) row->most_threads = stats.num_threads;
   row->stats = stats;
@@ -286,6 +294,21 @@ static bool measure(to_device_job *job) {
   return true;
 }
 
+static bool write_trace(to_device_job *job) {
+  static const to_device_way way = {"auto", TDICT_MODE_AUTO, -1, true};
+  tdict_error err;
+  tdict_tree *result = NULL;
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_status status = tdict_trace_start(job->context, NULL, &err);
+  if (status == TDICT_OK && !move(job, &way, &stats, &result)) return false;
+  tdict_release(result);
+  if (status == TDICT_OK) status = tdict_trace_write(job->context, job->options.trace, &err);
+  tdict_trace_stop(job->context);
+  if (status != TDICT_OK) bench_complain_error("the timeline", &err);
+  if (status == TDICT_OK) printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
+  return status == TDICT_OK;
+}
+
 static void print_verified(const to_device_job *job) {
   char text[32];
   double total = (double)job->total_bytes;
@@ -301,7 +324,7 @@ static int run(int argc, char **argv) {
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   to_device_job job;
   memset(&job, 0, sizeof job);
-  job.options = (to_device_options){{"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false};
+  job.options = (to_device_options){{"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, NULL};
   if (options_parse(argc, argv, OPTIONS_RECORD, &job.options.common, &argp, &job.options) != BENCH_OK)
     return BENCH_USAGE;
   tdict_device wanted;
@@ -319,6 +342,7 @@ static int run(int argc, char **argv) {
     if (answer == BENCH_OK) {
       to_device_show_table(&job);
       print_verified(&job);
+      if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
       if (job.options.common.json && !to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
   }

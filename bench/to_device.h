@@ -11,6 +11,7 @@ typedef struct to_device_options {
   int64_t leaves, leaf_bytes, staging_bytes; /* -1: not given */
   int64_t warmups, seed;
   bool full, corrupt;
+  const char *trace;
 } to_device_options;
 
 /* A way through the library. */
@@ -27,6 +28,7 @@ typedef struct to_device_row {
   tdict_transfer_stats stats; /* of the last measured transfer */
   size_t peak_staging_bytes;  /* the most of all transfers, warm-ups too */
   int most_threads;           /* that worked, the same */
+  bench_samples cpu;          /* processor seconds of the whole process, the driver's and a simulator's threads, too */
 } to_device_row;
 
 typedef struct to_device_job {

@@ -78,16 +78,17 @@ static const char *ratio_text(double a, double b, const char *format, char *buff
 typedef struct line_of_table {
   const char *way, *threads, *pinned, *path;
   int worked;
-  double median, spread, rate;
+  double median, spread, rate, cpu; /* cpu: seconds; below 0 when not measured */
 } line_of_table;
 
 static void print_line(const to_device_job *job, const line_of_table *l) {
-  char a[16], b[16], c[16];
+  char a[16], b[16], c[16], cpu[16] = "-";
+  if (l->cpu >= 0 && job->total_bytes) snprintf(cpu, sizeof cpu, "%.1f", l->cpu * 1e12 / (double)job->total_bytes);
   double blocking = bench_samples_median(&job->rows[0].samples), loop = bench_samples_median(&job->loop);
   double line = bench_samples_median(&job->line);
   double whole = l->rate > 0 ? (double)job->total_bytes / l->rate : 0; /* a raw line may move fewer bytes */
-  printf("%-17s %7s %6d %10.3f %9.3f %7.2f %11s %11s %8s %17s  %s\n", l->way, l->threads, l->worked, l->median * 1e3,
-         l->spread * 1e3, l->rate / 1e9, ratio_text(whole, blocking, "x", a, sizeof a),
+  printf("%-17s %7s %6d %10.3f %9.3f %7.2f %9s %11s %11s %8s %17s  %s\n", l->way, l->threads, l->worked, l->median * 1e3,
+         l->spread * 1e3, l->rate / 1e9, cpu, ratio_text(whole, blocking, "x", a, sizeof a),
          ratio_text(whole, loop, "x", b, sizeof b),
          ratio_text(l->rate, line > 0 ? (double)job->line_bytes / line : 0, "%", c, sizeof c), l->pinned, l->path);
 }
@@ -105,7 +106,8 @@ static void print_way(const to_device_job *job, int w) {
                      row->most_threads,
                      median,
                      bench_samples_spread(&row->samples),
-                     median > 0 ? (double)job->total_bytes / median : 0};
+                     median > 0 ? (double)job->total_bytes / median : 0,
+                     bench_samples_median(&row->cpu)};
   print_line(job, &l);
 }
 
@@ -115,7 +117,7 @@ static void print_raw(const to_device_job *job, const char *name, const bench_sa
   bool line = s == &job->line;
   snprintf(pinned, sizeof pinned, "%.1f", line ? (double)job->line_bytes / 1048576 : 0.0);
   line_of_table l = {
-      name, "-", pinned, "-", 1, median, bench_samples_spread(s), median > 0 ? (double)bytes / median : 0};
+      name, "-", pinned, "-", 1, median, bench_samples_spread(s), median > 0 ? (double)bytes / median : 0, -1};
   print_line(job, &l);
 }
 
@@ -134,8 +136,9 @@ static void print_notes(const to_device_job *job) {
   char line[32];
   printf("Median of %" PRId64 " after %" PRId64 " warm-ups, rows taking turns; spread: slowest minus fastest; ratios "
          "are of times, below 1 is faster.\nGB: 10^9 bytes, MiB: 2^20. Pinned: most of the staging ring held + most "
-         "in the pinned pool.\nWorked: most threads in one transfer. Making and releasing the result is in the time.\n",
-         job->options.common.repeats, job->options.warmups);
+         "in the pinned pool.\nWorked: most threads in one transfer. Making and releasing the result is in the time.\n"
+         "CPU ms/GB: processor time of all threads of the process, the driver's%s, too.\n",
+         job->options.common.repeats, job->options.warmups, to_device_is_gpu(job) ? "" : " and the simulator's");
   if (to_device_is_gpu(job))
     printf("Pinned line: one driver copy of %s%s from one page-locked buffer, median of %d taken between the rows.\n",
            bench_format_bytes((double)job->line_bytes, line, sizeof line),
@@ -149,8 +152,8 @@ void to_device_show_table(const to_device_job *job) {
     print_cpu_rows(job);
     return;
   }
-  printf("\n%-17s %7s %6s %10s %9s %7s %11s %11s %8s %17s  %s\n", "way", "threads", "worked", "median ms", "spread ms",
-         "GB/s", "to blocking", "to raw loop", "of line", "pinned MiB", "pin path");
+  printf("\n%-17s %7s %6s %10s %9s %7s %9s %11s %11s %8s %17s  %s\n", "way", "threads", "worked", "median ms", "spread ms",
+         "GB/s", "CPU ms/GB", "to blocking", "to raw loop", "of line", "pinned MiB", "pin path");
   for (int w = 0; w < TO_DEVICE_WAYS; w++) print_way(job, w);
   if (to_device_is_gpu(job)) {
     print_raw(job, "raw driver loop", &job->loop, job->total_bytes);
@@ -190,6 +193,7 @@ static json_t *row_record(const to_device_job *job, int w) {
   json_t *record = samples_record(job, &row->samples, job->total_bytes);
   if (!record) return NULL;
   json_object_set_new(record, "way", json_string(way->name));
+  json_object_set_new(record, "process_cpu_seconds", bench_samples_json(&row->cpu));
   json_object_set_new(record, "threads_asked", way->takes_threads ? json_integer(way->threads) : json_null());
   json_object_set_new(record, "threads_worked", json_integer(row->most_threads));
   json_object_set_new(record, "peak_staging_bytes", json_integer((json_int_t)row->peak_staging_bytes));

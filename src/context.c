@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/devices.h"
+#include "device/placement.h"
 #include "sched/pool.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
+#include "transfer/tuning_file.h"
 #include "tree/visit_pool.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
@@ -34,20 +36,31 @@ static tdict_status check(const tdict_context_options *o, tdict_error *err) {
   if (o->staging_bytes < MIN_STAGING_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "context: staging_bytes is %zu, wanted at least %zu", o->staging_bytes,
                       MIN_STAGING_BYTES);
-  if (o->tuning_file) return tdict_fail(err, TDICT_ENOTSUP, "context: tuning_file is set, and no file is read yet");
   return TDICT_OK;
+}
+
+/* Workers go where the default device is. */
+static void place_workers(tdict_context *c) {
+  tdict_gpu *gpu;
+  tdict_device device = tdict_devices_default(c->devices, NULL);
+  if (device.type != TDICT_DEVICE_CUDA || tdict_devices_gpu(c->devices, device, &gpu, NULL) != TDICT_OK) return;
+  tdict_placement_apply("/sys", gpu, c->pool, c->log);
 }
 
 static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
-  tdict_status status = tdict_forkmark_create(&c->mark, err);
+  tdict_tuning tuning;
+  tdict_status status = o->tuning_file ? tdict_tuning_read(o->tuning_file, &tuning, NULL, err) : TDICT_OK;
+  if (status == TDICT_OK) status = tdict_forkmark_create(&c->mark, err);
   if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
   if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
   tdict_devices_config devices = {o, driver, c->pool, c->mark, c->log};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log, NULL};
+  place_workers(c);
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log,
+                                o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);
 }
 

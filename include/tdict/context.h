@@ -25,7 +25,8 @@ typedef struct tdict_context_options {
   void (*log)(void *user, int32_t level, const char *text); /**< NULL (default): silence. Called from any thread,
                                                                  with no lock held; must not call the library */
   void *user;                /**< for `log` */
-  const char *tuning_file;   /**< must be NULL: no tuning file is read yet */
+  const char *tuning_file;   /**< threads, chunks and stores for each size, as `tdict-bench tune` measured them; NULL
+                                  (default): a built-in table. Read by the call [T:context_tuning_file] */
   const tdict_sim_options *sim; /**< simulated devices beside the others; borrowed for the call; NULL: none, unless
                                      `device` is one */
 } tdict_context_options;
@@ -44,8 +45,9 @@ static inline tdict_context_options tdict_context_options_default(void) {
  *                      struct_size: missing fields have their defaults, unknown ones must be zero
  *                      [T:context_option_sizes].
  *  @return #TDICT_OK; #TDICT_EINVAL an option out of range [T:context_create_refuses]; #TDICT_ENODEVICE the device that
- *          was named is absent, the message says why [T:context_absent_device]; #TDICT_ENOTSUP tuning_file is set
- *          [T:context_create_refuses], or a field that this library does not know [T:context_option_sizes];
+ *          was named is absent, the message says why [T:context_absent_device]; #TDICT_EIO the tuning file
+ *          cannot be read, #TDICT_EFORMAT it is none, the message names file, line, what was wanted and found
+ *          [T:context_tuning_file]; #TDICT_ENOTSUP a field that this library does not know [T:context_option_sizes];
  *          #TDICT_ENOMEM, #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
                                                             tdict_error *err);

@@ -58,7 +58,8 @@ typedef struct tdict_transfer_stats {
   int32_t pin_path;            /**< the tdict_pin_path of the ring or of the pinned result */
   double plan_seconds, copy_seconds, wait_seconds; /**< planning; copying on host threads; waiting for slots: summed
                                                         over threads but for planning */
-  double cpu_seconds;          /**< processor time of all threads on this transfer */
+  double cpu_seconds;          /**< processor time of the threads that worked, from their first chunk to their last byte
+                                    [T:stats_count_processor_time]; planning is in plan_seconds */
   double total_seconds;        /**< from the call to the last byte */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {

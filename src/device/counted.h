@@ -12,6 +12,7 @@ tdict_cu tdict_counted_host_unregister(tdict_driver *d, void *host, size_t bytes
 tdict_cu tdict_counted_stream_create(tdict_driver *d, tdict_cu_stream *out); /* non-blocking */
 tdict_cu tdict_counted_stream_destroy(tdict_driver *d, tdict_cu_stream stream);
 tdict_cu tdict_counted_event_create(tdict_driver *d, tdict_cu_event *out); /* without timing */
+tdict_cu tdict_counted_timing_event_create(tdict_driver *d, tdict_cu_event *out);
 tdict_cu tdict_counted_event_destroy(tdict_driver *d, tdict_cu_event event);
 
 #endif

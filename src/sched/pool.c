@@ -144,6 +144,17 @@ void tdict_pool_destroy(tdict_pool *pool) {
 int tdict_pool_size(const tdict_pool *pool) { return pool->num_threads; }
 int tdict_pool_num_cpus(const tdict_pool *pool) { return pool->num_cpus; }
 
+bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus) {
+  bool good = true;
+  for (int i = 0; i < pool->num_threads; i++)
+    if (pthread_setaffinity_np(pool->threads[i], sizeof *cpus, cpus) != 0) good = false;
+  pthread_mutex_lock(&pool->lock);
+  pool->num_cpus = CPU_COUNT(cpus);
+  pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
+  pthread_mutex_unlock(&pool->lock);
+  return good;
+}
+
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pthread_mutex_lock(&pool->lock);
   task->next = NULL;

@@ -3,6 +3,7 @@
 #ifndef TDICT_SCHED_POOL_H
 #define TDICT_SCHED_POOL_H
 
+#include <sched.h>
 #include <stdbool.h>
 
 #include "tdict/status.h"
@@ -26,6 +27,9 @@ void tdict_pool_destroy(tdict_pool *pool);
 int tdict_pool_size(const tdict_pool *pool);
 /* The CPUs that the process could use when the pool was made. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
+/* Moves the threads to these processors, of which the process may use at least one. Before the first task. False: the
+ * system refused for some. */
+bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Tasks are about to come: wakes up to `count` threads, which look for them for a moment before they sleep again. Does
  * nothing where looking would take a CPU from those that work. */

@@ -16,6 +16,7 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_init(&e->ring_lock, NULL);
   pthread_cond_init(&e->idle, NULL);
+  tdict_tracer_init(&e->tracer);
   *out = e;
   return TDICT_OK;
 }
@@ -31,6 +32,7 @@ void tdict_engine_wait(tdict_engine *e) {
 
 void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
+  tdict_tracer_reset(&e->tracer);
   for (int i = 0; i < e->num_rings; i++) {
     tdict_gpu *gpu = e->rings[i]->gpu;
     tdict_gpu_scope scope;
@@ -49,6 +51,7 @@ void tdict_engine_destroy(tdict_engine *e) {
 tdict_devices *tdict_engine_devices(const tdict_engine *e) { return e->config.devices; }
 tdict_pool *tdict_engine_pool(const tdict_engine *e) { return e->config.pool; }
 tdict_forkmark *tdict_engine_mark(const tdict_engine *e) { return e->config.mark; }
+tdict_tracer *tdict_engine_tracer(tdict_engine *e) { return &e->tracer; }
 size_t tdict_engine_num_slots(const tdict_engine *e) {
   return e->config.staging_bytes / tdict_ring_slot_bytes(e->config.staging_bytes);
 }

@@ -9,6 +9,7 @@
 #include "sched/latch.h"
 #include "transfer/plan.h"
 #include "transfer/ring.h"
+#include "transfer/trace.h"
 #include "transfer/tuning.h"
 
 enum { TDICT_MAX_GATES = 16 };
@@ -31,6 +32,7 @@ void tdict_engine_destroy(tdict_engine *engine); /* after the last wait; NULL is
 tdict_devices *tdict_engine_devices(const tdict_engine *engine);
 tdict_pool *tdict_engine_pool(const tdict_engine *engine);
 tdict_forkmark *tdict_engine_mark(const tdict_engine *engine);
+tdict_tracer *tdict_engine_tracer(tdict_engine *engine);
 /* The ring of a gpu, made when it is first asked for; borrowed. Inside a scope of the gpu. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
 /* How the ring of a gpu came by its memory: a tdict_pinned_way, -1 when it is not pinned, 0 when there is no ring. */
@@ -107,6 +109,8 @@ struct tdict_future {
   bool decided;                            /* how it ended is settled: later errors and cancels are too late */
   tdict_latch ended;                       /* from zero on everything here is only read */
   int64_t begin_ns;
+  tdict_recording *recording; /* counted; NULL: nobody records this transfer */
+  uint32_t trace_number;
   tdict_transfer_stats stats;
   int num_workers;
   tdict_worker workers[];

@@ -15,6 +15,7 @@ struct tdict_engine {
   pthread_mutex_t ring_lock; /* guards: rings; held while one is made */
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
+  tdict_tracer tracer;
 };
 
 #endif

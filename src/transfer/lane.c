@@ -70,7 +70,9 @@ static void retire(tdict_lane *lane, bool abandon) {
   if (f->out && !abandon) {
     int64_t begin = tdict_now_ns();
     const tdict_future *t = lane->worker->transfer;
+    tdict_range_push(TDICT_RANGE_COPY);
     tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+    TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
     lane->worker->copy_ns += tdict_now_ns() - begin;
   }
   if (!lane->spare) {
@@ -85,7 +87,9 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_flight *f = &lane->flights[lane->first];
   int64_t begin = tdict_now_ns();
+  tdict_range_push(TDICT_RANGE_WAIT);
   tdict_status status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
+  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
   lane->worker->wait_ns += tdict_now_ns() - begin;
   if (status == TDICT_OK)
     retire(lane, false);
@@ -114,7 +118,9 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
   if (!lane->spare && lane->held < lane->depth) {
     tdict_slot *slot = NULL;
     int64_t begin = tdict_now_ns();
+    tdict_range_push(TDICT_RANGE_WAIT);
     status = tdict_ring_take(lane->ring, lane->held == 0, &slot, err);
+    TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
     lane->worker->wait_ns += tdict_now_ns() - begin;
     if (status != TDICT_OK) return status;
     lane->spare = slot;
@@ -149,8 +155,10 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   int64_t begin = tdict_now_ns();
+  tdict_range_push(TDICT_RANGE_WAIT);
   tdict_status status =
       tdict_gpu_check(lane->gpu, d->ops->stream_synchronize(d, lane->stream), "cuStreamSynchronize", err);
+  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
   lane->worker->wait_ns += tdict_now_ns() - begin;
   return status;
 }

@@ -223,9 +223,12 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   starter s = {.engine = tdict_context_engine(context), .start = start};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
+  int64_t began = tdict_now_ns();
   if (status == TDICT_OK) status = check_options(&s, err);
   if (status == TDICT_OK) status = choose_memory(&s, err);
+  tdict_range_push(TDICT_RANGE_PLAN);
   if (status == TDICT_OK) status = make_plan(&s, err);
+  tdict_range_pop();
   if (status != TDICT_OK) return status;
   s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
   int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
@@ -243,7 +246,11 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->spin_ns = s.choice.spin_ns;
   t->waits = start->waits;
   t->pins = start->pin;
+  tdict_trace_join(t, tdict_engine_tracer(s.engine));
+  tdict_range_push(TDICT_RANGE_PLAN);
   status = fill(&s, t, context, err);
+  tdict_range_pop();
+  if (t->recording) tdict_trace_add(t, TDICT_RANGE_PLAN, began, t->plan.total_bytes);
   if (status == TDICT_OK) status = run(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);

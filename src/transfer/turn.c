@@ -289,6 +289,7 @@ static void tell_destinations(tdict_future *t) {
 
 /* Lets go of everything but the result. Releases may call the program back: no lock is held. */
 static void let_go(tdict_future *t) {
+  tdict_trace_leave(t);
   give_gates(t);
   tell_destinations(t);
   for (uint32_t i = 0; i < t->num_nodes; i++) tdict_storage_detach(&t->nodes[i]);

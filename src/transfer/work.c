@@ -15,12 +15,16 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   const tdict_plan *plan = &lane->worker->transfer->plan;
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
+  const int64_t span = TDICT_SPAN_BEGIN(lane->worker->transfer, TDICT_RANGE_SUBMIT);
   bool has_turn = tdict_gpu_begin_queue(lane->gpu);
+  tdict_slice *slice = TDICT_SLICE_BEGIN(lane->worker->transfer, lane->gpu, lane->stream, chunk->end - chunk->begin);
   tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
+  TDICT_SLICE_END(slice, lane->gpu);
   *blame = queue.item;
   bool submitted = status == TDICT_OK;
   if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
   tdict_gpu_end_queue(lane->gpu, has_turn);
+  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
   lane->spare = slot;
@@ -34,7 +38,9 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   tdict_status status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
   int64_t begin = tdict_now_ns();
+  tdict_range_push(TDICT_RANGE_COPY);
   tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+  TDICT_SPAN_END(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   lane->worker->copy_ns += tdict_now_ns() - begin;
   return queue_chunk(lane, slot, chunk, blame, err);
 }
@@ -108,12 +114,15 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
 
 /* Copies by the driver alone. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
-  const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
+  tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_room(lane, err);
-  if (status == TDICT_OK && item->kind == TDICT_CU_D2D)
-    status = queue_within_devices(lane, chunk, err);
-  else if (status == TDICT_OK)
-    status = queue_runs(lane, chunk, err);
+  if (status != TDICT_OK) return status;
+  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
+  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
+  bool between_devices = t->plan.items[chunk->first].kind == TDICT_CU_D2D;
+  status = between_devices ? queue_within_devices(lane, chunk, err) : queue_runs(lane, chunk, err);
+  TDICT_SLICE_END(slice, lane->gpu);
+  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
   return tdict_lane_launch(lane, NULL, chunk, false, err);
@@ -122,7 +131,9 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
   int64_t begin = tdict_now_ns();
   const tdict_future *t = worker->transfer;
+  tdict_range_push(TDICT_RANGE_COPY);
   tdict_pieces_copy(&t->plan, chunk, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+  TDICT_SPAN_END(worker->transfer, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   worker->copy_ns += tdict_now_ns() - begin;
 }
 
@@ -178,14 +189,15 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Brings the lane to its end; the last worker ends the transfer. */
-static void finish_lane(tdict_lane *lane, tdict_status status) {
+/* Brings the lane to its end; the last worker ends the transfer. `cpu`: the thread's processor time when it began. */
+static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
   tdict_error err = {0};
   bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
+  worker->cpu_ns += tdict_thread_cpu_ns() - cpu; /* slots are emptied up to the last moment */
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
@@ -194,8 +206,7 @@ void tdict_work(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = tdict_thread_cpu_ns();
   tdict_status status = claim_chunks(&lane, &err);
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
-  finish_lane(&lane, status);
+  finish_lane(&lane, status, cpu);
 }
 
 void tdict_work_with_others(tdict_worker *worker) {
@@ -210,8 +221,7 @@ void tdict_work_with_others(tdict_worker *worker) {
     tdict_latch_down(&t->queued);
     atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel); /* never the last: this worker is left */
   }
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
-  finish_lane(&lane, status);
+  finish_lane(&lane, status, cpu);
 }
 
 struct tdict_rest {
@@ -223,8 +233,9 @@ tdict_rest *tdict_rest_create(void) { return calloc(1, sizeof(tdict_rest)); }
 
 static void run_rest(tdict_task *task) {
   tdict_rest *rest = (tdict_rest *)task;
+  int64_t cpu = tdict_thread_cpu_ns();
   if (rest->lane.gpu) tdict_lane_resume(&rest->lane);
-  finish_lane(&rest->lane, rest->status);
+  finish_lane(&rest->lane, rest->status, cpu);
   free(rest);
 }
 
@@ -237,13 +248,13 @@ void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest) {
   rest->status = claim_chunks(&rest->lane, &err);
   if (rest->status == TDICT_OK && rest->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     rest->status = tdict_lane_settle(&rest->lane, &err);
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   if (rest->status != TDICT_OK) { /* slots of copies out would be kept from the threads that `rest` waits for */
-    finish_lane(&rest->lane, rest->status);
+    finish_lane(&rest->lane, rest->status, cpu);
     free(rest);
     return;
   }
   if (rest->lane.gpu) tdict_lane_pause(&rest->lane);
+  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   rest->task.run = run_rest;
   tdict_pool_submit(pool, &rest->task);
 }

@@ -120,7 +120,7 @@ CASE(context_create_refuses) {
   }
   o.staging_bytes = 65536;
   o.tuning_file = "";
-  td_fails(TDICT_ENOTSUP, "tuning_file", tdict_context_create(&o, &c, err));
+  td_fails(TDICT_EIO, "tuning file", tdict_context_create(&o, &c, err));
   o.tuning_file = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
   o.sim = &sim;

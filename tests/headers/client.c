@@ -23,6 +23,7 @@
 #include "tdict/status.h"
 #include "tdict/tdict.h"
 #include "tdict/tensor.h"
+#include "tdict/trace.h"
 #include "tdict/transfer.h"
 #include "tdict/tree.h"
 #include "tdict/values.h"
@@ -532,6 +533,22 @@ static void use_own_memory(tdict_context *context) {
   TRUE(released == 1);
 }
 
+static tdict_status ignore_text(void *user, const char *text, size_t bytes) {
+  (void)text;
+  *(size_t *)user += bytes;
+  return TDICT_OK;
+}
+
+static void use_trace(tdict_context *context) {
+  tdict_trace_options options = tdict_trace_options_default();
+  size_t bytes = 0;
+  OK(tdict_trace_start(context, &options, &last_error));
+  tdict_trace_stop(context);
+  OK(tdict_trace_write_to(context, ignore_text, &bytes, &last_error));
+  OK(tdict_trace_write(context, "/dev/null", &last_error));
+  TRUE(bytes > 0);
+}
+
 static void use_transfers(tdict_context *context) {
   static const tdict_mode modes[] = {TDICT_MODE_AUTO, TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING,
                                      TDICT_MODE_NON_BLOCKING_PIN};
@@ -579,6 +596,7 @@ int main(void) {
   use_tree();
   OK(tdict_context_create(&options, &context, &last_error));
   if (context) use_transfers(context);
+  if (context) use_trace(context);
   tdict_context_destroy(context);
   printf("every public name used, %d checks failed\n", failures);
   return failures ? 1 : 0;

@@ -1,0 +1,316 @@
+/* tdict-bench advise: which mode and how many threads suit a tree of so many leaves of so many bytes, and why. A part of such
+ * a tree is moved here in every way and scaled up; then each factor that decides is answered with a figure of this machine.
+ * One JSON object is made, the text is printed from it. Thread rule: one thread. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+#include "transfer/tuning_file.h"
+
+enum { REPEATS = 5, MAX_WAYS = 16 };
+static const size_t sample_bytes_gpu = (size_t)1 << 30, sample_bytes_sim = (size_t)64 << 20;
+static const int64_t sample_leaves = 100000;
+
+typedef struct advise_options {
+  const char *device, *json, *tuning;
+  int64_t leaves, leaf_bytes;
+  bool pinned;
+} advise_options;
+typedef struct advise_way {
+  const char *name;
+  int32_t mode, threads;
+  double ms; /* of the whole tree; 0: not measured */
+  double cpu_ms;
+  int worked;
+} advise_way;
+typedef struct advise_job {
+  advise_options o;
+  bench_place place;
+  int64_t moved; /* leaves that were really moved */
+  advise_way ways[MAX_WAYS];
+  int num_ways, best;
+  double pin_ms, pinned_ms; /* pinning the tree first, and sending it then */
+  json_t *record;
+} advise_job;
+
+static double scale(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
+
+static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way *way, double *seconds) {
+  tdict_error err;
+  tdict_tree *out;
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.mode = way->mode;
+  o.num_threads = way->threads;
+  o.stats = &stats;
+  double begin = bench_now();
+  if (tdict_to_device(job->place.context, src, job->place.device, &o, &out, &err) != TDICT_OK) {
+    bench_complain_error(way->name, &err);
+    return false;
+  }
+  tdict_release(out);
+  *seconds = bench_now() - begin;
+  way->cpu_ms = stats.cpu_seconds * 1e3 * scale(job);
+  way->worked = stats.num_threads;
+  return true;
+}
+
+static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way *way) {
+  bench_samples samples;
+  double seconds = 0;
+  bool good = bench_samples_reserve(&samples, REPEATS);
+  for (int i = -1; i < REPEATS && good; i++) {
+    good = move_sample(job, src, way, &seconds);
+    if (good && i >= 0) bench_samples_add(&samples, seconds);
+  }
+  way->ms = good ? bench_samples_median(&samples) * 1e3 * scale(job) : 0;
+  bench_samples_free(&samples);
+  return good;
+}
+
+/* What it costs to pin the tree first, as a program may do that does not know better. */
+static bool measure_pinning(advise_job *job, const tdict_tree *src) {
+  tdict_error err;
+  tdict_tree *pinned;
+  advise_way way = {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0};
+  tdict_context_trim(job->place.context, tdict_cpu(), 0);
+  double begin = bench_now();
+  if (tdict_pin_memory(job->place.context, src, NULL, &pinned, &err) != TDICT_OK) {
+    bench_complain_error("pin_memory", &err);
+    return false;
+  }
+  job->pin_ms = (bench_now() - begin) * 1e3 * scale(job);
+  bool good = measure_way(job, pinned, &way);
+  job->pinned_ms = way.ms;
+  tdict_release(pinned);
+  return good;
+}
+
+static bool measure(advise_job *job) {
+  static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0},
+                                    {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0},
+                                    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, 0, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, 0, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, 0, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, 0, 0, 0},
+                                    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, 0, 0, 0}};
+  check_source source;
+  int64_t fitting =
+      (int64_t)((place_is_gpu(&job->place) ? sample_bytes_gpu : sample_bytes_sim) / (size_t)job->o.leaf_bytes);
+  job->moved = job->o.leaves < sample_leaves ? job->o.leaves : sample_leaves;
+  if (job->moved > fitting) job->moved = fitting > 0 ? fitting : 1;
+  const check_group group = {job->moved, (size_t)job->o.leaf_bytes};
+  if (!check_source_make(&source, &group, 1, job->o.pinned ? tdict_pinned_memory(job->place.context) : NULL))
+    return false;
+  check_source_seed(&source, 1);
+  bool good = true;
+  for (size_t i = 0; i < sizeof ways / sizeof ways[0] && good; i++) {
+    if (ways[i].threads > tdict_context_num_threads(job->place.context)) continue;
+    advise_way *way = &job->ways[job->num_ways++];
+    *way = ways[i];
+    bench_progress("way %zu", i + 1);
+    good = measure_way(job, source.tree, way);
+    if (good && way->ms < job->ways[job->best].ms) job->best = job->num_ways - 1;
+  }
+  bench_progress_end();
+  if (good && !job->o.pinned) good = measure_pinning(job, source.tree);
+  check_source_free(&source);
+  /* the library's own choice is as good unless another is clearly better */
+  if (good && job->ways[0].ms <= 1.05 * job->ways[job->best].ms) job->best = 0;
+  return good;
+}
+
+static void add_factor(const advise_job *job, const char *factor, json_t *answer) {
+  json_array_append_new(json_object_get(job->record, "factors"),
+                        json_pack("{s:s, s:o}", "factor", factor, "answer", answer));
+}
+
+static double first_number(const char *path, const char *before) {
+  char line[256];
+  double value = -1;
+  FILE *file = fopen(path, "r");
+  if (!file) return value;
+  while (value < 0 && fgets(line, sizeof line, file)) {
+    const char *at = before ? strstr(line, before) : line;
+    if (at) value = strtod(at + (before ? strlen(before) : 0), NULL);
+  }
+  fclose(file);
+  return value;
+}
+
+static const advise_way *find_way(const advise_job *job, int32_t mode, int32_t threads) {
+  for (int i = 0; i < job->num_ways; i++)
+    if (job->ways[i].mode == mode && job->ways[i].threads == threads) return &job->ways[i];
+  return &job->ways[0];
+}
+
+/* The tutorial's factors, in its order. */
+static void add_factors(const advise_job *job, const tdict_tuning *table) {
+  const advise_options *o = &job->o;
+  const bench_place *p = &job->place;
+  double total = (double)o->leaves * (double)o->leaf_bytes, free_kb = first_number("/proc/meminfo", "MemAvailable:");
+  const advise_way *one = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 0), *loop = find_way(job, TDICT_MODE_BLOCKING, -1);
+  const advise_way *four = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 4), *best = &job->ways[job->best];
+  const tdict_tuning_row *row = tdict_tuning_find(table, TDICT_TUNING_IN, (size_t)total);
+  raw_device_info info;
+  add_factor(job, "cores",
+             json_sprintf("%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f", bench_cpu_count(),
+                          four->ms, one->ms));
+  add_factor(job, "core use",
+             json_sprintf("%.2f processes ran or waited on average in the last minute; the way advised uses %.3f ms "
+                          "of processor time, blocking %.3f",
+                          first_number("/proc/loadavg", NULL), best->cpu_ms, loop->cpu_ms));
+  add_factor(
+      job, "memory use",
+      o->pinned
+          ? json_sprintf("the leaves are pinned already: %.0f MB", total / 1e6)
+          : json_sprintf("%.0f MB of %.0f MB free would be pinned by pinning first (%.3f ms, and %.3f ms to send); the "
+                         "staging ring pins 67 MB once",
+                         total / 1e6, free_kb / 1e3, job->pin_ms, job->pinned_ms));
+  if (place_is_gpu(p) && raw_device_describe(p->check.raw, p->device.index, &info))
+    add_factor(job, "device",
+               json_sprintf("%s, compute %d.%d, %d copy engines", info.name, info.compute_major, info.compute_minor,
+                            info.copy_engines));
+  else
+    add_factor(job, "device", json_string("SIMULATED: nothing here is said about a GPU"));
+  add_factor(job, "number of leaves",
+             json_sprintf("%" PRId64 ": leaf by leaf %.3f ms (%.2f us each), together %.3f ms", o->leaves, loop->ms,
+                          loop->ms * 1e3 / (double)o->leaves, best->ms));
+  add_factor(job, "size of leaves",
+             json_sprintf("%" PRId64
+                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d threads, %s stores",
+                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers,
+                          row->streaming ? "streaming" : "plain"));
+  add_factor(job, "architecture",
+             json_sprintf("the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
+                          place_is_gpu(p) ? "" : ", SIMULATED: copies within this host's memory"));
+}
+
+static void fill_record(advise_job *job, const tdict_tuning *table) {
+  json_t *ways = json_array();
+  for (int i = 0; i < job->num_ways; i++) {
+    const advise_way *w = &job->ways[i];
+    json_array_append_new(ways, json_pack("{s:s, s:i, s:i, s:f, s:f}", "mode", w->name, "num_threads", (int)w->threads,
+                                          "threads_worked", w->worked, "predicted_ms", w->ms, "cpu_ms", w->cpu_ms));
+  }
+  json_object_set_new(job->record, "simulated", json_boolean(!place_is_gpu(&job->place)));
+  json_object_set_new(job->record, "device", place_describe(&job->place));
+  json_object_set_new(job->record, "leaves", json_integer(job->o.leaves));
+  json_object_set_new(job->record, "leaf_bytes", json_integer(job->o.leaf_bytes));
+  json_object_set_new(job->record, "pinned", json_boolean(job->o.pinned));
+  json_object_set_new(job->record, "leaves_moved", json_integer(job->moved));
+  json_object_set_new(job->record, "mode", json_string(job->ways[job->best].name));
+  json_object_set_new(job->record, "num_threads", json_integer(job->ways[job->best].threads));
+  json_object_set_new(job->record, "ways", ways);
+  json_object_set_new(job->record, "factors", json_array());
+  add_factors(job, table);
+}
+
+static void print_record(const advise_job *job) {
+  const advise_way *best = &job->ways[job->best], *loop = find_way(job, TDICT_MODE_BLOCKING, -1);
+  char total[32];
+  json_t *factor;
+  size_t i;
+  printf("advise: %" PRId64 " leaves of %" PRId64 " bytes, %s of %s memory, to %s\n", job->o.leaves, job->o.leaf_bytes,
+         bench_format_bytes((double)job->o.leaves * (double)job->o.leaf_bytes, total, sizeof total),
+         job->o.pinned ? "pinned" : "ordinary",
+         place_is_gpu(&job->place) ? raw_device_name(job->place.check.raw)
+                                   : "a SIMULATED device: no figure here is a GPU's");
+  printf("use mode %s with num_threads %d: predicted %.3f ms, %.2f of blocking\n\n", best->name, (int)best->threads,
+         best->ms, best->ms / loop->ms);
+  printf("%-17s %11s %7s %13s %11s\n", "mode", "num_threads", "worked", "predicted ms", "CPU ms");
+  for (int w = 0; w < job->num_ways; w++)
+    printf("%-17s %11d %7d %13.3f %11.3f\n", job->ways[w].name, (int)job->ways[w].threads, job->ways[w].worked,
+           job->ways[w].ms, job->ways[w].cpu_ms);
+  if (!job->o.pinned)
+    printf("%-17s %11s %7s %13.3f  pin_memory %.3f + non_blocking %.3f\n", "pin first", "-", "-",
+           job->pin_ms + job->pinned_ms, job->pin_ms, job->pinned_ms);
+  if (job->moved < job->o.leaves)
+    printf("Measured here with %" PRId64 " leaves and scaled up; median of %d.\n", job->moved, (int)REPEATS);
+  else
+    printf("Measured here; median of %d.\n", (int)REPEATS);
+  printf("\nwhy:\n");
+  json_array_foreach(json_object_get(job->record, "factors"), i, factor)
+      printf("  %-17s %s\n", json_string_value(json_object_get(factor, "factor")),
+             json_string_value(json_object_get(factor, "answer")));
+}
+
+static int run(advise_job *job) {
+  tdict_error err;
+  tdict_tuning table = tdict_tuning_default();
+  if (job->o.tuning && tdict_tuning_read(job->o.tuning, &table, NULL, &err) != TDICT_OK) {
+    bench_complain_error("--tuning", &err);
+    return BENCH_FAILED;
+  }
+  job->place.tuning_file = job->o.tuning;
+  if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
+  if (job->place.device.type == TDICT_DEVICE_CPU) {
+    bench_complain("advise needs a device: on the cpu nothing is moved");
+    return BENCH_FAILED;
+  }
+  if (!measure(job)) return BENCH_FAILED;
+  fill_record(job, &table);
+  bool to_stdout = job->o.json && strcmp(job->o.json, "-") == 0;
+  if (!to_stdout) print_record(job);
+  if (!job->o.json) return BENCH_OK;
+  if (!to_stdout) return bench_record_write(job->record, job->o.json) ? BENCH_OK : BENCH_FAILED;
+  json_dumpf(job->record, stdout, JSON_INDENT(2));
+  putchar('\n');
+  return BENCH_OK;
+}
+
+enum { KEY_PINNED = 256, KEY_TUNING };
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  advise_options *o = state->input;
+  if (key == 'd') {
+    o->device = arg;
+  } else if (key == 'j') {
+    o->json = arg;
+  } else if (key == KEY_PINNED) {
+    o->pinned = true;
+  } else if (key == KEY_TUNING) {
+    o->tuning = arg;
+  } else if (key == 'n' || key == 'b') {
+    if (!bench_parse_number(arg, 1, key == 'n' ? 100000000 : INT64_C(1) << 36,
+                            key == 'n' ? &o->leaves : &o->leaf_bytes))
+      argp_error(state, "'%s' is no whole number from 1 on", arg);
+    if (key == 'b' && o->leaf_bytes % 4)
+      argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
+  } else if (key == ARGP_KEY_ARG) {
+    argp_error(state, "'%s' is one argument too many", arg);
+  } else if (key == ARGP_KEY_END && (!o->leaves || !o->leaf_bytes)) {
+    argp_error(state, "--leaves and --leaf-bytes are wanted");
+  } else {
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+int advise_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+      {"leaves", 'n', "N", 0, "of the tree", 0},
+      {"leaf-bytes", 'b', "BYTES", 0, "of each, a multiple of 4", 0},
+      {"pinned", KEY_PINNED, NULL, 0, "they are in pinned memory", 0},
+      {"tuning", KEY_TUNING, "FILE", 0, "a tuning file instead of the built-in table", 0},
+      {"json", 'j', "FILE", 0, "the same as JSON; - is standard output, and then there is no text", 0},
+      {0}};
+  static const char doc[] =
+      "Says which mode and num_threads suit a tree of so many leaves, and why, with figures measured here."
+      "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n"
+      "Exit status: 0 done, 1 something failed, 2 wrong use.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static advise_job job;
+  job.o = (advise_options){"auto", NULL, NULL, 0, 0, false};
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
+  job.record = bench_record("advise", argc, argv);
+  int answer = run(&job);
+  json_decref(job.record);
+  if (job.place.context) place_close(&job.place);
+  return answer;
+}

@@ -1,0 +1,423 @@
+/* tdict-bench stress: random trees moved in random ways for a while, each result held bit by bit against what was sent by
+ * means that are not the library's. See stress.h. A run is told by its seed: the same seed makes the same trees and ways,
+ * though not the same timing. */
+#include "stress.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { TREES_A_CONTEXT = 100 };
+typedef enum kind {
+  K_TREES,
+  K_CONTEXTS,
+  K_LEAVES,
+  K_OBJECTS,
+  K_EMPTY_LEAVES,
+  K_PINNED_LEAVES,
+  K_TRANSPOSED,
+  K_STEPPED,
+  K_NEGATIVE,
+  K_EXPANDED,
+  K_SHARED,
+  K_TO_DEVICE,
+  K_TO_HOST,
+  K_INTO_DEVICE,
+  K_INTO_HOST,
+  K_PIN_MEMORY,
+  K_AUTO,
+  K_BLOCKING,
+  K_NON_BLOCKING,
+  K_NON_BLOCKING_PIN,
+  K_CALLER_ALONE,
+  K_AUTO_THREADS,
+  K_THREADS,
+  K_WAITING,
+  K_FUTURES,
+  K_ON_STREAM,
+  K_AFTER_STREAM,
+  K_PINNED_RESULTS,
+  K_RELEASED_EARLY,
+  K_OVER_16_MIB,
+  K_BYTES,
+  KINDS
+} kind;
+static const char *const kind_names[KINDS] = {"trees",
+                                              "contexts",
+                                              "leaves",
+                                              "objects",
+                                              "empty leaves",
+                                              "pinned leaves",
+                                              "transposed leaves",
+                                              "stepped leaves",
+                                              "negative strides",
+                                              "expanded leaves",
+                                              "shared leaves",
+                                              "to device",
+                                              "to host",
+                                              "copy_into device",
+                                              "copy_into host",
+                                              "pin_memory",
+                                              "mode auto",
+                                              "mode blocking",
+                                              "mode non_blocking",
+                                              "mode non_blocking_pin",
+                                              "caller alone",
+                                              "threads auto",
+                                              "threads 1 to all",
+                                              "waiting calls",
+                                              "futures",
+                                              "futures by stream",
+                                              "after a stream",
+                                              "pinned results",
+                                              "sources released early",
+                                              "trees over 16 MiB",
+                                              "bytes moved"};
+
+typedef struct stress_options {
+  const char *device, *record;
+  int64_t seconds, seed, max_bytes, first, count;
+  bool corrupt;
+} stress_options;
+typedef struct stress_job {
+  stress_options o;
+  bench_place place;
+  bool open;
+  uint64_t state; /* of the tree that is moved */
+  int64_t counts[KINDS];
+  char what[160]; /* what was done last */
+} stress_job;
+
+/* How one transfer is done. */
+typedef struct way {
+  tdict_transfer_options o;
+  tdict_stream after;
+  bool future, on_stream, early;
+} way;
+
+static tdict_stream program_stream(const bench_place *p) {
+  return place_is_gpu(p) ? (tdict_stream){p->device, raw_stream(p->check.raw)} : p->check.stream;
+}
+
+static void sim_pause(void *user) {
+  const struct timespec t = {0, *(const long *)user};
+  nanosleep(&t, NULL);
+}
+
+/* Something for the stream to do, so that what is behind it begins late. */
+static bool occupy_stream(const bench_place *p) {
+  static long pause_ns = 300000;
+  tdict_error err;
+  if (place_is_gpu(p)) return raw_spin(p->check.raw, (uint64_t)pause_ns);
+  return tdict_sim_launch(program_stream(p), sim_pause, &pause_ns, &err) == TDICT_OK;
+}
+
+static void choose_way(stress_job *job, way *w) {
+  uint64_t *s = &job->state;
+  int pool = tdict_context_num_threads(job->place.context);
+  w->o = tdict_transfer_options_default();
+  w->o.mode = (int32_t)stress_below(s, 4);
+  w->o.num_threads = (int32_t)stress_below(s, 3) - 1;
+  if (w->o.num_threads > 0) w->o.num_threads = 1 + (int32_t)stress_below(s, pool);
+  w->future = stress_below(s, 2);
+  w->on_stream = w->future && stress_below(s, 3) == 0;
+  w->early = w->future && stress_below(s, 4) == 0;
+  if (stress_below(s, 5) == 0) {
+    w->after = program_stream(&job->place);
+    w->o.after = &w->after;
+    (void)occupy_stream(&job->place);
+  }
+  job->counts[K_AUTO + w->o.mode]++;
+  job->counts[w->o.num_threads < 0 ? K_AUTO_THREADS : w->o.num_threads == 0 ? K_CALLER_ALONE : K_THREADS]++;
+  job->counts[w->future ? w->on_stream ? K_ON_STREAM : K_FUTURES : K_WAITING]++;
+  job->counts[K_AFTER_STREAM] += w->o.after != NULL;
+}
+
+static void note(stress_job *job, const char *call, const way *w) {
+  static const char *const modes[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
+  snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s", call, modes[w->o.mode],
+           (int)w->o.num_threads, w->o.after ? ", after a stream" : "",
+           w->on_stream ? ", waited for by a stream"
+           : w->future  ? ", a future"
+                        : "",
+           w->o.pinned_result ? ", pinned result" : "");
+}
+
+static bool failed(const stress_job *job, const tdict_error *err) {
+  bench_complain_error(job->what, err);
+  return false;
+}
+
+/* Ends a future as the way says; what a stream waits for is waited for by us through that stream, and results on the host
+ * by their accessors. */
+static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
+  tdict_error err;
+  tdict_stream stream = program_stream(&job->place);
+  tdict_status status =
+      w->on_stream ? tdict_future_wait_on_stream(f, stream, out, &err) : tdict_future_wait(f, out, &err);
+  if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
+  tdict_future_release(f);
+  if (status == TDICT_EWRONGDEVICE)
+    status = TDICT_OK; /* of record_stream: nothing but empty leaves and hooked objects */
+  if (status != TDICT_OK) return failed(job, &err);
+  if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
+  return true; /* on the simulated device reading is queued on the same stream */
+}
+
+static bool move(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_device to, tdict_tree **out) {
+  way w = {.future = false};
+  tdict_error err;
+  choose_way(job, &w);
+  bool to_host = to.type == TDICT_DEVICE_CPU;
+  w.o.pinned_result = to_host && stress_below(&job->state, 2);
+  job->counts[to_host ? K_TO_HOST : K_TO_DEVICE]++;
+  job->counts[K_PINNED_RESULTS] += w.o.pinned_result;
+  job->counts[K_BYTES] += (int64_t)t->total_bytes;
+  note(job, to_host ? "to host" : "to device", &w);
+  if (!w.future) return tdict_to_device(job->place.context, src, to, &w.o, out, &err) == TDICT_OK || failed(job, &err);
+  tdict_future *f;
+  if (tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err) != TDICT_OK) return failed(job, &err);
+  if (w.early && src == t->tree) { /* the library keeps what it needs */
+    stress_tree_let_go(t);
+    job->counts[K_RELEASED_EARLY]++;
+  }
+  return end_future(job, &w, to_host, f, out);
+}
+
+static bool copy_into(stress_job *job, const stress_tree *t, const tdict_tree *src, tdict_tree *dst, bool to_host) {
+  way w = {.future = false};
+  tdict_error err;
+  choose_way(job, &w);
+  job->counts[to_host ? K_INTO_HOST : K_INTO_DEVICE]++;
+  job->counts[K_BYTES] += (int64_t)t->total_bytes;
+  note(job, to_host ? "copy_into host" : "copy_into device", &w);
+  if (!w.future) return tdict_copy_into(job->place.context, src, dst, &w.o, &err) == TDICT_OK || failed(job, &err);
+  tdict_future *f;
+  tdict_tree *same = NULL;
+  if (tdict_copy_into_async(job->place.context, src, dst, &w.o, &f, &err) != TDICT_OK) return failed(job, &err);
+  if (to_host) w.on_stream = false; /* the bytes are compared through old pointers */
+  bool good = end_future(job, &w, to_host, f, &same);
+  tdict_release(same);
+  return good;
+}
+
+/* The tree's own storages get new bytes, then the elements that the device has: gaps between elements must stay. */
+static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
+  int answer = BENCH_OK;
+  for (int i = 0; i < t->count; i++)
+    if (t->leaves[i].layout == STRESS_EXPANDED) return BENCH_OK; /* two elements in one place cannot be written */
+  for (int i = 0; i < t->count; i++)
+    if (!t->leaves[i].shared)
+      for (size_t at = 0; at < t->leaves[i].base_bytes; at++) t->leaves[i].base_data[at] ^= 0x5A;
+  if (!copy_into(job, t, device, t->tree, true)) return BENCH_FAILED;
+  for (int i = 0; i < t->count && answer == BENCH_OK; i++) {
+    const stress_leaf *l = &t->leaves[i];
+    unsigned char *found = malloc(l->want_bytes + 1);
+    if (!found) return BENCH_FAILED;
+    stress_gather(l, l->base_data, found);
+    size_t at = 0;
+    while (at < l->want_bytes && found[at] == l->want[at]) at++;
+    if (at < l->want_bytes) {
+      bench_complain("leaf \"%s\" differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path, at, l->want[at],
+                     found[at]);
+      answer = BENCH_DIFFERS;
+    }
+    free(found);
+  }
+  return answer;
+}
+
+static int check_pinned(stress_job *job, const stress_tree *t) {
+  tdict_error err;
+  tdict_tree *pinned;
+  job->counts[K_PIN_MEMORY]++;
+  snprintf(job->what, sizeof job->what, "pin_memory");
+  if (tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, &err) != TDICT_OK)
+    return failed(job, &err), BENCH_FAILED;
+  int answer = BENCH_OK;
+  for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* pinned leaves are shared, strided ones among them */
+    tdict_tensor *found;
+    const stress_leaf *l = &t->leaves[i];
+    if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
+    if (answer != BENCH_OK || l->pinned || l->want_bytes == 0) continue;
+    if (!tdict_tensor_is_pinned(found) || memcmp(tdict_tensor_const_data(found), l->want, l->want_bytes) != 0) {
+      bench_complain("leaf \"%s\" is not pinned, or differs", l->path);
+      answer = BENCH_DIFFERS;
+    }
+  }
+  tdict_release(pinned);
+  return answer;
+}
+
+static void count_tree(stress_job *job, const stress_tree *t) {
+  job->counts[K_TREES]++;
+  job->counts[K_LEAVES] += t->count;
+  job->counts[K_OVER_16_MIB] += t->total_bytes > (size_t)16 << 20;
+  for (int i = 0; i < t->count; i++) {
+    const stress_leaf *l = &t->leaves[i];
+    job->counts[K_OBJECTS] += l->second;
+    job->counts[K_EMPTY_LEAVES] += l->want_bytes == 0;
+    job->counts[K_PINNED_LEAVES] += l->pinned;
+    job->counts[K_SHARED] += l->shared;
+    if (l->layout >= STRESS_TRANSPOSED && l->layout <= STRESS_EXPANDED)
+      job->counts[K_TRANSPOSED + (int)l->layout - STRESS_TRANSPOSED]++;
+  }
+}
+
+/* Out, back, and into what is there. */
+static int move_tree_around(stress_job *job, stress_tree *t) {
+  const check_place *check = &job->place.check;
+  tdict_tree *there = NULL, *back = NULL;
+  int answer = stress_below(&job->state, 6) ? BENCH_OK : check_pinned(job, t);
+  if (answer == BENCH_OK && !move(job, t, t->tree, job->place.device, &there)) answer = BENCH_FAILED;
+  if (answer == BENCH_OK && job->o.corrupt && t->total_bytes)
+    for (int i = 0; i < t->count; i++)
+      if (t->leaves[i].want_bytes) t->leaves[i].want[t->leaves[i].want_bytes / 2] ^= 0x10;
+  if (answer == BENCH_OK) answer = stress_check(check, t, there, job->place.device);
+  if (answer == BENCH_OK && !move(job, t, there, tdict_cpu(), &back)) answer = BENCH_FAILED;
+  if (answer == BENCH_OK) answer = stress_check(check, t, back, tdict_cpu());
+  bool again = answer == BENCH_OK && t->tree && !t->hooked;
+  if (again && stress_below(&job->state, 2)) answer = check_into_host(job, t, there);
+  if (again && answer == BENCH_OK && stress_below(&job->state, 2)) {
+    stress_tree_fill(t, stress_random(&job->state));
+    answer = copy_into(job, t, t->tree, there, false) ? stress_check(check, t, there, job->place.device) : BENCH_FAILED;
+  }
+  tdict_release(back);
+  tdict_release(there);
+  return answer;
+}
+
+/* Contexts differ in their staging ring, so that the same trees take it once as a whole and once in many turns. */
+static bool open_place(stress_job *job, int64_t number) {
+  static const size_t rings[] = {(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 10, (size_t)16 << 20};
+  if (job->open) place_close(&job->place);
+  memset(&job->place, 0, sizeof job->place);
+  job->place.staging_bytes = rings[number / TREES_A_CONTEXT % 4];
+  job->counts[K_CONTEXTS]++;
+  job->open = true;
+  return place_open(&job->place, job->o.device);
+}
+
+static int run_one(stress_job *job, int64_t number) {
+  stress_tree t = {0};
+  uint64_t mixer = (uint64_t)job->o.seed, base = stress_random(&mixer);
+  job->state = base + (uint64_t)number * 0xD1B54A32D192ED03u;
+  uint64_t tree_seed = stress_random(&job->state);
+  int answer = stress_tree_make(&t, job->place.context, tree_seed, (size_t)job->o.max_bytes) ? BENCH_OK : BENCH_FAILED;
+  if (answer == BENCH_OK) {
+    count_tree(job, &t);
+    answer = move_tree_around(job, &t);
+  }
+  stress_tree_free(&t);
+  if (answer != BENCH_OK)
+    bench_complain("stress failed with --seed %" PRId64 " at tree %" PRId64 " (--first %" PRId64 " --count 1): %s",
+                   job->o.seed, number, number, job->what);
+  return answer;
+}
+
+static void show(const stress_job *job, double seconds) {
+  for (int k = 0; k < KINDS; k++) printf("  %-24s %" PRId64 "\n", kind_names[k], job->counts[k]);
+  char bytes[32];
+  printf("stress: seed %" PRId64 ", %.0f s, %" PRId64 " trees, %" PRId64
+         " leaves, %s moved, every bit as it was sent\n",
+         job->o.seed, seconds, job->counts[K_TREES], job->counts[K_LEAVES],
+         bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
+}
+
+/* A row for docs/stress.md, written by the program alone. */
+static bool record(const stress_job *job, double seconds, const char *device) {
+  char date[32], bytes[32];
+  time_t now = time(NULL);
+  struct tm utc;
+  gmtime_r(&now, &utc);
+  strftime(date, sizeof date, "%Y-%m-%d", &utc);
+  FILE *file = fopen(job->o.record, "a");
+  if (!file) {
+    bench_complain("%s cannot be opened", job->o.record);
+    return false;
+  }
+  int64_t moves = job->counts[K_TO_DEVICE] + job->counts[K_TO_HOST] + job->counts[K_INTO_DEVICE] +
+                  job->counts[K_INTO_HOST] + job->counts[K_PIN_MEMORY];
+  fprintf(file, "| %s | %s | %.0f s | %" PRId64 " | %" PRId64 " | %" PRId64 " | %" PRId64 " | %s | none |\n", date,
+          device, seconds, job->o.seed, job->counts[K_TREES], job->counts[K_LEAVES], moves,
+          bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
+  return fclose(file) == 0;
+}
+
+enum { KEY_SEED = 256, KEY_MAX, KEY_FIRST, KEY_COUNT, KEY_RECORD, KEY_CORRUPT };
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  stress_options *o = state->input;
+  int64_t *number = key == 's'         ? &o->seconds
+                    : key == KEY_SEED  ? &o->seed
+                    : key == KEY_MAX   ? &o->max_bytes
+                    : key == KEY_FIRST ? &o->first
+                    : key == KEY_COUNT ? &o->count
+                                       : NULL;
+  if (number) {
+    if (!bench_parse_number(arg, 0, INT64_C(1) << 40, number))
+      argp_error(state, "'%s' is no whole number from 0 on", arg);
+  } else if (key == 'd') {
+    o->device = arg;
+  } else if (key == KEY_RECORD) {
+    o->record = arg;
+  } else if (key == KEY_CORRUPT) {
+    o->corrupt = true;
+  } else if (key == ARGP_KEY_ARG) {
+    argp_error(state, "'%s' is one argument too many", arg);
+  } else {
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+static int run_all(stress_job *job) {
+  double begin = bench_now();
+  char device[96] = "";
+  int answer = BENCH_OK;
+  for (int64_t i = job->o.first; answer == BENCH_OK; i++) {
+    if (job->o.count ? i >= job->o.first + job->o.count : bench_now() - begin >= (double)job->o.seconds) break;
+    if (!job->open || i % TREES_A_CONTEXT == 0)
+      if (!open_place(job, i)) return BENCH_FAILED;
+    if (job->place.device.type == TDICT_DEVICE_CPU) {
+      bench_complain("stress needs a device: a tree on the cpu stays there");
+      return BENCH_FAILED;
+    }
+    bench_progress("tree %" PRId64 ", %.0f of %" PRId64 " s", i, bench_now() - begin, job->o.seconds);
+    answer = run_one(job, i);
+  }
+  bench_progress_end();
+  if (answer != BENCH_OK) return answer;
+  if (job->open && place_is_gpu(&job->place))
+    snprintf(device, sizeof device, "%s", raw_device_name(job->place.check.raw));
+  else
+    snprintf(device, sizeof device, "simulated");
+  show(job, bench_now() - begin);
+  return !job->o.record || record(job, bench_now() - begin, device) ? BENCH_OK : BENCH_FAILED;
+}
+
+int stress_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+      {"seconds", 's', "N", 0, "how long (default 60)", 0},
+      {"seed", KEY_SEED, "N", 0, "of trees and ways (default 1)", 0},
+      {"max-bytes", KEY_MAX, "N", 0, "the most that a tree has (default 268435456)", 0},
+      {"first", KEY_FIRST, "N", 0, "begin with that tree (default 0)", 0},
+      {"count", KEY_COUNT, "N", 0, "so many trees instead of a time", 0},
+      {"record", KEY_RECORD, "FILE", 0, "append the run as a row of docs/stress.md's table", 0},
+      {"corrupt", KEY_CORRUPT, NULL, 0, "self-test: expect wrong bytes; the run must fail with exit status 3", 0},
+      {0}};
+  static const char doc[] = "Moves random trees in random ways and verifies every bit without the library."
+                            "\vExample, an hour:\n  tdict-bench stress --seconds 3600 --seed 7 --device sim\n\n"
+                            "Exit status: 0 done, 1 something failed, 2 wrong use, 3 a difference was found.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static stress_job job;
+  job.o = (stress_options){"auto", NULL, 60, 1, INT64_C(256) << 20, 0, 0, false};
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
+  int answer = run_all(&job);
+  if (job.open) place_close(&job.place);
+  return answer;
+}

@@ -1,0 +1,312 @@
+/* tdict-bench tune: tries what the tuning table decides - threads, chunks, stores, whether the caller works, too - on sizes
+ * of transfers in both directions, and writes the best of each as the file that a context takes. One setting is changed at a
+ * time, beginning with the built-in table's; another wins when it is clearly faster. Every size's winner is verified.
+ * Thread rule: one thread. The only scenario that uses the library's inside: it sets tables between transfers. */
+#include <argp.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rows.h"
+#include "transfer/engine.h"
+#include "transfer/tuning_file.h"
+
+enum { SIZES = 7, LEAVES = 8 };
+static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (size_t)4 << 20, (size_t)11 << 20,
+                                       (size_t)38 << 20, (size_t)160 << 20,  (size_t)1 << 30};
+static const size_t out_sizes[SIZES] = {
+    128 << 10, (size_t)2 << 20, (size_t)8 << 20, (size_t)32 << 20, (size_t)128 << 20, (size_t)512 << 20, 0};
+static const double clearly = 0.98; /* times of the best so far */
+
+typedef struct tune_options {
+  const char *device, *out, *json;
+  int64_t max_bytes, repeats;
+} tune_options;
+typedef struct tune_job {
+  tune_options o;
+  bench_place place;
+  tdict_tuning table; /* what is found */
+  int64_t tried;
+  json_t *rows;
+} tune_job;
+
+/* One size in one direction, under way. */
+typedef struct tune_size {
+  tune_job *job;
+  tdict_tuning_direction direction;
+  size_t bytes, slot_bytes;
+  check_source source;
+  tdict_tree *there; /* out: what is moved */
+  bench_samples samples;
+} tune_size;
+
+static tdict_engine *engine_of(const tune_size *s) { return tdict_context_engine(s->job->place.context); }
+
+/* A table that does the same for all sizes. */
+static void use_row(const tune_size *s, tdict_tuning_row row) {
+  tdict_tuning table = tdict_tuning_default();
+  row.up_to_bytes = SIZE_MAX;
+  for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
+    table.rows[d][0] = row;
+    table.num_rows[d] = 1;
+  }
+  tdict_engine_set_tuning(engine_of(s), &table);
+}
+
+static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
+  tdict_error err;
+  const bench_place *p = &s->job->place;
+  bool in = s->direction == TDICT_TUNING_IN;
+  double begin = bench_now();
+  tdict_status status =
+      tdict_to_device(p->context, in ? s->source.tree : s->there, in ? p->device : tdict_cpu(), NULL, out, &err);
+  *seconds = bench_now() - begin;
+  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  return status == TDICT_OK;
+}
+
+/* The median of some transfers after one that is not counted; the result's release is not in the time. 0: it failed. */
+static double measure_row(tune_size *s, const tdict_tuning_row *row) {
+  s->samples.count = 0;
+  use_row(s, *row);
+  for (int64_t i = -1; i < s->job->o.repeats; i++) {
+    tdict_tree *out = NULL;
+    double seconds;
+    if (!move_once(s, &seconds, &out)) return 0;
+    tdict_release(out);
+    if (i >= 0) bench_samples_add(&s->samples, seconds);
+  }
+  s->job->tried++;
+  return bench_samples_median(&s->samples);
+}
+
+/* What fits: chunks in slots, and no more slots a thread than there are. */
+static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
+  if (row->chunk_bytes > s->slot_bytes) return false;
+  if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
+  int64_t share = (int64_t)tdict_engine_num_slots(engine_of(s)) / row->workers;
+  row->slots = share < 1 ? 1 : share > 4 ? 4 : (int32_t)share;
+  return true;
+}
+
+typedef struct tune_best {
+  tdict_tuning_row row;
+  double seconds;
+} tune_best;
+
+static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
+  if (!fit_row(s, &row) || memcmp(&row, &best->row, sizeof row) == 0) return true;
+  double seconds = measure_row(s, &row);
+  if (seconds <= 0) return false;
+  if (seconds < best->seconds * clearly) *best = (tune_best){row, seconds};
+  return true;
+}
+
+/* One setting after the other; the second turn sees what the first one changed. */
+static bool search(tune_size *s, tune_best *best) {
+  static const int32_t workers[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32};
+  static const size_t chunks[] = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20};
+  int cpus = bench_cpu_count();
+  bool good = true;
+  for (int turn = 0; turn < 2 && good; turn++) {
+    tdict_tuning_row row;
+    for (size_t i = 0; i < sizeof workers / sizeof workers[0] && good; i++)
+      if (workers[i] <= cpus) row = best->row, row.workers = workers[i], good = try_row(s, row, best);
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0] && good; i++)
+      if (chunks[i] <= 2 * s->bytes)
+        row = best->row, row.chunk_bytes = row.first_bytes = chunks[i], good = try_row(s, row, best);
+    row = best->row, row.first_bytes = best->row.chunk_bytes / 4 / 256 * 256;
+    if (good && row.first_bytes) good = try_row(s, row, best);
+    row = best->row, row.streaming = !row.streaming;
+    if (good && s->direction == TDICT_TUNING_IN) good = try_row(s, row, best);
+    row = best->row, row.caller = !row.caller;
+    if (good) good = try_row(s, row, best);
+  }
+  return good;
+}
+
+static int verify(tune_size *s, const tune_best *best) {
+  double seconds;
+  tdict_tree *out = NULL;
+  use_row(s, best->row);
+  if (s->direction == TDICT_TUNING_IN) {
+    check_poison none = {0, 0};
+    size_t unused = 0;
+    if (!move_once(s, &seconds, &out)) return BENCH_FAILED;
+    int answer = check_result(&s->job->place.check, &s->source, out, &none, &unused);
+    tdict_release(out);
+    return answer;
+  }
+  if (!move_once(s, &seconds, &out)) return BENCH_FAILED;
+  int answer = BENCH_OK;
+  for (int64_t i = 0; i < s->source.leaves && answer == BENCH_OK; i++) {
+    char key[24];
+    snprintf(key, sizeof key, "%" PRId64, i);
+    const void *found = tdict_const_data(out, key);
+    if (!found || memcmp(found, s->source.data[i], s->source.bytes[i]) != 0) answer = BENCH_DIFFERS;
+  }
+  if (answer == BENCH_DIFFERS) bench_complain("what came back to the host differs");
+  tdict_release(out);
+  return answer;
+}
+
+static void show_row(const tune_size *s, const tune_best *best, double built_in) {
+  const tdict_tuning_row *r = &best->row;
+  const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out";
+  printf("%-4s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
+         (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
+         (int)r->slots, (int)r->streaming, (int)r->caller);
+  fflush(stdout);
+  json_array_append_new(s->job->rows,
+                        json_pack("{s:s, s:I, s:f, s:f, s:i, s:I, s:I, s:i, s:i, s:i}", "direction", name, "bytes",
+                                  (json_int_t)s->bytes, "seconds", best->seconds, "built_in_seconds", built_in,
+                                  "workers", (int)r->workers, "chunk_bytes", (json_int_t)r->chunk_bytes, "first_bytes",
+                                  (json_int_t)r->first_bytes, "slots", (int)r->slots, "streaming", (int)r->streaming,
+                                  "caller", (int)r->caller));
+}
+
+static bool open_size(tune_size *s) {
+  tdict_error err;
+  const check_group group = {LEAVES, s->bytes / LEAVES / 4 * 4};
+  if (!bench_samples_reserve(&s->samples, (int)s->job->o.repeats)) return false;
+  if (!check_source_make(&s->source, &group, 1, NULL)) return false;
+  check_source_seed(&s->source, (uint64_t)s->bytes + (uint64_t)s->direction);
+  s->slot_bytes = tdict_engine_slot_bytes(engine_of(s));
+  if (s->direction == TDICT_TUNING_IN) return true;
+  if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
+    return true;
+  bench_complain_error("a transfer failed", &err);
+  return false;
+}
+
+/* The best row for a size, begun at the built-in one for it. */
+static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t bytes, tdict_tuning_row *out) {
+  tune_size s = {.job = job, .direction = direction, .bytes = bytes};
+  tdict_tuning built_in = tdict_tuning_default();
+  int answer = BENCH_FAILED;
+  if (open_size(&s)) {
+    tune_best best = {.row = *tdict_tuning_find(&built_in, direction, bytes)};
+    if (best.row.chunk_bytes > s.slot_bytes) best.row.chunk_bytes = s.slot_bytes;
+    (void)fit_row(&s, &best.row);
+    double begun = best.seconds = measure_row(&s, &best.row);
+    if (begun > 0 && search(&s, &best)) answer = verify(&s, &best);
+    if (answer == BENCH_OK) {
+      show_row(&s, &best, begun);
+      *out = best.row;
+    }
+  }
+  tdict_release(s.there);
+  check_source_free(&s.source);
+  bench_samples_free(&s.samples);
+  return answer;
+}
+
+/* A row serves up to the middle, by ratio, between its size and the next. */
+static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
+  const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
+  int count = 0, answer = BENCH_OK;
+  while (count < SIZES && sizes[count] && (count == 0 || sizes[count] <= (size_t)job->o.max_bytes)) count++;
+  for (int i = 0; i < count && answer == BENCH_OK; i++) {
+    tdict_tuning_row *row = &job->table.rows[direction][i];
+    bench_progress("size %d of %d", i + 1, count);
+    answer = tune_one(job, direction, sizes[i], row);
+    row->up_to_bytes = i + 1 == count ? SIZE_MAX : (size_t)sqrt((double)sizes[i] * (double)sizes[i + 1]);
+    job->table.num_rows[direction] = i + 1;
+  }
+  bench_progress_end();
+  return answer;
+}
+
+/* Writes the file, and makes a context with it. */
+static bool write_table(const tune_job *job, const char *machine) {
+  tdict_error err;
+  tdict_context *context = NULL;
+  tdict_context_options o = tdict_context_options_default();
+  if (tdict_tuning_write(job->o.out, &job->table, machine, &err) != TDICT_OK) {
+    bench_complain_error("the table", &err);
+    return false;
+  }
+  o.device = job->place.device;
+  o.tuning_file = job->o.out;
+  if (tdict_context_create(&o, &context, &err) != TDICT_OK) {
+    bench_complain_error("a context with this table", &err);
+    return false;
+  }
+  tdict_context_destroy(context);
+  printf("written: %s, which tdict_context_options.tuning_file takes (%" PRId64 " settings tried)\n", job->o.out,
+         job->tried);
+  return true;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  tune_options *o = state->input;
+  if (key == 'd') {
+    o->device = arg;
+  } else if (key == 'o') {
+    o->out = arg;
+  } else if (key == 'j') {
+    o->json = arg;
+  } else if (key == 'r' || key == 'm') {
+    if (!bench_parse_number(arg, 1, key == 'r' ? 1000 : INT64_C(1) << 40, key == 'r' ? &o->repeats : &o->max_bytes))
+      argp_error(state, "'%s' is no whole number from 1 on", arg);
+  } else if (key == ARGP_KEY_ARG) {
+    argp_error(state, "'%s' is one argument too many", arg);
+  } else {
+    return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+static int run(tune_job *job, int argc, char **argv) {
+  char cpu[128], machine[TDICT_TUNING_MACHINE];
+  if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
+  if (job->place.device.type == TDICT_DEVICE_CPU) {
+    bench_complain("tune needs a device: on the cpu nothing is moved");
+    return BENCH_FAILED;
+  }
+  bool gpu = place_is_gpu(&job->place);
+  snprintf(machine, sizeof machine, "%.100s, %d processors, %.80s", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count(),
+           gpu ? raw_device_name(job->place.check.raw) : "SIMULATED device");
+  printf("tune: %s\n", machine);
+  if (!gpu)
+    printf("SIMULATED device: the file says what suits copies within this host's memory, and nothing about a GPU\n");
+  printf("%-4s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
+         "chunk", "first", "slots", "streaming", "caller");
+  int answer = tune_direction(job, TDICT_TUNING_IN);
+  if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT);
+  if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
+  if (answer == BENCH_OK && job->o.json) {
+    json_t *record = bench_record("tune", argc, argv);
+    json_object_set_new(record, "simulated", json_boolean(!gpu));
+    json_object_set_new(record, "device", place_describe(&job->place));
+    json_object_set(record, "rows", job->rows);
+    if (!bench_record_write(record, job->o.json)) answer = BENCH_FAILED;
+    json_decref(record);
+  }
+  return answer;
+}
+
+int tune_main(int argc, char **argv) {
+  static const struct argp_option table[] = {{"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+                                             {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
+                                             {"json", 'j', "FILE", 0, "write what was measured there", 0},
+                                             {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},
+                                             {"max-bytes", 'm', "N", 0, "sizes up to that (default 1073741824)", 0},
+                                             {0}};
+  static const char doc[] =
+      "Measures which threads, chunks and stores suit transfers of each size on this machine, and writes "
+      "the file that tdict_context_options.tuning_file takes."
+      "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static tune_job job;
+  job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7};
+  argp_err_exit_status = BENCH_USAGE;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
+  job.rows = json_array();
+  int answer = run(&job, argc, argv);
+  json_decref(job.rows);
+  if (job.place.context) place_close(&job.place);
+  return answer;
+}
