@@ -6,7 +6,8 @@
  * transfer is the program's own. Device addresses never wait: `after`, tdict_future_wait_on_stream() and
  * tdict_record_stream() order them. Accessors give NULL for bytes that never came, because the transfer failed or was
  * cancelled [T:lost_bytes_give_null]. Transfers that share bytes run in the order in which they were started, if one of
- * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run.
+ * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run
+ * [T:transfer_with_hooks_takes_its_place_later] [T:transfer_with_hooks_reads_after_a_write].
  * Objects are moved by their type's hooks before the copies begin, several at once [T:objects_hooks_run_in_parallel]: by
  * `to_device` (given the pinned object if the type pins, too) or `pin_memory`; else by `flatten`, their tensors in one plan
  * with all others [T:objects_flatten_moves_in_one_plan]; else they pass untouched and are counted
@@ -77,7 +78,10 @@ typedef struct tdict_transfer_options {
                                   caller in calls that wait, else one of the pool unless 0 is given */
   const tdict_stream *after; /**< copies to and from devices wait for what is queued on this stream; NULL: from the host
                                   into new device memory they wait for nothing, else for the device's legacy stream.
-                                  Host memory is read and written at once [T:transfer_after_stream] */
+                                  Only device memory is ordered so [T:transfer_after_stream]: threads read host sources
+                                  meanwhile, so wait first for a stream that still writes them; host destinations are
+                                  written once what tdict_record_stream() noted there is done
+                                  [T:record_stream_holds_pinned_memory] */
   tdict_memory *memory;      /**< where the result comes from, on the device that is moved to; NULL: the context's */
   bool pinned_result;        /**< to the cpu: the result is in pinned memory */
   bool strict_objects;       /**< an object that would pass untouched is #TDICT_ENOTSUP [T:objects_strict] */

@@ -59,8 +59,9 @@ static void check(const two *t, const tdict_tensor *leaf) {
     memcpy(got, leaf->data, count);
   else
     raw_read(raw_at(t, tdict_tensor_device(leaf)), got, leaf->data, count);
-  while (at < count && want[at] == got[at]) at++;
-  if (at < count) fail_msg("try %d: wrong from byte %zu of %zu on", (int)t->number, at, count);
+  bool same = memcmp(want, got, count) == 0;
+  while (!same && want[at] == got[at]) at++;
+  if (!same) fail_msg("try %d: wrong from byte %zu of %zu on", (int)t->number, at, count);
   free(want);
   free(got);
 }
@@ -123,20 +124,18 @@ GPU_CASE(two_devices_second_to_first) {
 /* Copies in pieces; and there and back again into memory that is there. */
 GPU_CASE(two_devices_large_leaf) {
   two t = two_open();
-  for (int i = 0; i < 4; i++) {
-    tdict_tree *one = tree_of(new_bytes(((int64_t)70 << 20) + 13, t.w.memory)), *back;
-    put(&t, leaf_of(one, "n.x"));
-    tdict_tree *there = finish(move_async(&t.w, one, t.other, NULL));
-    check(&t, leaf_of(there, "n.x"));
-    put(&t, leaf_of(there, "n.x"));
-    finish_copy(copy_async(&t.w, there, one, NULL));
-    check(&t, leaf_of(one, "n.x"));
-    back = moved(&t.w, one, tdict_cpu());
-    check(&t, leaf_of(back, "n.x"));
-    tdict_release(one);
-    tdict_release(there);
-    tdict_release(back);
-  }
+  tdict_tree *one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), *back;
+  put(&t, leaf_of(one, "n.x"));
+  tdict_tree *there = finish(move_async(&t.w, one, t.other, NULL));
+  check(&t, leaf_of(there, "n.x"));
+  put(&t, leaf_of(there, "n.x"));
+  finish_copy(copy_async(&t.w, there, one, NULL));
+  check(&t, leaf_of(one, "n.x"));
+  back = moved(&t.w, one, tdict_cpu());
+  check(&t, leaf_of(back, "n.x"));
+  tdict_release(one);
+  tdict_release(there);
+  tdict_release(back);
   two_close(&t);
 }
 

@@ -1,0 +1,64 @@
+/* The turn of transfers whose trees hold objects with hooks: it is taken when the hooks have run. */
+#include "pair.h"
+
+enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */
+
+static tdict_status at_gate(const pair *self, const tdict_hook *hook, tdict_error *err) {
+  (void)hook, (void)err;
+  gate_pass(self->user);
+  return TDICT_OK;
+}
+static tdict_tree *leaf_alone(const place *w, tdict_tensor *t, uint64_t number) {
+  tdict_tree *td = new_tree();
+  put_number(w, t, number);
+  give(td, "x", t);
+  return td;
+}
+
+/* What another transfer writes to the source while the hooks run is read. */
+GPU_CASE(transfer_with_hooks_takes_its_place_later) {
+  place w = place_open(4);
+  probe p = {0};
+  gate g = {0};
+  tdict_tree *src = leaf_alone(&w, new_bytes(BYTES, NULL), 1), *dev = leaf_alone(&w, new_bytes(BYTES, w.memory), 2),
+             *dst = new_tree();
+  td_ok(tdict_set(dst, "x", leaf_of(src, "x"), err));
+  pair *object = put_pair(src, "pair", &pair_hooked, &p, 1);
+  object->also = at_gate;
+  object->user = &g;
+  tdict_future *f = move_async(&w, src, w.device, NULL);
+  gate_await(&g, 1);
+  td_ok(tdict_copy_into(w.c, dev, dst, NULL, err)); /* waits for nobody */
+  gate_open(&g);
+  tdict_tree *out = finish(f);
+  assert_true(has_number(&w, leaf_of(out, "x"), 2));
+  tdict_release(out);
+  tdict_release(src);
+  tdict_release(dev);
+  tdict_release(dst);
+  place_close(&w);
+  check_gone(&p);
+}
+
+/* Read after write: the hooks are done long before the bytes have come, and the copies wait for them. */
+SIM_CASE(transfer_with_hooks_reads_after_a_write) {
+  for (int32_t n = -1; n < 3; n++) {
+    place w = place_sim(4, SLOW, 1);
+    probe p = {0};
+    tdict_tree *src = leaf_alone(&w, new_bytes(BYTES, NULL), 3), *dev = leaf_alone(&w, new_bytes(BYTES, w.memory), 4),
+               *dst = new_tree();
+    tdict_transfer_options o = threads(n);
+    td_ok(tdict_set(dst, "x", leaf_of(src, "x"), err));
+    put_pair(src, "pair", &pair_hooked, &p, 1);
+    tdict_future *writes = copy_async(&w, dev, dst, NULL), *reads = move_async(&w, src, w.device, &o);
+    tdict_tree *out = finish(reads);
+    assert_true(has_number(&w, leaf_of(out, "x"), 4));
+    finish_copy(writes);
+    tdict_release(out);
+    tdict_release(src);
+    tdict_release(dev);
+    tdict_release(dst);
+    place_close(&w);
+    check_gone(&p);
+  }
+}
