@@ -7,27 +7,28 @@
 #include "base/error.h"
 #include "device/counted.h"
 #include "device/gpu_memory.h"
+#include "sched/spin.h"
 
 /* Codes after which every call of the context fails: see CUresult in the driver's manual. */
 static bool means_lost(tdict_cu result) {
   switch (result) {
-    case 4:   /* deinitialized */
-    case 46:  /* device unavailable */
-    case 214: /* an uncorrectable memory error */
-    case 220: /* an uncorrectable link error */
-    case TDICT_CU_ILLEGAL_ADDRESS:
-    case 702: /* a kernel ran too long */
-    case 709: /* the context was destroyed */
-    case 710: /* an assertion of a kernel */
-    case 714: /* hardware stack error */
-    case 715: /* illegal instruction */
-    case 716: /* misaligned address */
-    case 717: /* invalid address space */
-    case 718: /* invalid program counter */
-    case 719: /* a kernel failed */
-      return true;
-    default:
-      return false;
+  case 4:   /* deinitialized */
+  case 46:  /* device unavailable */
+  case 214: /* an uncorrectable memory error */
+  case 220: /* an uncorrectable link error */
+  case TDICT_CU_ILLEGAL_ADDRESS:
+  case 702: /* a kernel ran too long */
+  case 709: /* the context was destroyed */
+  case 710: /* an assertion of a kernel */
+  case 714: /* hardware stack error */
+  case 715: /* illegal instruction */
+  case 716: /* misaligned address */
+  case 717: /* invalid address space */
+  case 718: /* invalid program counter */
+  case 719: /* a kernel failed */
+    return true;
+  default:
+    return false;
   }
 }
 
@@ -42,8 +43,8 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
   gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
   char device[32];
   tdict_device_format(gpu->memory.device, device, sizeof device);
-  return tdict_fail_native(err, status_of(result), result,
-                           "%s: %s answered %d, %s: %s", device, call, result, name, text);
+  return tdict_fail_native(err, status_of(result), result, "%s: %s answered %d, %s: %s", device, call, result, name,
+                           text);
 }
 
 static tdict_status push(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
@@ -122,6 +123,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   atomic_init(&gpu->refs, 1);
   pthread_mutex_init(&gpu->lock, NULL);
   pthread_mutex_init(&gpu->bounce_lock, NULL);
+  pthread_mutex_init(&gpu->queue_lock, NULL);
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
@@ -174,6 +176,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   }
   pthread_mutex_destroy(&gpu->lock);
   pthread_mutex_destroy(&gpu->bounce_lock);
+  pthread_mutex_destroy(&gpu->queue_lock);
   free(gpu->streams);
   free(gpu->events);
   tdict_driver_release(gpu->driver);
@@ -260,6 +263,9 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
     status = tdict_fail(err, TDICT_ECAPTURE, "%s: the stream is being captured into a graph", what);
   return status;
 }
+
+void tdict_gpu_begin_queue(tdict_gpu *gpu) { tdict_spin_lock(&gpu->queue_lock); }
+void tdict_gpu_end_queue(tdict_gpu *gpu) { pthread_mutex_unlock(&gpu->queue_lock); }
 
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;

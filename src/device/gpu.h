@@ -31,6 +31,7 @@ struct tdict_gpu {
   tdict_cu_event *events; /* idle ones */
   int num_events, cap_events;
   tdict_memory_counts counts;
+  pthread_mutex_t queue_lock;  /* held while a copy and its event are queued: inside the driver threads would sleep for it */
   pthread_mutex_t bounce_lock; /* guards: bounce; held over the copies that use it */
   void *bounce;                /* pinned, for copies of single tensors to the host */
 };
@@ -67,6 +68,9 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
 
 /* TDICT_ECAPTURE when the stream is being captured into a graph; `what` begins the message. Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
+/* Threads that queue copies take turns between these two; nothing else is done meanwhile. */
+void tdict_gpu_begin_queue(tdict_gpu *gpu);
+void tdict_gpu_end_queue(tdict_gpu *gpu);
 /* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. The driver refuses a copy
  * that goes over the border of two registrations, so it is cut there; borders are looked for on addresses that are
  * multiples of TDICT_PINNED_SMALL_PIECE. Inside a scope. */

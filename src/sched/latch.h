@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 typedef struct tdict_latch {
-  pthread_mutex_t lock; /* held when count changes */
-  pthread_cond_t zero;  /* by the monotonic clock */
+  pthread_mutex_t lock;   /* held when count changes */
+  pthread_cond_t zero;    /* by the monotonic clock */
   _Atomic(int64_t) count; /* relaxed where it is read without the lock: a zero is looked at again under it */
 } tdict_latch;
 

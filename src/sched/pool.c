@@ -15,14 +15,15 @@
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, LOOKS_A_CLOCK = 16 };
 
 struct tdict_pool {
-  pthread_mutex_t lock; /* guards: first to roused */
+  pthread_mutex_t lock; /* guards: first to max_spinning */
   pthread_cond_t work;
   tdict_task *first, *last;
   bool stop;
   int num_queued, num_asleep;
   int num_spinning, roused; /* threads that look for tasks, and wakings to do so that nobody has followed yet */
   _Atomic(bool) come;       /* relaxed: a hint to look at the queue under the lock */
-  int num_threads, num_cpus, max_spinning;
+  int max_spinning;
+  int num_threads, num_cpus;
   pthread_t threads[];
 };
 
@@ -169,6 +170,12 @@ void tdict_pool_rouse(tdict_pool *pool, int count) {
     pool->roused++;
     pthread_cond_signal(&pool->work);
   }
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void tdict_pool_set_looking(tdict_pool *pool, int most) {
+  pthread_mutex_lock(&pool->lock);
+  pool->max_spinning = most;
   pthread_mutex_unlock(&pool->lock);
 }
 

@@ -30,6 +30,8 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Tasks are about to come: wakes up to `count` threads, which look for them for a moment before they sleep again. Does
  * nothing where looking would take a CPU from those that work. */
 void tdict_pool_rouse(tdict_pool *pool, int count);
+/* How many threads may look for tasks at once, 0: none. The pool chooses by the CPUs; for tests. */
+void tdict_pool_set_looking(tdict_pool *pool, int most);
 /* Takes a task back that has not begun; false when it has. */
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* True on a thread of this pool. */

@@ -2,6 +2,8 @@
 #ifndef TDICT_SCHED_SPIN_H
 #define TDICT_SCHED_SPIN_H
 
+#include <pthread.h>
+
 /* Tells the processor that this thread only looks again and again. */
 static inline void tdict_spin_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -9,6 +11,15 @@ static inline void tdict_spin_pause(void) {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
+}
+
+/* Locks a mutex that is held for a few microseconds only: to be put to sleep and woken would take longer. */
+static inline void tdict_spin_lock(pthread_mutex_t *lock) {
+  for (int tries = 0; tries < 400; tries++) {
+    if (pthread_mutex_trylock(lock) == 0) return;
+    for (int i = 0; i < 4; i++) tdict_spin_pause();
+  }
+  pthread_mutex_lock(lock);
 }
 
 #endif

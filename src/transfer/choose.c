@@ -2,11 +2,27 @@
 #include "transfer/choose.h"
 
 enum { SPIN_MIN_CPUS = 3 };
+#define SMALL_BYTES ((size_t)64 << 10)    /* as in tdict_plan_pack() */
 #define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
 
+/* Pinned leaves that tdict_plan_pack() is likely to send through slots, once they have their places. */
+static size_t packed_bytes(const tdict_plan *p) {
+  size_t bytes = 0;
+  if (!p->way_bytes[TDICT_WAY_DIRECT]) return bytes;
+  for (uint32_t i = 0; i < p->num_items; i++) {
+    const tdict_item *item = &p->items[i];
+    if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= SMALL_BYTES) continue;
+    if (i > 0 && item[-1].src->storage == item->src->storage) continue;
+    bytes += item->bytes;
+  }
+  return bytes;
+}
+
 /* Bytes that host threads copy. */
-static size_t thread_bytes(const tdict_plan *p) {
-  return p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT] + p->way_bytes[TDICT_WAY_HOST];
+static size_t thread_bytes(const tdict_choice_request *r) {
+  const size_t *by = r->plan->way_bytes;
+  size_t packed = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? packed_bytes(r->plan) : 0;
+  return by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT] + by[TDICT_WAY_HOST] + packed;
 }
 
 /* Objects whose hooks run: several run at once. */
@@ -19,7 +35,7 @@ static uint32_t num_hooked(const tdict_plan *p) {
 static int at_most(int n, int most) { return n < most ? n : most; }
 
 /* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
-static void choose_threads(const tdict_choice_request *r, tdict_choice *c) {
+static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   tdict_pool *pool = tdict_engine_pool(r->engine);
   bool one = r->mode != TDICT_MODE_NON_BLOCKING_PIN; /* driver copies: threads would only take turns */
   bool hooks = num_hooked(r->plan) > 1;
@@ -31,20 +47,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_choice *c) {
   c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);
   if (c->on_caller && !helps) c->num_workers = 1;
   if (tdict_pool_is_worker(pool)) c->num_workers = 1;
-  size_t bytes = thread_bytes(r->plan);
   c->spin_ns = r->waits && cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
-}
-
-/* A caller that leaves when all is queued wants a slot for each chunk, if that goes. */
-static void fit_chunks(const tdict_choice_request *r, tdict_choice *c) {
-  size_t slot = tdict_engine_slot_bytes(r->engine), step = TDICT_LEAF_ALIGNMENT;
-  if (c->on_caller && !r->waits) {
-    size_t fitting = (r->plan->line_bytes / tdict_engine_num_slots(r->engine) / step + 1) * step;
-    if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
-    if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
-  }
-  if (c->row.chunk_bytes > slot) c->row.chunk_bytes = slot / step * step;
-  if (c->row.first_bytes > c->row.chunk_bytes) c->row.first_bytes = c->row.chunk_bytes;
 }
 
 /* That of most of the bytes. */
@@ -55,10 +58,31 @@ static tdict_tuning_direction direction_of(const tdict_plan *p) {
   return p->writes_old ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
+/* A caller that leaves when all is queued wants a slot for each chunk, if that goes. Where all chunks are alike they become
+ * equal, so that no thread has a small last one while another has a whole one. */
+static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
+  size_t slot = tdict_engine_slot_bytes(r->engine), step = TDICT_LEAF_ALIGNMENT;
+  if (c->on_caller && !r->waits) {
+    size_t fitting = (r->plan->line_bytes / tdict_engine_num_slots(r->engine) / step + 1) * step;
+    if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
+    if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
+  }
+  if (c->row.chunk_bytes > slot) c->row.chunk_bytes = slot / step * step;
+  bool alike = c->row.first_bytes >= c->row.chunk_bytes;
+  size_t line = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with what lies between leaves */
+  bool pages = direction_of(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks of whole huge pages, which one thread touches */
+  if (alike && !pages && line > c->row.chunk_bytes) {
+    size_t count = (line + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
+    c->row.chunk_bytes = ((line + count - 1) / count + step - 1) / step * step;
+  }
+  if (alike) c->row.first_bytes = c->row.chunk_bytes;
+}
+
 tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_plan *p = r->plan;
-  tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction_of(p), thread_bytes(p))};
-  choose_threads(r, &c);
-  fit_chunks(r, &c);
+  size_t bytes = thread_bytes(r);
+  tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction_of(p), bytes)};
+  choose_threads(r, bytes, &c);
+  fit_chunks(r, bytes, &c);
   return c;
 }

@@ -61,8 +61,9 @@ tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out
   for (int i = 0; i < e->num_rings && !ring; i++)
     if (e->rings[i]->gpu == gpu) ring = e->rings[i];
   if (!ring) {
-    status = e->num_rings == TDICT_MAX_RINGS ? tdict_fail(err, TDICT_ENOMEM, "staging: rings for at most %d devices", TDICT_MAX_RINGS)
-                                       : tdict_ring_create(gpu, e->config.pool, e->config.staging_bytes, &ring, err);
+    status = e->num_rings == TDICT_MAX_RINGS
+                 ? tdict_fail(err, TDICT_ENOMEM, "staging: rings for at most %d devices", TDICT_MAX_RINGS)
+                 : tdict_ring_create(gpu, e->config.pool, e->config.staging_bytes, &ring, err);
     if (status == TDICT_OK) e->rings[e->num_rings++] = ring;
   }
   pthread_mutex_unlock(&e->ring_lock);

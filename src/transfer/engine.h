@@ -65,47 +65,47 @@ typedef struct tdict_gate {
 } tdict_gate;
 
 struct tdict_future {
-  tdict_fence fence; /* first: a transfer is a fence */
+  tdict_fence fence;        /* first: a transfer is a fence */
   _Atomic(int64_t) refs;    /* handles, fences and the work itself */
   _Atomic(int64_t) handles; /* acq_rel: of those, the program's; the result goes with the last one */
   tdict_engine *engine;     /* not touched once finished */
   tdict_pool *pool;         /* the same; compared only */
   tdict_plan plan;
-  tdict_storage *arena;     /* counted; NULL when nothing new is made */
-  tdict_tree *result;       /* counted; handed out when it is done */
-  tdict_tree *mirror;       /* counted; where paths are found, NULL: in result */
-  tdict_fence_node *nodes;  /* the marks on storages */
+  tdict_storage *arena;    /* counted; NULL when nothing new is made */
+  tdict_tree *result;      /* counted; handed out when it is done */
+  tdict_tree *mirror;      /* counted; where paths are found, NULL: in result */
+  tdict_fence_node *nodes; /* the marks on storages */
   uint32_t num_nodes;
   tdict_gate gates[TDICT_MAX_GATES];
   int num_gates;
   int32_t mode;
-  bool on_caller;           /* the starting thread is the first worker; threads of the pool are the others */
-  tdict_tuning_row row;     /* how leaves go through slots */
-  int64_t spin_ns;          /* so long a wait for the end looks before it sleeps */
+  bool on_caller;       /* the starting thread is the first worker; threads of the pool are the others */
+  tdict_tuning_row row; /* how leaves go through slots */
+  int64_t spin_ns;      /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;
   bool finished;
-  bool pins;                /* pin_memory */
-  bool waits;               /* the starting call waits for the end, so nobody asks for less */
-  tdict_forkmark *mark;     /* counted, like the log */
+  bool pins;            /* pin_memory */
+  bool waits;           /* the starting call waits for the end, so nobody asks for less */
+  tdict_forkmark *mark; /* counted, like the log */
   tdict_log *log;
-  tdict_fence **uses;       /* counted: what programs have queued on the bytes that are written */
+  tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */
   uint32_t num_uses;
-  uint64_t *hashes;         /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
-  struct tdict_hooks *hooks; /* owned; NULL: the tree has no objects */
-  tdict_latch queued;       /* down once for each worker that has nothing more to queue */
-  _Atomic(bool) tailless;   /* relaxed: a worker could not record its tail; ordered by `queued` */
-  _Atomic(bool) observed;   /* relaxed: somebody was told how it ended */
-  tdict_latch may_start;    /* for on_caller */
-  _Atomic(uint32_t) next_chunk; /* relaxed: a ticket counter */
-  _Atomic(bool) failed;     /* relaxed: a hint to stop early; the error is under error_lock */
-  _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer */
+  uint64_t *hashes; /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
+  struct tdict_hooks *hooks;               /* owned; NULL: the tree has no objects */
+  tdict_latch queued;                      /* down once for each worker that has nothing more to queue */
+  _Atomic(bool) tailless;                  /* relaxed: a worker could not record its tail; ordered by `queued` */
+  _Atomic(bool) observed;                  /* relaxed: somebody was told how it ended */
+  tdict_latch may_start;                   /* for on_caller */
+  _Atomic(uint32_t) next_chunk;            /* relaxed: a ticket counter */
+  _Atomic(bool) failed;                    /* relaxed: a hint to stop early; the error is under error_lock */
+  _Atomic(int32_t) workers_left;           /* acq_rel: the last one ends the transfer */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  pthread_mutex_t error_lock; /* guards: error, decided, and the workers' tails until then */
-  tdict_error error;          /* status 0: none */
-  bool decided;               /* how it ended is settled: later errors and cancels are too late */
-  tdict_latch ended;          /* from zero on everything here is only read */
+  pthread_mutex_t error_lock;              /* guards: error, decided, and the workers' tails until then */
+  tdict_error error;                       /* status 0: none */
+  bool decided;                            /* how it ended is settled: later errors and cancels are too late */
+  tdict_latch ended;                       /* from zero on everything here is only read */
   int64_t begin_ns;
   tdict_transfer_stats stats;
   int num_workers;

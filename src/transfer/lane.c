@@ -12,8 +12,7 @@ static void count_slots(tdict_lane *lane, int by) {
   int64_t now = atomic_fetch_add_explicit(&t->slots_held, by, memory_order_relaxed) + by;
   int64_t peak = atomic_load_explicit(&t->peak_slots, memory_order_relaxed);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&t->peak_slots, &peak, now, memory_order_relaxed,
-                                                              memory_order_relaxed)) {
-  }
+                                                              memory_order_relaxed)) {}
 }
 
 static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
@@ -39,7 +38,8 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
   lane->depth = share < 1 ? 1 : share > most ? most : share;
-  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots) lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
+  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots)
+    lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
   return TDICT_OK;
 }
 
@@ -90,7 +90,8 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK)
     retire(lane, false);
   else
-    tdict_transfer_fail(lane->worker->transfer, lane->worker->transfer->plan.num_items ? f->chunk->first : UINT32_MAX, err);
+    tdict_transfer_fail(lane->worker->transfer, lane->worker->transfer->plan.num_items ? f->chunk->first : UINT32_MAX,
+                        err);
   return status;
 }
 
@@ -126,7 +127,8 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
   return TDICT_OK;
 }
 
-tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out, tdict_error *err) {
+tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
+                               tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_cu_event event = slot ? slot->event : NULL;
   tdict_status status = slot ? TDICT_OK : tdict_gpu_take_event(lane->gpu, &event, err);
@@ -156,11 +158,13 @@ tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
   tdict_status status = abandon ? TDICT_OK : tdict_lane_settle(lane, err);
-  tdict_error later;
-  tdict_status synced = tdict_lane_synchronize(lane, &later);
-  if (status == TDICT_OK && synced != TDICT_OK) {
-    status = synced;
-    if (err) *err = later;
+  if (abandon || lane->loose || status != TDICT_OK) { /* else every copy has been waited for by its event */
+    tdict_error later;
+    tdict_status synced = tdict_lane_synchronize(lane, &later);
+    if (status == TDICT_OK && synced != TDICT_OK) {
+      status = synced;
+      if (err) *err = later;
+    }
   }
   while (lane->count > 0) retire(lane, true);
   if (lane->spare) {
@@ -184,6 +188,7 @@ void tdict_lane_pause(tdict_lane *lane) {
       continue;
     }
     tdict_ring_give(lane->ring, f.slot, true);
+    lane->loose = true;
     count_slots(lane, -1);
   }
   lane->count = kept;

@@ -10,18 +10,19 @@ typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: a copy that needs none */
   tdict_cu_event event; /* the slot's, or one taken for it */
   const tdict_chunk *chunk;
-  bool out;             /* the slot is to be emptied to the host */
+  bool out; /* the slot is to be emptied to the host */
 } tdict_flight;
 typedef struct tdict_lane {
   tdict_worker *worker;
-  tdict_gpu *gpu; /* NULL: not open */
+  tdict_gpu *gpu;   /* NULL: not open */
   tdict_ring *ring; /* NULL: no slot was asked for yet */
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
-  int held;          /* slots, in flight or spare */
+  int held; /* slots, in flight or spare */
   tdict_slot *spare;
+  bool loose;        /* copies may be under way for which no flight stands any more */
 } tdict_lane;
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
@@ -34,7 +35,8 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err);
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
 /* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is the lane's spare again when this
  * fails. */
-tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out, tdict_error *err);
+tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
+                               tdict_error *err);
 /* Notes behind what copies a stream that waits for the transfer has to come; false when that could not be noted. */
 bool tdict_lane_record_tail(tdict_lane *lane);
 /* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */

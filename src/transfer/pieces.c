@@ -71,8 +71,7 @@ void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char 
     else if (p.item->src_plain)
       copy_bytes(slot + p.at, src + p.begin, p.end - p.begin);
     else
-      walk(p.item, false, true,
-           &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
+      walk(p.item, false, true, &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
@@ -139,8 +138,12 @@ static tdict_status flush(tdict_pieces_queue *q, tdict_cu_kind kind, const stret
   if (!s->bytes) return TDICT_OK;
   q->item = s->item;
   bool in = kind == TDICT_CU_H2D;
-  tdict_rect line = {in ? (void *)s->device : q->slot + s->at, in ? (void *)(q->slot + s->at) : s->device,
-                     (int64_t)s->bytes, (int64_t)s->bytes, s->bytes, 1};
+  tdict_rect line = {in ? (void *)s->device : q->slot + s->at,
+                     in ? (void *)(q->slot + s->at) : s->device,
+                     (int64_t)s->bytes,
+                     (int64_t)s->bytes,
+                     s->bytes,
+                     1};
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
@@ -168,8 +171,12 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
       continue;
     }
     const tdict_tensor *there = in ? item->dst : item->src;
-    stretch next = {(in ? item->dst_data : (char *)item->src->data) + p.begin, p.at, p.end - p.begin,
-                    tdict_plan_gap_is_free(there), there ? there->storage : NULL, p.number};
+    stretch next = {(in ? item->dst_data : (char *)item->src->data) + p.begin,
+                    p.at,
+                    p.end - p.begin,
+                    tdict_plan_gap_is_free(there),
+                    there ? there->storage : NULL,
+                    p.number};
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
       run.open_ended = next.open_ended;

@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-#define SMALL_DIRECT_BYTES ((size_t)64 << 10)   /* below this a driver copy of its own costs more than packing */
-#define LARGE_DIRECT_BYTES ((size_t)16 << 20)   /* above this the program's own copies would wait too long behind it */
+#define SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this a driver copy of its own costs more than packing */
+#define LARGE_DIRECT_BYTES ((size_t)16 << 20) /* above this the program's own copies would wait too long behind it */
 
 void tdict_plan_reset(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items; i++) {
@@ -41,10 +41,12 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
  * is between them is nobody's. */
 static bool goes_on(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
-  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage) return false;
+  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
+    return false;
   if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
   size_t step = b->offset - a->offset;
-  if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step || (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
+  if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step ||
+      (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
     return false;
   return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
 }

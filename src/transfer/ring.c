@@ -105,7 +105,8 @@ tdict_status tdict_ring_take(tdict_ring *ring, bool wait, tdict_slot **out, tdic
   }
   pthread_mutex_unlock(&ring->lock);
   if (slot && !done) {
-    tdict_status status = tdict_gpu_check(ring->gpu, d->ops->event_synchronize(d, slot->event), "cuEventSynchronize", err);
+    tdict_status status =
+        tdict_gpu_check(ring->gpu, d->ops->event_synchronize(d, slot->event), "cuEventSynchronize", err);
     if (status != TDICT_OK) {
       tdict_ring_give(ring, slot, true);
       return status;

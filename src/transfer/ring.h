@@ -17,13 +17,13 @@ typedef struct tdict_ring {
   tdict_gpu *gpu; /* borrowed */
   tdict_pinner pinner;
   tdict_pinned_pages pages;
-  void *pageable;   /* instead of pages when none could be pinned */
+  void *pageable; /* instead of pages when none could be pinned */
   size_t slot_bytes;
   int num_slots;
   tdict_slot *slots;
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t given;
-  tdict_slot *idle;                     /* nothing uses their bytes; last given first */
+  tdict_slot *idle;                      /* nothing uses their bytes; last given first */
   tdict_slot *oldest_busy, *newest_busy; /* given back with a copy behind them */
 } tdict_ring;
 

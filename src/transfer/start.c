@@ -31,10 +31,11 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->mode < TDICT_MODE_AUTO || o->mode > TDICT_MODE_NON_BLOCKING_PIN)
     return tdict_fail(err, TDICT_EINVAL, "%s: mode is %d, wanted a tdict_mode", what, (int)o->mode);
   if (o->num_threads < -1 || o->num_threads > threads)
-    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool", what,
-                      (int)o->num_threads, threads);
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
+                      what, (int)o->num_threads, threads);
   if (o->stats && !s->start->waits)
-    return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended", what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended",
+                      what);
   if (s->start->dst && (o->memory || o->pinned_result))
     return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result have no use: the destination is there", what);
   return TDICT_OK;
@@ -52,13 +53,14 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   tdict_status status = to_host ? TDICT_OK : tdict_devices_gpu(devices, s->device, &gpu, err);
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s", s->start->what,
-                      tdict_device_format(o->memory->device, have, sizeof have),
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s",
+                      s->start->what, tdict_device_format(o->memory->device, have, sizeof have),
                       tdict_device_format(s->device, want, sizeof want));
   if (o->pinned_result && !to_host)
     return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
   if (o->pinned_result && o->memory && !o->memory->pinned)
-    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, and the memory given is not pinned", s->start->what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, and the memory given is not pinned",
+                      s->start->what);
   s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
   s->memory = o->memory;
   if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);

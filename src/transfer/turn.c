@@ -55,7 +55,8 @@ static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   for (uint32_t i = 0; i < p->num_items; i++) {
     tdict_storage *src = p->items[i].src->storage, *dst = p->items[i].dst ? p->items[i].dst->storage : t->arena;
     if (src != last_src) t->nodes[t->num_nodes++] = (tdict_fence_node){.storage = src, .fence = &t->fence};
-    if (dst != last_dst) t->nodes[t->num_nodes++] = (tdict_fence_node){.storage = dst, .fence = &t->fence, .writes = true};
+    if (dst != last_dst)
+      t->nodes[t->num_nodes++] = (tdict_fence_node){.storage = dst, .fence = &t->fence, .writes = true};
     last_src = src;
     last_dst = dst;
   }

@@ -9,6 +9,24 @@
 #include "transfer/lane.h"
 #include "transfer/pieces.h"
 
+/* Queues what goes between the slot and the device. */
+static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *blame,
+                                tdict_error *err) {
+  const tdict_plan *plan = &lane->worker->transfer->plan;
+  bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
+  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
+  tdict_gpu_begin_queue(lane->gpu);
+  tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
+  *blame = queue.item;
+  bool submitted = status == TDICT_OK;
+  if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
+  tdict_gpu_end_queue(lane->gpu);
+  if (submitted) return status;
+  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
+  lane->spare = slot;
+  return status;
+}
+
 /* Fills a slot and sends it. */
 static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
@@ -18,13 +36,7 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   int64_t begin = tdict_now_ns();
   tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   lane->worker->copy_ns += tdict_now_ns() - begin;
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
-  status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
-  *blame = queue.item;
-  if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, false, err);
-  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
-  lane->spare = slot;
-  return status;
+  return queue_chunk(lane, slot, chunk, blame, err);
 }
 
 /* A new result is touched while the bytes are on their way; below this its pages are few, and mostly there. */
@@ -35,20 +47,10 @@ static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
 
 /* Has a slot filled by the device; it is emptied when its turn comes. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
-  tdict_future *t = lane->worker->transfer;
   tdict_slot *slot;
   tdict_status status = tdict_lane_slot(lane, &slot, err);
-  if (status != TDICT_OK) return status;
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
-  status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
-  *blame = queue.item;
-  if (status == TDICT_OK) {
-    status = tdict_lane_launch(lane, slot, chunk, true, err);
-    if (status == TDICT_OK) touch_new(t, chunk);
-    return status;
-  }
-  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream);
-  lane->spare = slot;
+  if (status == TDICT_OK) status = queue_chunk(lane, slot, chunk, blame, err);
+  if (status == TDICT_OK) touch_new(lane->worker->transfer, chunk);
   return status;
 }
 
@@ -127,16 +129,16 @@ static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
 static tdict_status do_chunk(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   switch ((tdict_way)item->way) {
-    case TDICT_WAY_STAGE_IN:
-      return stage_in(lane, chunk, blame, err);
-    case TDICT_WAY_STAGE_OUT:
-      return stage_out(lane, chunk, blame, err);
-    case TDICT_WAY_DIRECT:
-    case TDICT_WAY_PAGEABLE_IN:
-      return copy_direct(lane, chunk, err);
-    case TDICT_WAY_HOST:
-      copy_on_host(lane->worker, chunk);
-      return TDICT_OK;
+  case TDICT_WAY_STAGE_IN:
+    return stage_in(lane, chunk, blame, err);
+  case TDICT_WAY_STAGE_OUT:
+    return stage_out(lane, chunk, blame, err);
+  case TDICT_WAY_DIRECT:
+  case TDICT_WAY_PAGEABLE_IN:
+    return copy_direct(lane, chunk, err);
+  case TDICT_WAY_HOST:
+    copy_on_host(lane->worker, chunk);
+    return TDICT_OK;
   }
   return TDICT_OK;
 }

@@ -44,6 +44,23 @@ CASE(latch_times_out_by_the_monotonic_clock) {
   tdict_latch_reset(&latch);
 }
 
+/* Looking tells nothing; it only takes its time, and no longer than was said. */
+CASE(latch_spin_ends) {
+  tdict_latch latch;
+  tdict_latch_init(&latch, 1);
+  const int64_t begin = tdict_now_ns();
+  tdict_latch_spin(&latch, begin + 3000000);
+  assert_in_range(tdict_now_ns() - begin, 3000000, INT64_C(20) * 1000000000);
+  assert_false(tdict_latch_is_zero(&latch));
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, count_down, &latch), 0);
+  tdict_latch_spin(&latch, INT64_MAX); /* for ever, were it not for the thread */
+  assert_true(tdict_latch_is_zero(&latch));
+  pthread_join(thread, NULL);
+  tdict_latch_spin(&latch, 0);
+  tdict_latch_reset(&latch);
+}
+
 CASE(latch_of_zero_is_open) {
   tdict_latch latch;
   tdict_latch_init(&latch, 0);

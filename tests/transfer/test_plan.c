@@ -104,7 +104,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
       }
       assert_int_equal(p.num_leaves, tdict_num_leaves(src));
       tdict_plan_pack(&p);
-      td_ok(tdict_plan_cut(&p, sizes[i % 4], sizes[i % 4], err));
+      td_ok(tdict_plan_cut(&p, i % 3 ? sizes[i % 4] : 256, sizes[i % 4], err));
       check_chunks(&p, sizes[i % 4]);
       tdict_plan_reset(&p);
       assert_int_equal(p.num_items, 0);
@@ -112,6 +112,34 @@ GPU_CASE(plan_chunks_cover_the_line) {
     tdict_release(there);
     tdict_release(src);
   }
+  close_world(&w);
+}
+
+/* The device has something to do soon, and no thread has a large chunk when the others are done. */
+GPU_CASE(plan_chunks_grow_and_shrink) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(10 << 20), NULL));
+  tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
+  p.items[0].dst_data = (char *)(uintptr_t)0x10000;
+  td_ok(tdict_plan_cut(&p, 65536, 1 << 20, err));
+  check_chunks(&p, 1 << 20);
+  size_t largest = 0, before = 0;
+  bool grows = true;
+  for (uint32_t i = 0; i < p.num_chunks; i++) {
+    size_t bytes = p.chunks[i].end - p.chunks[i].begin;
+    assert_int_equal(p.chunks[i].begin % 256, 0);
+    if (i + 1 < p.num_chunks) assert_in_range(bytes, 65536, 1 << 20);
+    if (bytes < before) grows = false;
+    assert_true(grows || bytes <= before);
+    if (bytes > largest) largest = bytes;
+    before = bytes;
+  }
+  assert_int_equal(p.chunks[0].end, 65536);
+  assert_int_equal(largest, 1 << 20);
+  assert_true(before <= 65536);
+  tdict_plan_reset(&p);
+  tdict_release(src);
   close_world(&w);
 }
 

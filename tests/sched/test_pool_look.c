@@ -1,0 +1,82 @@
+/* Threads of the pool that look for tasks before they sleep, and are woken to look: no task is missed, and looking ends.
+ * The pool is told how many may look, since it would leave it on a machine of two CPUs. */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "sched/gate.h"
+
+enum { ROUNDS = 400, SUBMITTERS = 3 };
+
+static tdict_pool *open_pool(int num_threads, int looking) {
+  tdict_pool *pool = NULL;
+  td_ok(tdict_pool_create(num_threads, &pool, err));
+  tdict_pool_set_looking(pool, looking);
+  return pool;
+}
+
+typedef struct submitter {
+  tdict_pool *pool;
+  atomic_int runs;
+  noted tasks[ROUNDS];
+} submitter;
+
+/* Each waits for its task, now and then after a while in which threads fall asleep: a task that is missed hangs the test. */
+static void *submit_and_wait(void *user) {
+  submitter *s = user;
+  for (int i = 0; i < ROUNDS; i++) {
+    if (i % 16 == 0) usleep(300);
+    if (i % 3) tdict_pool_rouse(s->pool, i % 5);
+    if (i % 7 == 0) usleep(50);
+    noted_submit(s->pool, &s->tasks[i], &s->runs);
+    if (i % 4 == 0) continue; /* several at once */
+    while (atomic_load(&s->runs) <= i) sched_yield();
+  }
+  while (atomic_load(&s->runs) < ROUNDS) sched_yield();
+  return NULL;
+}
+
+CASE(pool_look_misses_no_task) {
+  static submitter submitters[SUBMITTERS];
+  for (int looking = 0; looking <= 4; looking += 2) {
+    tdict_pool *pool = open_pool(3, looking);
+    pthread_t threads[SUBMITTERS];
+    for (int i = 0; i < SUBMITTERS; i++) {
+      submitters[i].pool = pool;
+      atomic_init(&submitters[i].runs, 0);
+      assert_int_equal(pthread_create(&threads[i], NULL, submit_and_wait, &submitters[i]), 0);
+    }
+    for (int i = 0; i < SUBMITTERS; i++) pthread_join(threads[i], NULL);
+    tdict_pool_destroy(pool);
+  }
+}
+
+static double cpu_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+CASE(pool_look_ends) {
+  tdict_pool *pool = open_pool(4, 4);
+  usleep(20000);
+  tdict_pool_rouse(pool, 4);
+  tdict_pool_rouse(pool, 100);
+  tdict_pool_rouse(pool, 0);
+  tdict_pool_rouse(pool, -1);
+  usleep(20000);
+  const double before = cpu_seconds();
+  usleep(200000);
+  assert_true(cpu_seconds() - before < 0.1); /* four that look would have taken 0.8, or 0.4 on two CPUs */
+  tdict_pool_destroy(pool);
+}
+
+CASE(pool_look_ends_with_the_pool) {
+  for (int i = 0; i < 50; i++) {
+    tdict_pool *pool = open_pool(4, 4);
+    if (i % 2) usleep(100);
+    tdict_pool_rouse(pool, 1 + i % 4);
+    tdict_pool_destroy(pool);
+  }
+}

@@ -1,0 +1,104 @@
+/* Who works on a transfer and in which chunks, and what comes of it. */
+#include "sched/gate.h"
+#include "transfer/choose.h"
+#include "trees.h"
+#include "wrap.h"
+
+/* A plan of so many bytes that is never carried out. */
+static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
+  tdict_plan plan = {.line_bytes = bytes, .total_bytes = bytes};
+  plan.way_bytes[by] = bytes;
+  tdict_choice_request r = {tdict_context_engine(w->c), &plan, asked, TDICT_MODE_NON_BLOCKING_PIN, waits};
+  return tdict_choose(&r);
+}
+
+GPU_CASE(choose_keeps_to_what_was_asked) {
+  world w = open_world();
+  const int threads = tdict_context_num_threads(w.c),
+            cpus = tdict_pool_num_cpus(tdict_engine_pool(tdict_context_engine(w.c)));
+  const size_t slot = tdict_engine_slot_bytes(tdict_context_engine(w.c));
+  const size_t sizes[] = {1,       256,      4000,     65536,     300000,         1105920,
+                          4000000, 10948608, 38535168, 100000000, (size_t)4 << 30};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (int k = 0; k < 8; k++) {
+      const int32_t asked = k / 2 == 0 ? -1 : k / 2 == 1 ? 0 : k / 2 == 2 ? 1 : threads;
+      const bool waits = k % 2;
+      const tdict_choice c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
+      assert_in_range(c.num_workers, 1, threads + 1);
+      if (asked > 0) assert_int_equal(c.num_workers, asked);
+      if (asked > 0) assert_false(c.on_caller); /* n threads of the pool */
+      if (asked == 0) assert_true(c.on_caller && c.num_workers == 1);
+      if (asked < 0) assert_in_range(c.num_workers, 1, cpus);
+      if (asked < 0 && !waits) assert_false(c.on_caller);
+      assert_in_range(c.row.chunk_bytes, 256, slot);
+      assert_in_range(c.row.first_bytes, 256, c.row.chunk_bytes);
+      assert_int_equal(c.row.chunk_bytes % 256 + c.row.first_bytes % 256, 0);
+    }
+  close_world(&w);
+}
+
+/* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
+GPU_CASE(choose_small_trees_are_the_callers) {
+  world w = open_world();
+  const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
+  assert_true(c.on_caller);
+  assert_int_equal(c.num_workers, 1);
+  const size_t slot = tdict_engine_slot_bytes(tdict_context_engine(w.c));
+  const tdict_choice two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
+  assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
+  close_world(&w);
+}
+
+/* The waiting caller does what no thread of the pool has begun. */
+GPU_CASE(choose_caller_needs_no_free_thread) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 3;
+  o.staging_bytes = STAGING;
+  world w = world_over(td_context(&o));
+  tdict_pool *pool = tdict_engine_pool(tdict_context_engine(w.c));
+  tdict_tree *src = new_tree();
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(9 << 20), NULL));
+  pool_gate gates[3];
+  for (int i = 0; i < 3; i++) pool_gate_close(pool, &gates[i]);
+  for (int i = 0; i < 3; i++) {
+    tdict_tree *there = to_device(&w, src, w.device);
+    check_tree(&w, src, there);
+    spoil_tree(&w, there);
+    tdict_release(there);
+  }
+  for (int i = 0; i < 3; i++) pool_gate_open(&gates[i]);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
+GPU_CASE(choose_threads_that_look_move_every_byte) {
+  world w = open_world();
+  tdict_engine *engine = tdict_context_engine(w.c);
+  tdict_pool_set_looking(tdict_engine_pool(engine), 3);
+  const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
+  for (int round = 0; round < 8; round++)
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+      tdict_tuning t = tdict_tuning_default();
+      for (int k = 0; k < t.num_rows[TDICT_TUNING_IN]; k++) {
+        tdict_tuning_row *row = &t.rows[TDICT_TUNING_IN][k];
+        row->workers = 1 + round;
+        row->streaming = round % 2;
+        row->caller = round % 3 != 0;
+        row->slots = 1 + round % 4;
+        row->first_bytes = 256 * (size_t)(1 + round * 7);
+        if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
+      }
+      tdict_engine_set_tuning(engine, &t);
+      tdict_tree *src = new_tree();
+      give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
+      give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
+      poison(&w, w.memory, line_bytes(src));
+      tdict_tree *there = to_device(&w, src, w.device);
+      check_tree(&w, src, there);
+      spoil_tree(&w, there);
+      tdict_release(there);
+      tdict_release(src);
+    }
+  close_world(&w);
+}
