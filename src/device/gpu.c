@@ -264,8 +264,10 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
   return status;
 }
 
-void tdict_gpu_begin_queue(tdict_gpu *gpu) { tdict_spin_lock(&gpu->queue_lock); }
-void tdict_gpu_end_queue(tdict_gpu *gpu) { pthread_mutex_unlock(&gpu->queue_lock); }
+bool tdict_gpu_begin_queue(tdict_gpu *gpu) { return tdict_spin_try(&gpu->queue_lock); }
+void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn) {
+  if (has_turn) pthread_mutex_unlock(&gpu->queue_lock);
+}
 
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;

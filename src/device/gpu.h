@@ -68,9 +68,10 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
 
 /* TDICT_ECAPTURE when the stream is being captured into a graph; `what` begins the message. Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Threads that queue copies take turns between these two; nothing else is done meanwhile. */
-void tdict_gpu_begin_queue(tdict_gpu *gpu);
-void tdict_gpu_end_queue(tdict_gpu *gpu);
+/* Threads that queue copies take turns between these two, and do nothing else meanwhile. A thread whose turn does not come
+ * goes ahead without (false): a call of another that does not return must hold up nobody. */
+bool tdict_gpu_begin_queue(tdict_gpu *gpu);
+void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn);
 /* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. The driver refuses a copy
  * that goes over the border of two registrations, so it is cut there; borders are looked for on addresses that are
  * multiples of TDICT_PINNED_SMALL_PIECE. Inside a scope. */

@@ -3,6 +3,7 @@
 #define TDICT_SCHED_SPIN_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 /* Tells the processor that this thread only looks again and again. */
 static inline void tdict_spin_pause(void) {
@@ -13,13 +14,14 @@ static inline void tdict_spin_pause(void) {
 #endif
 }
 
-/* Locks a mutex that is held for a few microseconds only: to be put to sleep and woken would take longer. */
-static inline void tdict_spin_lock(pthread_mutex_t *lock) {
+/* Locks a mutex that is held for a few microseconds only: to be put to sleep and woken would take longer. False when that
+ * takes too long: its holder may be asleep. */
+static inline bool tdict_spin_try(pthread_mutex_t *lock) {
   for (int tries = 0; tries < 400; tries++) {
-    if (pthread_mutex_trylock(lock) == 0) return;
+    if (pthread_mutex_trylock(lock) == 0) return true;
     for (int i = 0; i < 4; i++) tdict_spin_pause();
   }
-  pthread_mutex_lock(lock);
+  return false;
 }
 
 #endif

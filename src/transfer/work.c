@@ -15,12 +15,12 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   const tdict_plan *plan = &lane->worker->transfer->plan;
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
-  tdict_gpu_begin_queue(lane->gpu);
+  bool has_turn = tdict_gpu_begin_queue(lane->gpu);
   tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
   *blame = queue.item;
   bool submitted = status == TDICT_OK;
   if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
-  tdict_gpu_end_queue(lane->gpu);
+  tdict_gpu_end_queue(lane->gpu, has_turn);
   if (submitted) return status;
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
   lane->spare = slot;
