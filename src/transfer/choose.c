@@ -50,6 +50,14 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   c->spin_ns = r->waits && cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
 }
 
+/* That of most of the bytes. */
+static tdict_tuning_direction direction_of(const tdict_plan *p) {
+  const size_t *bytes = p->way_bytes;
+  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
+  if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
+  return p->writes_old ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
+}
+
 /* A caller that leaves when all is queued wants a slot for each chunk, if that goes. Where all chunks are alike they become
  * equal, so that no thread has a small last one while another has a whole one. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
@@ -62,19 +70,12 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   if (c->row.chunk_bytes > slot) c->row.chunk_bytes = slot / step * step;
   bool alike = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with what lies between leaves */
-  if (alike && line > c->row.chunk_bytes) {
+  bool pages = direction_of(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks of whole huge pages, which one thread touches */
+  if (alike && !pages && line > c->row.chunk_bytes) {
     size_t count = (line + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
     c->row.chunk_bytes = ((line + count - 1) / count + step - 1) / step * step;
   }
   if (alike) c->row.first_bytes = c->row.chunk_bytes;
-}
-
-/* That of most of the bytes. */
-static tdict_tuning_direction direction_of(const tdict_plan *p) {
-  const size_t *bytes = p->way_bytes;
-  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
-  if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
-  return p->writes_old ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
 tdict_choice tdict_choose(const tdict_choice_request *r) {
