@@ -21,6 +21,8 @@ typedef struct tdict_lane {
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held;          /* slots, in flight or spare */
+  const tdict_chunk *loose; /* the last of driver copies that are not in flight yet, but share the next one's event */
+  size_t loose_bytes;
   tdict_slot *spare;
 } tdict_lane;
 

@@ -10,11 +10,23 @@
 #define SMALL_DIRECT_BYTES ((size_t)64 << 10)   /* below this a driver copy of its own costs more than packing */
 #define LARGE_DIRECT_BYTES ((size_t)16 << 20)   /* above this the program's own copies would wait too long behind it */
 
-void tdict_plan_reset(tdict_plan *plan) {
-  for (uint32_t i = 0; i < plan->num_items; i++) {
-    tdict_tensor_release(plan->items[i].src);
-    tdict_tensor_release(plan->items[i].dst);
+/* Neighbours of one slab are let go with one count. */
+static void drop_sources(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
+    const tdict_tensor *first = plan->items[i++].src;
+    if (!first || !first->slab) {
+      tdict_tensor_release((tdict_tensor *)first);
+      continue;
+    }
+    int64_t together = 1;
+    for (; i < plan->num_items && plan->items[i].src && plan->items[i].src->slab == first->slab; i++) together++;
+    tdict_slab_release(first->slab, together);
   }
+  for (uint32_t i = 0; i < plan->num_items && plan->writes_old; i++) tdict_tensor_release(plan->items[i].dst);
+}
+
+void tdict_plan_clear(tdict_plan *plan) {
+  drop_sources(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
     tdict_box_release(plan->objects[i].box);
     tdict_box_release(plan->objects[i].result);
@@ -22,7 +34,20 @@ void tdict_plan_reset(tdict_plan *plan) {
     tdict_release(plan->objects[i].moved);
   }
   free(plan->objects);
+  tdict_plan kept = {.items = plan->items,
+                     .nodes = plan->nodes,
+                     .cap_items = plan->cap_items,
+                     .item_of_leaf = plan->item_of_leaf,
+                     .cap_leaves = plan->cap_leaves,
+                     .chunks = plan->chunks,
+                     .cap_chunks = plan->cap_chunks};
+  *plan = kept;
+}
+
+void tdict_plan_reset(tdict_plan *plan) {
+  tdict_plan_clear(plan);
   free(plan->items);
+  free(plan->nodes);
   free(plan->item_of_leaf);
   free(plan->chunks);
   memset(plan, 0, sizeof *plan);
@@ -57,6 +82,7 @@ static uint32_t run_end(const tdict_plan *plan, uint32_t first) {
 }
 
 void tdict_plan_pack(tdict_plan *plan) {
+  if (!plan->way_bytes[TDICT_WAY_DIRECT]) return;
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
@@ -90,7 +116,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t piece
   for (size_t at = whole.begin; at < whole.end && status == TDICT_OK; at += piece) {
     while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
     size_t end = whole.end - at < piece ? whole.end : at + piece;
-    status = add_chunk(plan, (tdict_chunk){at, end, first}, err);
+    status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }
   return status;
 }
@@ -111,7 +137,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *e
     bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
     bool direct = item->way == TDICT_WAY_DIRECT;
     end = whole ? i + 1 : direct ? run_end(plan, i) : group_end(plan, i);
-    tdict_chunk span = {item->offset, plan->items[end - 1].offset + plan->items[end - 1].bytes, i};
+    tdict_chunk span = {.begin = item->offset, .first = i};
+    span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     status = add_pieces(plan, span, whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes, err);
   }
   return status;

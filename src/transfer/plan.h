@@ -7,6 +7,7 @@
 #define TDICT_TRANSFER_PLAN_H
 
 #include "device/devices.h"
+#include "sched/pool.h"
 #include "tdict/transfer.h"
 #include "tree/box.h"
 #include "tree/node.h"
@@ -37,6 +38,8 @@ typedef struct tdict_item {
 typedef struct tdict_chunk {
   size_t begin, end; /* on the line */
   uint32_t first;    /* the item that holds `begin` */
+  uint32_t end_inside; /* one behind the last item that lies in it as a whole; set with was_read */
+  bool was_read;     /* the sources of items that lie in it as a whole were let go. Written by who claimed the chunk */
 } tdict_chunk;
 
 /* An object that the tree holds, and what is done about it. Filled in while the tree is read; `result` while hooks run. */
@@ -62,6 +65,7 @@ typedef struct tdict_object_step {
 
 typedef struct tdict_plan {
   tdict_item *items;
+  tdict_fence_node *nodes; /* one an item, the mark on its source; storage NULL: the item before it has the same storage */
   uint32_t num_items, cap_items;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
@@ -74,7 +78,10 @@ typedef struct tdict_plan {
   uint32_t num_objects, cap_objects;
   int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
+  size_t num_new, num_new_dims; /* tensors of a new result and their dimensions */
   bool reads_device, writes_old; /* something other than host to new device memory */
+  bool some_locked;      /* a node of the tree is locked */
+  bool borrows;          /* sources are not counted: the tree is held by who waits */
 } tdict_plan;
 
 /* What a plan is made for. */
@@ -86,6 +93,10 @@ typedef struct tdict_plan_request {
   bool host_only;          /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
   bool strict_objects;     /* an object without a way is an error */
   int32_t mode;            /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
+  bool borrows;            /* the caller holds the tree until the transfer has ended */
+  tdict_pool *pool;        /* whose threads help to read a very large tree; NULL: none do */
+  int num_helpers;
+  tdict_plan *spare;       /* a cleared plan whose memory is taken, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree: items with their ways. Errors name the leaf. On failure the plan is empty. */
@@ -98,6 +109,8 @@ void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line: chunks of at most chunk_bytes (a multiple of 256) that go through slots. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err);
 void tdict_plan_reset(tdict_plan *plan);
+/* Lets go of all that the plan holds but its memory. */
+void tdict_plan_clear(tdict_plan *plan);
 /* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
  * slab, no view of a part of one. True for NULL, a place in a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);

@@ -79,7 +79,16 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
                                 .strict_objects = s->start->options.strict_objects,
-                                .mode = s->mode};
+                                .mode = s->mode,
+                                .borrows = s->start->waits && !s->start->dst};
+  tdict_plan spare;
+  tdict_engine_take_plan(s->engine, &spare);
+  request.spare = &spare;
+  int asked = s->start->options.num_threads;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
+    request.pool = tdict_engine_pool(s->engine);
+    request.num_helpers = asked > 0 ? asked : AUTO_WORKERS;
+  }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
 
@@ -171,6 +180,16 @@ static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *e
   return status;
 }
 
+/* The storage that the result lies in. */
+static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
+  if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
+  tdict_status status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
+  if (status != TDICT_OK) return status;
+  t->arena->flags |= TDICT_STORAGE_ARENA;
+  tdict_plan_place(&t->plan, t->arena);
+  return TDICT_OK;
+}
+
 static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_status status;
@@ -182,13 +201,26 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
     t->result = tdict_retain(start->dst);
     return TDICT_OK;
   }
-  if (t->plan.num_items > 0) {
-    status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
-    if (status != TDICT_OK) return status;
-    t->arena->flags |= TDICT_STORAGE_ARENA;
-    tdict_plan_place(&t->plan, t->arena);
-  }
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
+}
+
+/* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
+static bool builds_meanwhile(const starter *s, const tdict_future *t) {
+  return !t->on_caller && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
+}
+
+/* What is under way is brought to its end when the result cannot be made. */
+static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_error *err) {
+  tdict_error why;
+  tdict_status status = make_result(s, t, &why);
+  if (status != TDICT_OK) {
+    atomic_store_explicit(&t->observed, true, memory_order_relaxed);
+    tdict_transfer_fail(t, UINT32_MAX, &why);
+    if (err) *err = why;
+  }
+  tdict_transfer_built(t);
+  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL);
+  return status;
 }
 
 /* A tree that is where it should be, all of it, is its own result. */
@@ -206,7 +238,8 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
     t->result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
-  tdict_status status = make_result(s, t, err);
+  tdict_status status = make_arena(s, t, err);
+  if (status == TDICT_OK && !builds_meanwhile(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, chunk_bytes(s), err);
@@ -240,8 +273,9 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
   bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
   if (leaves && (rest = tdict_rest_create()) == NULL)
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
-  bool hooks = t->hooks != NULL, goes_on = true;
+  bool hooks = t->hooks != NULL, goes_on = true, builds = builds_meanwhile(s, t);
   tdict_status status = TDICT_OK;
+  if (builds) tdict_transfer_will_build(t);
   if (hooks)
     goes_on = run_hooks(t);
   else
@@ -250,6 +284,7 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     free(rest);
     return status;
   }
+  if (builds) return build_meanwhile(s, t, err);
   if (!t->on_caller) return TDICT_OK;
   tdict_transfer_wait_to_start(t);
   if (rest)
@@ -280,6 +315,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->plan = s.plan;
   t->mode = s.mode;
   t->on_caller = s.on_caller;
+  t->num_helpers = s.on_caller ? 0 : s.num_workers;
   t->waits = start->waits;
   t->pins = start->pin;
   status = fill(&s, t, context, err);

@@ -21,7 +21,11 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
   status = tdict_pieces_submit(&t->plan, chunk, &queue, err);
   *blame = queue.item;
-  if (status == TDICT_OK) return tdict_lane_launch(lane, slot, chunk, false, err);
+  if (status == TDICT_OK) {
+    status = tdict_lane_launch(lane, slot, chunk, false, err);
+    if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
+    return status;
+  }
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
   lane->spare = slot;
   return status;
@@ -40,6 +44,17 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream);
   lane->spare = slot;
   return status;
+}
+
+/* An event for each small copy would cost as much as the copy: those of up to this many bytes in all share one. */
+#define LOOSE_BYTES ((size_t)1 << 20)
+
+static tdict_status launch_loose(tdict_lane *lane, tdict_error *err) {
+  const tdict_chunk *last = lane->loose;
+  lane->loose = NULL;
+  lane->loose_bytes = 0;
+  tdict_status status = last && lane->count == TDICT_LANE_DEPTH ? tdict_lane_room(lane, err) : TDICT_OK;
+  return last && status == TDICT_OK ? tdict_lane_launch(lane, NULL, last, false, err) : status;
 }
 
 static tdict_status queue_within(void *user, const tdict_rect *rect, tdict_error *err) {
@@ -68,7 +83,9 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   }
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
-  return tdict_lane_launch(lane, NULL, chunk, false, err);
+  lane->loose = chunk;
+  lane->loose_bytes += chunk->end - chunk->begin;
+  return lane->loose_bytes < LOOSE_BYTES ? TDICT_OK : launch_loose(lane, err);
 }
 
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
@@ -97,7 +114,8 @@ static tdict_status do_chunk(tdict_lane *lane, const tdict_chunk *chunk, uint32_
 /* Opens a lane on the gpu that the chunk needs; one on another gpu is brought to its end first. */
 static tdict_status turn_to(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
   if (!gpu || lane->gpu == gpu) return TDICT_OK;
-  tdict_status status = tdict_lane_close(lane, false, err);
+  tdict_status status = launch_loose(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_close(lane, false, err);
   return status == TDICT_OK ? tdict_lane_open(lane, gpu, err) : status;
 }
 
@@ -123,6 +141,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }
+  const uint32_t last = lane->loose ? lane->loose->first : UINT32_MAX;
+  if (status == TDICT_OK && (status = launch_loose(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->tailless, true, memory_order_relaxed);
   tdict_latch_down(&t->queued);
