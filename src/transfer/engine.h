@@ -79,6 +79,7 @@ struct tdict_future {
   int num_gates;
   int32_t mode;
   int num_helpers;          /* threads that may help the starting one to mark very many sources */
+  bool places_late;         /* of very many items: whoever marks an item gives it its place, too */
   bool on_caller;           /* the starting thread works, no thread of the pool */
   tdict_dependent *waits_for;
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */

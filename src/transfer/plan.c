@@ -109,12 +109,28 @@ static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *
   return TDICT_OK;
 }
 
+/* The first item from `low` on that ends behind `at`; there is one. */
+static uint32_t item_at(const tdict_plan *plan, uint32_t low, size_t at) {
+  for (uint32_t high = plan->num_items - 1; low < high;) {
+    uint32_t middle = low + (high - low) / 2;
+    if (plan->items[middle].offset + plan->items[middle].bytes <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 /* The interval [begin, end) of the line in pieces of at most `piece` bytes. `first` holds `begin`. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t piece, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
+  const bool uniform = tdict_plan_is_uniform(plan);
   for (size_t at = whole.begin; at < whole.end && status == TDICT_OK; at += piece) {
-    while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
+    if (uniform)
+      first = item_at(plan, first, at);
+    else
+      while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
     size_t end = whole.end - at < piece ? whole.end : at + piece;
     status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }
@@ -123,7 +139,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t piece
 
 /* The end of the run of items that share slots with `first`: the same way and gpu, one behind the other. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = first + 1;
+  uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
          plan->items[end].gpu == plan->items[first].gpu)
     end++;

@@ -26,6 +26,7 @@ typedef enum tdict_way {
 typedef struct tdict_item {
   tdict_tensor *src;   /* counted */
   tdict_tensor *dst;   /* counted; NULL: the place is dst_data, in C order */
+  const char *src_data; /* first element, here so that who copies need not look at the tensor */
   char *dst_data;      /* first element */
   size_t offset, bytes;
   tdict_gpu *gpu;      /* whose copy engines work; NULL for host to host. Borrowed from the context */
@@ -78,6 +79,7 @@ typedef struct tdict_plan {
   uint32_t num_objects, cap_objects;
   int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
+  uint32_t num_common;   /* items that are alike in all but place and size, see plan_many.h: way, gpu, plain */
   size_t num_new, num_new_dims; /* tensors of a new result and their dimensions */
   bool reads_device, writes_old; /* something other than host to new device memory */
   bool some_locked;      /* a node of the tree is locked */
@@ -109,6 +111,10 @@ void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line: chunks of at most chunk_bytes (a multiple of 256) that go through slots. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t chunk_bytes, tdict_error *err);
 void tdict_plan_reset(tdict_plan *plan);
+/* All items go the same way to the same gpu, from ordinary memory to a new result. */
+static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
+  return plan->num_items > 0 && plan->num_common == plan->num_items;
+}
 /* Lets go of all that the plan holds but its memory. */
 void tdict_plan_clear(tdict_plan *plan);
 /* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a

@@ -216,7 +216,7 @@ static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_
     c->plan->num_shared++;
     return TDICT_OK;
   }
-  tdict_item item = {.src = t, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
+  tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
   tdict_status status = route(c, &item, r->device, err);
   if (status == TDICT_OK) status = append(c, &item, err);
   if (status != TDICT_OK) return status;
@@ -256,6 +256,7 @@ static tdict_status collect_pair(collector *c, tdict_tensor *src, tdict_leaf oth
   tdict_status status = check_pair(src, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
+  item.src_data = src->data;
   item.dst_data = dst->data;
   status = route(c, &item, dst->storage->device, err);
   return status == TDICT_OK ? append(c, &item, err) : status;

@@ -29,6 +29,7 @@ static inline bool take(const tdict_many *m, tdict_leaf leaf, uint32_t n, uint32
   if (!m->plan->borrows) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   m->plan->nodes[n] = (tdict_fence_node){.storage = s};
   m->plan->items[n] = (tdict_item){.src = t,
+                                   .src_data = t->data,
                                    .offset = begin,
                                    .bytes = bytes,
                                    .gpu = m->to,
@@ -42,10 +43,12 @@ static inline bool take(const tdict_many *m, tdict_leaf leaf, uint32_t n, uint32
   return true;
 }
 
-/* A part of a node's leaves, read by one thread. Its line begins at 0 and is moved to its place afterwards. */
+/* A part of a node's leaves, read by one thread. Its line begins where it would if all leaves had the size of the first,
+ * and is moved to its place afterwards where that was wrong. */
 typedef struct stretch {
   uint32_t first, count, done; /* leaves */
-  size_t line, bytes, num_dims;
+  size_t begin, end;           /* of its line */
+  size_t bytes, num_dims;
 } stretch;
 typedef struct parallel {
   const tdict_many *many;
@@ -62,7 +65,7 @@ static void read_stretch(void *user, long i) {
   for (uint32_t k = 0; k < s.count; k++, s.done++) {
     tdict_look_ahead(p->node, slot + k, end);
     const uint32_t at = s.first + k;
-    if (!take(p->many, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.line)) break;
+    if (!take(p->many, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end)) break;
     s.bytes += plan->items[plan->num_items + at].bytes;
     s.num_dims += (size_t)plan->items[plan->num_items + at].src->ndim;
   }
@@ -75,18 +78,29 @@ static bool join(tdict_plan *plan, stretch *stretches, long count) {
   for (long i = 0; i < count; i++) {
     stretch *s = &stretches[i];
     size_t base;
-    if (s->done != s->count || !tdict_round_up(line, TDICT_LEAF_ALIGNMENT, &base) || !tdict_add_size(base, s->line, &line))
+    if (s->done != s->count || !tdict_round_up(line, TDICT_LEAF_ALIGNMENT, &base) ||
+        !tdict_add_size(base, s->end - s->begin, &line))
       return false;
-    s->line = base;
+    size_t guessed = s->begin;
+    for (uint32_t k = 0; base != guessed && k < s->count; k++)
+      plan->items[plan->num_items + s->first + k].offset += base - guessed;
     bytes += s->bytes;
   }
-  for (long i = 0; i < count; i++)
-    for (uint32_t k = 0; k < stretches[i].count; k++)
-      plan->items[plan->num_items + stretches[i].first + k].offset += stretches[i].line;
   plan->line_bytes = line;
   plan->total_bytes += bytes;
   plan->way_bytes[plan->items[plan->num_items].way] += bytes;
   return true;
+}
+
+/* Where a stretch would begin, a multiple of 256; 0 when that does not fit. */
+static size_t guess(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
+  const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
+  size_t each, before, line, begin;
+  if (!t || !tdict_round_up(tdict_tensor_nbytes(t), TDICT_LEAF_ALIGNMENT, &each) ||
+      !tdict_mul_size(each, first, &before) || !tdict_round_up(plan->line_bytes, TDICT_LEAF_ALIGNMENT, &line) ||
+      !tdict_add_size(line, before, &begin) || begin > SIZE_MAX / 2)
+    return 0;
+  return begin;
 }
 
 /* All the leaves from the frame's slot on, in stretches; false: one is not common, and nothing was done. */
@@ -97,8 +111,11 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
   uint32_t each = STRETCH_LEAVES;
   if (leaves / MAX_STRETCHES >= each) each = leaves / MAX_STRETCHES + 1;
   long count = 0;
-  for (uint32_t first = 0; first < leaves; first += each)
-    stretches[count++] = (stretch){.first = first, .count = leaves - first < each ? leaves - first : each};
+  for (uint32_t first = 0; first < leaves; first += each) {
+    size_t begin = guess(plan, frame->node->leaves[frame->slot], first);
+    stretches[count++] = (stretch){
+        .first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
+  }
   parallel p = {m, frame->node, frame->slot, stretches};
   tdict_parallel_for(m->pool, m->num_helpers, count, read_stretch, &p);
   if (!join(plan, stretches, count)) {
@@ -108,6 +125,7 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
     return false;
   }
   for (long i = 0; i < count; i++) plan->num_new_dims += stretches[i].num_dims;
+  plan->num_common += leaves;
   plan->num_new += leaves;
   plan->num_items += leaves;
   plan->num_leaves += leaves;
@@ -131,6 +149,7 @@ void tdict_many_collect(const tdict_many *m, tdict_frame *frame) {
     if (!leaf) continue;
     plan->total_bytes += plan->items[n].bytes;
     plan->way_bytes[m->way] += plan->items[n].bytes;
+    plan->num_common++;
     plan->num_new++;
     plan->num_new_dims += (size_t)plan->items[n].src->ndim;
     n++;

@@ -4,6 +4,8 @@
 #ifndef TDICT_TRANSFER_PLAN_MANY_H
 #define TDICT_TRANSFER_PLAN_MANY_H
 
+#include <stddef.h>
+
 #include "sched/pool.h"
 #include "transfer/plan.h"
 #include "tree/cursor.h"
@@ -18,7 +20,7 @@ typedef struct tdict_many {
 
 /* Asks for what is read of the leaves that follow `slot`: a large tree's records lie all over memory, and waiting for each
  * line of them in turn would cost more than all the rest. */
-enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
+enum { TDICT_LOOK_FAR = 32, TDICT_LOOK_NEAR = 16 };
 static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint32_t end) {
   if (slot + TDICT_LOOK_FAR < end) {
     const char *far = tdict_leaf_pointer(node->leaves[slot + TDICT_LOOK_FAR]);
@@ -27,7 +29,9 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
   }
   if (slot + TDICT_LOOK_NEAR < end) {
     const tdict_tensor *near = tdict_leaf_tensor(node->leaves[slot + TDICT_LOOK_NEAR]);
-    if (near) __builtin_prefetch(near->storage, 1);
+    const char *storage = near ? (const char *)near->storage : NULL;
+    __builtin_prefetch(storage, 1);
+    __builtin_prefetch(storage + offsetof(tdict_storage, flags), 1); /* on the next line, half of the time */
   }
 }
 

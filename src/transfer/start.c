@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/host.h"
 #include "transfer/check.h"
@@ -10,6 +11,7 @@
 #include "transfer/hooks.h"
 #include "transfer/work.h"
 
+enum { READERS = 8, MANY_ITEMS = 8192 };
 enum { AUTO_WORKERS = 8, CHUNKS_A_WORKER = 4 };
 #define ALONE_BYTES ((size_t)512 << 10)     /* below this a waiting caller is done before a thread has woken */
 #define MIN_CHUNK_BYTES ((size_t)256 << 10) /* below this the gap between copies costs more than the overlap gains */
@@ -26,6 +28,7 @@ typedef struct starter {
   int32_t mode;
   int num_workers;
   bool on_caller;
+  int64_t begin_ns;
 } starter;
 
 static tdict_status check_options(const starter *s, tdict_error *err) {
@@ -87,7 +90,7 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
   int asked = s->start->options.num_threads;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
     request.pool = tdict_engine_pool(s->engine);
-    request.num_helpers = asked > 0 ? asked : AUTO_WORKERS;
+    request.num_helpers = asked > 0 ? asked : READERS;
   }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
@@ -186,7 +189,8 @@ static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *e
   tdict_status status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
-  tdict_plan_place(&t->plan, t->arena);
+  t->places_late = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->places_late) tdict_plan_place(&t->plan, t->arena);
   return TDICT_OK;
 }
 
@@ -206,10 +210,10 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
 
 /* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
 static bool builds_meanwhile(const starter *s, const tdict_future *t) {
-  return !t->on_caller && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
+  return (!t->on_caller || t->num_workers > 1) && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
-/* What is under way is brought to its end when the result cannot be made. */
+/* The transfer fails when the result cannot be made. */
 static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
@@ -219,7 +223,6 @@ static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_err
     if (err) *err = why;
   }
   tdict_transfer_built(t);
-  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL);
   return status;
 }
 
@@ -284,21 +287,21 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     free(rest);
     return status;
   }
-  if (builds) return build_meanwhile(s, t, err);
-  if (!t->on_caller) return TDICT_OK;
-  tdict_transfer_wait_to_start(t);
+  if (builds) status = build_meanwhile(s, t, err);
+  if (t->on_caller) tdict_transfer_wait_to_start(t);
   if (rest)
     tdict_work_and_leave(&t->workers[0], rest);
-  else
+  else if (t->on_caller)
     tdict_work(&t->workers[0]);
-  return TDICT_OK;
+  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
+  return status;
 }
 
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
-  starter s = {.engine = tdict_context_engine(context), .start = start};
+  starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
   if (status == TDICT_OK) status = check_options(&s, err);
@@ -313,9 +316,10 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
     return status;
   }
   t->plan = s.plan;
+  t->begin_ns = s.begin_ns;
   t->mode = s.mode;
   t->on_caller = s.on_caller;
-  t->num_helpers = s.on_caller ? 0 : s.num_workers;
+  t->num_helpers = s.num_workers > 1 ? s.num_workers : 0;
   t->waits = start->waits;
   t->pins = start->pin;
   status = fill(&s, t, context, err);

@@ -27,7 +27,6 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   tdict_latch_init(&t->queued, num_workers);
   t->mark = tdict_forkmark_retain(engine->config.mark);
   t->log = tdict_log_retain(engine->config.log);
-  t->begin_ns = tdict_now_ns();
   t->stats.struct_size = sizeof t->stats;
   *out = t;
   return TDICT_OK;
@@ -138,7 +137,7 @@ static void mark_beside_others(tdict_fence_node *node, gathering *g) {
   if (!g->stranger) tdict_storage_each_conflict(node->storage, node->writes, find_stranger, g);
 }
 
-enum { MARKS_AHEAD = 12, PARALLEL_MARKS = 8192, STRETCH_MARKS = 4096 };
+enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 2048 };
 
 /* The marks on sources. One that found others there is left for its thread to see to: it has a storage and no fence. */
 typedef struct marking {
@@ -153,6 +152,8 @@ static void mark_stretch(void *user, long n) {
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
   bool left = false;
+  for (uint32_t i = first; i < end && m->self->places_late; i++)
+    p->items[i].dst_data = (char *)m->self->arena->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
     tdict_fence_node *node = &p->nodes[i];
     if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
@@ -373,9 +374,12 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
     if (!p->nodes[i].fence || (i + 1 < p->num_items && !p->nodes[i + 1].fence)) return;
   releasing r = {0};
   bool all = true;
-  enum { AHEAD = 8 };
+  enum { AHEAD = 16 };
   for (uint32_t i = begin; i < end; i++) {
-    if (i + AHEAD < end) __builtin_prefetch(p->nodes[i + AHEAD].storage, 1);
+    if (i + AHEAD < end) {
+      __builtin_prefetch(p->nodes[i + AHEAD].storage, 1);
+      if (!p->borrows) __builtin_prefetch(p->items[i + AHEAD].src, 1);
+    }
     all &= leave_source(p, i, true, &r);
   }
   release_slab(&r);
