@@ -76,7 +76,7 @@ static bool goes_on(const tdict_item *a, const tdict_item *b) {
 
 /* The end of the run of direct items that begins at `first`. */
 static uint32_t run_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = first + 1;
+  uint32_t end = plan->one_run ? plan->num_items : first + 1;
   while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
   return end;
 }
@@ -87,6 +87,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = run_end(plan, i);
+    plan->one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {

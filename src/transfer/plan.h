@@ -80,6 +80,7 @@ typedef struct tdict_plan {
   int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
   uint32_t num_common;   /* items that are alike in all but place and size, see plan_many.h: way, gpu, plain */
+  bool one_run;          /* one driver copy may go over all items */
   size_t num_new, num_new_dims; /* tensors of a new result and their dimensions */
   bool reads_device, writes_old; /* something other than host to new device memory */
   bool some_locked;      /* a node of the tree is locked */

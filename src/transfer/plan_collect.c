@@ -17,6 +17,8 @@ typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_same same;                /* finds leaves that are the same bytes */
+  bool listed;                    /* its table is in use: some leaf did not lie behind those before it */
+  int misses;                     /* leaves in a row that were not common */
   const tdict_storage *last;      /* the storage asked about last, and the answer */
   tdict_gpu *last_gpu;
   bool last_pinned;
@@ -197,6 +199,15 @@ static inline bool hangs_once(collector *c, const tdict_cursor *cursor) {
   return c->once;
 }
 
+/* Whether the leaf must be looked up; then the table holds all items before it. */
+static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
+  if (c->listed || tdict_same_follows(&c->same, t)) return TDICT_OK;
+  for (uint32_t i = 0; i < c->plan->num_items; i++)
+    if (!tdict_same_add(&c->same, c->plan->items[i].src, i)) return no_memory(err);
+  c->listed = true;
+  return TDICT_OK;
+}
+
 /* to_device and pin_memory: the leaf is shared, is the same as an earlier one, or travels. */
 static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                 tdict_error *err) {
@@ -211,17 +222,19 @@ static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_
     return TDICT_OK;
   }
   bool alone = hangs_once(c, cursor) && tdict_same_is_alone(t); /* asked before the item counts it */
-  if (!alone) tdict_same_find(&c->same, t, place);
+  tdict_status status = alone ? TDICT_OK : list_items(c, t, err);
+  if (status != TDICT_OK) return status;
+  if (!alone && c->listed) tdict_same_find(&c->same, t, place);
   if (*place != TDICT_SHARED) {
     c->plan->num_shared++;
     return TDICT_OK;
   }
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
-  tdict_status status = route(c, &item, r->device, err);
+  status = route(c, &item, r->device, err);
   if (status == TDICT_OK) status = append(c, &item, err);
   if (status != TDICT_OK) return status;
   *place = c->plan->num_items - 1;
-  if (alone) return TDICT_OK;
+  if (alone || !c->listed) return TDICT_OK;
   return tdict_same_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
 }
 
@@ -428,6 +441,8 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   return TDICT_OK;
 }
 
+enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not looked for any more */
+
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request};
@@ -445,8 +460,11 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   begin_many(&c);
   while (status == TDICT_OK) {
     char path[TDICT_PATH_BYTES];
-    if (c.many.to && cursor.depth && hangs_once(&c, &cursor))
+    if (c.many.to && cursor.depth && c.misses < MOST_MISSES && hangs_once(&c, &cursor)) {
+      const uint32_t before = plan->num_items;
       tdict_many_collect(&c.many, &cursor.frames[cursor.depth - 1]);
+      c.misses = plan->num_items > before ? 0 : c.misses + 1;
+    }
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
