@@ -8,8 +8,6 @@
 /* Above its own threshold libc's memcpy turns to stores that bypass the cache, where the device reads slots from. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 
-#define LOOK_BYTES ((size_t)512)
-
 typedef struct piece {
   const tdict_item *item;
   uint32_t number;
@@ -60,20 +58,12 @@ static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict
   (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
 }
 
-/* Asks for the beginning of a leaf that is copied next: small leaves lie all over memory, and the processor guesses where
- * to read on within one only. */
-static inline void look_at_source(const tdict_item *item) {
-  const size_t most = item->bytes < LOOK_BYTES ? item->bytes : LOOK_BYTES;
-  for (size_t at = 0; at < most; at += 64) __builtin_prefetch(item->src_data + at);
-}
-
 void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot) {
   uint32_t number = chunk->first;
   size_t filled = 0;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
-    if (number < plan->num_items) look_at_source(&plan->items[number]);
     if (p.item->src_plain)
       copy_bytes(slot + p.at, p.item->src_data + p.begin, p.end - p.begin);
     else

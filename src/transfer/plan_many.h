@@ -20,7 +20,7 @@ typedef struct tdict_many {
 
 /* Asks for what is read of the leaves that follow `slot`: a large tree's records lie all over memory, and waiting for each
  * line of them in turn would cost more than all the rest. */
-enum { TDICT_LOOK_FAR = 32, TDICT_LOOK_NEAR = 16 };
+enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
 static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint32_t end) {
   if (slot + TDICT_LOOK_FAR < end) {
     const char *far = tdict_leaf_pointer(node->leaves[slot + TDICT_LOOK_FAR]);

@@ -161,3 +161,38 @@ SIM_CASE(sources_are_free_when_they_are_in_a_slot) {
   tdict_release(src);
   close_world(&w);
 }
+
+/* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
+GPU_CASE(plans_see_what_has_changed) {
+  world w = open_world();
+  tdict_tree *src = tiny_tree(NULL), *out = NULL;
+  static const int64_t count = 300;
+  for (int k = 0; k < 12; k++) {
+    tdict_memory *memory = k % 6 == 1 ? w.pinned : k % 6 == 4 ? w.memory : NULL; /* pinned, and on the device */
+    tdict_dtype dtype = k % 6 == 3 ? TDICT_F64 : TDICT_U8;
+    tdict_tensor *t;
+    if (k % 6 == 4)
+      td_ok(tdict_tensor_zeros(dtype, 1, &count, memory, &t, err));
+    else
+      t = random_tensor(dtype, 1, &count, memory);
+    if (k % 6 == 2) t = sliced(t, (tdict_tensor_range){0, 0, 100, 3}); /* other strides */
+    give(src, "group5.leaf155", t);
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    tdict_transfer_options o = tdict_transfer_options_default();
+    o.stats = &stats;
+    td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+    check_tree(&w, src, out);
+    assert_int_equal(stats.num_shared_leaves, k % 6 == 4);
+    tdict_release(out);
+    if (k % 6 == 1) { /* a driver copy of its own when there is nothing to pack it with */
+      tdict_tree *one = new_tree();
+      td_ok(tdict_set(one, "one", leaf_of(src, "group5.leaf155"), err));
+      td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));
+      assert_int_equal(stats.direct_bytes, 300);
+      tdict_release(out);
+      tdict_release(one);
+    }
+  }
+  tdict_release(src);
+  close_world(&w);
+}
