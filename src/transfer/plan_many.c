@@ -113,8 +113,8 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
   long count = 0;
   for (uint32_t first = 0; first < leaves; first += each) {
     size_t begin = guess(plan, frame->node->leaves[frame->slot], first);
-    stretches[count++] = (stretch){
-        .first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
+    stretches[count++] =
+        (stretch){.first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
   }
   parallel p = {m, frame->node, frame->slot, stretches};
   tdict_parallel_for(m->pool, m->num_helpers, count, read_stretch, &p);

@@ -56,8 +56,8 @@ static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
   for (uint32_t i = 0; i < a->num_items; i++) {
     const tdict_item *x = &a->items[i], *y = &b->items[i];
     if (x->src != y->src || x->src_data != y->src_data || x->offset != y->offset || x->bytes != y->bytes ||
-        x->gpu != y->gpu || x->leaf != y->leaf || x->way != y->way || x->kind != y->kind || x->src_plain != y->src_plain ||
-        x->dst_plain != y->dst_plain || a->nodes[i].storage != b->nodes[i].storage)
+        x->gpu != y->gpu || x->leaf != y->leaf || x->way != y->way || x->kind != y->kind ||
+        x->src_plain != y->src_plain || x->dst_plain != y->dst_plain || a->nodes[i].storage != b->nodes[i].storage)
       fail_msg("item %u differs", i);
   }
 }
@@ -83,7 +83,8 @@ GPU_CASE(many_leaves_make_the_plan_of_one_thread) {
       tdict_plan alone = collect(&w, src, 0, borrows), helped = collect(&w, src, 4, borrows);
       td_ok(tdict_plan_cut(&helped, 4096, err));
       td_ok(tdict_plan_cut(&alone, 4096, err));
-      check_same_plan(&alone, &helped); /* whether or not a leaf is common: what the first plan holds is not for the second */
+      check_same_plan(&alone,
+                      &helped); /* whether or not a leaf is common: what the first plan holds is not for the second */
       tdict_plan_reset(&helped);
       tdict_plan_reset(&alone);
       helped = collect(&w, src, 4, borrows);
