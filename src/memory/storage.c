@@ -1,6 +1,7 @@
 /* Storage: counting, giving back, and the fences of the transfers that use the bytes. */
 #include "memory/storage.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +15,8 @@ static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdic
   tdict_storage *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
   atomic_init(&s->refs, 1);
-  atomic_init(&s->num_nodes, 0);
+  atomic_init(&s->marks, 0);
+  atomic_init(&s->busy_uses, 0);
   atomic_init(&s->lost, false);
   pthread_mutex_init(&s->lock, NULL);
   s->bytes = bytes;
@@ -111,47 +113,63 @@ void tdict_storage_release(tdict_storage *s) {
   if (memory) memory->ops->release(memory);
 }
 
+#define MARKS_TAKEN ((uintptr_t)1)
+enum { SPINS_BEFORE_YIELD = 64 };
+
+/* The list of marks is one thread's from here until give_marks(): a few instructions, so who comes meanwhile spins. */
+static tdict_fence_node *take_marks(tdict_storage *s) {
+  uintptr_t seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
+  for (int spins = 1;; spins++) {
+    if (!(seen & MARKS_TAKEN) &&
+        atomic_compare_exchange_weak_explicit(&s->marks, &seen, seen | MARKS_TAKEN, memory_order_acquire,
+                                              memory_order_relaxed))
+      return (tdict_fence_node *)seen;
+    if (spins % SPINS_BEFORE_YIELD == 0) sched_yield();
+    seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
+  }
+}
+
+static void give_marks(tdict_storage *s, tdict_fence_node *first) {
+  atomic_store_explicit(&s->marks, (uintptr_t)first, memory_order_release);
+}
+
 void tdict_storage_attach(tdict_fence_node *node) {
-  tdict_storage *s = node->storage;
-  pthread_mutex_lock(&s->lock);
-  node->previous = NULL;
-  node->next = s->nodes;
-  if (s->nodes) s->nodes->previous = node;
-  s->nodes = node;
-  atomic_fetch_add_explicit(&s->num_nodes, 1, memory_order_release);
-  pthread_mutex_unlock(&s->lock);
+  node->next = take_marks(node->storage);
+  give_marks(node->storage, node);
 }
 
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
-  pthread_mutex_lock(&s->lock);
-  if (node->previous)
-    node->previous->next = node->next;
-  else
-    s->nodes = node->next;
-  if (node->next) node->next->previous = node->previous;
-  atomic_fetch_sub_explicit(&s->num_nodes, 1, memory_order_release);
-  pthread_mutex_unlock(&s->lock);
+  uintptr_t own = (uintptr_t)node;
+  if (atomic_compare_exchange_strong_explicit(&s->marks, &own, own | MARKS_TAKEN, memory_order_acquire,
+                                              memory_order_relaxed)) {
+    give_marks(s, node->next);
+    return;
+  }
+  tdict_fence_node *first = take_marks(s), **at = &first;
+  while (*at != node) at = &(*at)->next;
+  *at = node->next;
+  give_marks(s, first);
 }
 
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except) {
-  if (atomic_load_explicit(&s->num_nodes, memory_order_acquire) == 0) return NULL;
+  if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return NULL;
   tdict_fence *found = NULL;
-  pthread_mutex_lock(&s->lock);
-  for (tdict_fence_node *n = s->nodes; n && !found; n = n->next)
+  tdict_fence_node *first = take_marks(s);
+  for (tdict_fence_node *n = first; n && !found; n = n->next)
     if (n->fence != except && (to_write || n->writes)) found = n->fence;
   if (found) found->ops->retain(found);
-  pthread_mutex_unlock(&s->lock);
+  give_marks(s, first);
   return found;
 }
 
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user) {
-  if (atomic_load_explicit(&s->num_nodes, memory_order_acquire) == 0) return;
-  pthread_mutex_lock(&s->lock);
-  for (tdict_fence_node *n = s->nodes; n; n = n->next)
+  if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return;
+  tdict_fence_node *first = take_marks(s);
+  for (tdict_fence_node *n = first; n; n = n->next)
     if (to_write || n->writes) fn(user, n->fence);
-  pthread_mutex_unlock(&s->lock);
+  give_marks(s, first);
 }
 
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user) {
@@ -170,9 +188,9 @@ static void prune_uses(tdict_storage *s) {
       continue;
     }
     use->ops->release(use);
-    atomic_fetch_sub_explicit(&s->num_nodes, 1, memory_order_release);
   }
   s->num_uses = kept;
+  atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
 /* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
@@ -213,7 +231,7 @@ tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_e
   if (status == TDICT_OK) {
     fence->ops->retain(fence);
     s->uses[s->num_uses++] = fence;
-    atomic_fetch_add_explicit(&s->num_nodes, 1, memory_order_release);
+    atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
   }
   pthread_mutex_unlock(&s->lock);
   return status;

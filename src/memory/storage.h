@@ -18,27 +18,29 @@ typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
 /* A transfer's mark on a storage; it lies in the transfer's plan, so that marking allocates nothing. */
 struct tdict_fence_node {
-  tdict_fence_node *next, *previous;
+  tdict_fence_node *next; /* the storage's */
   tdict_storage *storage; /* counted by the plan, not by the node */
   tdict_fence *fence;
   bool writes;
 };
 
 struct tdict_storage {
+  /* What every transfer looks at comes first: a large tree has as many storages as leaves, and each line of them that is
+   * touched costs more than all that is done with it. */
   _Atomic(int64_t) refs;
+  _Atomic(uintptr_t) marks; /* acquire/release: the first node, 0 for none; bit 0: a thread has the list, for a moment */
   void *data;
   size_t bytes;
   tdict_device device;
   uint32_t flags;
+  _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for who looks without the lock */
+  _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
   tdict_memory *memory; /* counted; NULL: plain host memory or the program's own */
   tdict_block block;    /* what memory gave */
   void (*release)(void *user);
   void *user;
-  _Atomic(int32_t) num_nodes; /* acquire/release: marks and uses; 0 says that nothing uses the bytes */
-  _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
-  pthread_mutex_t lock;       /* guards: nodes, uses */
-  tdict_fence_node *nodes;
-  tdict_fence **uses; /* counted fences that only the giving back of the bytes waits for */
+  pthread_mutex_t lock; /* guards: uses and their numbers */
+  tdict_fence **uses;   /* counted fences that only the giving back of the bytes waits for */
   int num_uses, cap_uses;
 };
 
@@ -54,10 +56,22 @@ void tdict_storage_release(tdict_storage *s);
  * writes are filled by the caller. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
+/* The same where no other mark is on the storage, which is nearly always; false: there is one, and nothing was done. */
+static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
+  uintptr_t none = 0;
+  node->next = NULL;
+  return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
+                                                 memory_order_acquire);
+}
+/* Neither a transfer nor a program's stream uses the bytes. */
+static inline bool tdict_storage_is_idle(const tdict_storage *s) {
+  return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 &&
+         atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
+}
 /* A fence (a new reference, or NULL) that stands in the way: of any writer, and when `to_write` of readers too. Marks of
  * `except` do not count. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
-/* Shows every fence that stands in the way, with the storage's lock held: fn only takes notes. */
+/* Shows every fence that stands in the way, with the list of marks held: fn only takes notes. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
 /* Waits until nothing stands in the way any more. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);

@@ -237,6 +237,39 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   return t;
 }
 
+static inline bool have_dims(const int64_t *a, const int64_t *b, int ndim) {
+  if (ndim > 0 && a[0] != b[0]) return false;
+  return ndim < 2 || memcmp(a + 1, b + 1, (size_t)(ndim - 1) * sizeof *a) == 0;
+}
+
+/* Tensors of one shape, dtype aside, share what is written about it. */
+tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
+  tdict_tensor *t = &slab->tensors[slab->num_tensors];
+  const tdict_tensor *last = slab->num_tensors++ ? t - 1 : NULL;
+  const int ndim = like->ndim;
+  t->slab = slab;
+  t->storage = slab->storage;
+  t->data = t->storage->data ? (void *)((uintptr_t)t->storage->data + offset) : NULL;
+  t->dtype = like->dtype;
+  t->ndim = ndim;
+  t->numel = like->numel;
+  atomic_init(&t->refs, 0);
+  if (last && last->ndim == ndim && last->numel == like->numel && have_dims(last->dims, like->dims, ndim)) {
+    t->dims = last->dims;
+    return t;
+  }
+  int64_t *dims = slab->next_dims;
+  slab->next_dims += 2 * (size_t)ndim;
+  for (int i = 0; i < ndim; i++) dims[i] = like->dims[i];
+  tdict_layout_strides(ndim, dims, dims + ndim);
+  t->dims = dims;
+  return t;
+}
+
+void tdict_slab_count(tdict_slab *slab, int64_t more) {
+  atomic_fetch_add_explicit(&slab->refs, more, memory_order_relaxed);
+}
+
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view) {
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
@@ -279,8 +312,7 @@ bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) {
 
 /* Device memory is ordered by streams; only host memory is waited for. */
 static void wait_for_host(tdict_storage *s, bool to_write) {
-  if (s->device.type == TDICT_DEVICE_CPU && atomic_load_explicit(&s->num_nodes, memory_order_acquire) != 0)
-    tdict_storage_wait(s, to_write);
+  if (s->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_idle(s)) tdict_storage_wait(s, to_write);
 }
 
 void *tdict_tensor_data(tdict_tensor *t) {

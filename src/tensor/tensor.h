@@ -36,6 +36,10 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
 /* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab (so the caller
  * owns one). The layout has been checked. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
+/* The next tensor, like `like` but in C order at `offset`. Not counted to the slab, which nobody else uses yet: whoever
+ * adds many counts them at once, see tdict_slab_count(). Cannot fail. */
+tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
+void tdict_slab_count(tdict_slab *slab, int64_t more);
 /* The next view of a slab that has no storage of its own, which nobody else uses yet: of `view` the data, dtype, ndim,
  * shape and strides (NULL: C order), which have been checked. Its reference is the caller's. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view);

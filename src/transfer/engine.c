@@ -2,6 +2,7 @@
 #include "transfer/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "transfer/engine_state.h"
@@ -40,12 +41,35 @@ void tdict_engine_destroy(tdict_engine *e) {
     tdict_ring_destroy(e->rings[i]);
     tdict_gpu_leave(gpu, &scope);
   }
+  tdict_plan_reset(&e->spare);
   pthread_cond_destroy(&e->idle);
   pthread_mutex_destroy(&e->ring_lock);
   pthread_mutex_destroy(&e->lock);
   tdict_forkmark_release(e->config.mark);
   tdict_log_release(e->config.log);
   free(e);
+}
+
+#define SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
+
+void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
+  pthread_mutex_lock(&e->lock);
+  *out = e->spare;
+  memset(&e->spare, 0, sizeof e->spare);
+  pthread_mutex_unlock(&e->lock);
+}
+
+void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
+  tdict_plan_clear(plan);
+  pthread_mutex_lock(&e->lock);
+  size_t bytes = plan->cap_items * (sizeof *plan->items + sizeof *plan->nodes);
+  if (bytes <= SPARE_BYTES && plan->cap_items > e->spare.cap_items) {
+    tdict_plan kept = e->spare;
+    e->spare = *plan;
+    *plan = kept;
+  }
+  pthread_mutex_unlock(&e->lock);
+  tdict_plan_reset(plan);
 }
 
 tdict_devices *tdict_engine_devices(const tdict_engine *e) { return e->config.devices; }

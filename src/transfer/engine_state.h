@@ -12,6 +12,7 @@ struct tdict_engine {
   pthread_mutex_t lock; /* guards what follows, and pending, dependents and finished of every transfer */
   pthread_cond_t idle;
   int64_t num_live;
+  tdict_plan spare; /* the memory of a plan that has ended: new pages for each would cost more than filling them */
   pthread_mutex_t ring_lock; /* guards: rings; held while one is made */
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;

@@ -101,7 +101,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_storage_release(f->arena);
   tdict_release(f->mirror);
   tdict_release(f->result);
-  free(f->nodes);
+  free(f->writes);
   free(f->waits_for);
   free(f->uses);
   free(f->hashes);

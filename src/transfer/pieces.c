@@ -65,7 +65,7 @@ void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char 
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
-    const char *src = (const char *)p.item->src->data;
+    const char *src = p.item->src_data;
     if (p.item->src_plain && stores != TDICT_STREAM_PLAIN)
       tdict_stream_copy(stores, slot + p.at, src + p.begin, p.end - p.begin);
     else if (p.item->src_plain)

@@ -10,11 +10,23 @@
 #define SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this a driver copy of its own costs more than packing */
 #define LARGE_DIRECT_BYTES ((size_t)16 << 20) /* above this the program's own copies would wait too long behind it */
 
-void tdict_plan_reset(tdict_plan *plan) {
-  for (uint32_t i = 0; i < plan->num_items; i++) {
-    tdict_tensor_release(plan->items[i].src);
-    tdict_tensor_release(plan->items[i].dst);
+/* Neighbours of one slab are let go with one count. */
+static void drop_sources(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
+    const tdict_tensor *first = plan->items[i++].src;
+    if (!first || !first->slab) {
+      tdict_tensor_release((tdict_tensor *)first);
+      continue;
+    }
+    int64_t together = 1;
+    for (; i < plan->num_items && plan->items[i].src && plan->items[i].src->slab == first->slab; i++) together++;
+    tdict_slab_release(first->slab, together);
   }
+  for (uint32_t i = 0; i < plan->num_items && plan->writes_old; i++) tdict_tensor_release(plan->items[i].dst);
+}
+
+void tdict_plan_clear(tdict_plan *plan) {
+  drop_sources(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
     tdict_box_release(plan->objects[i].box);
     tdict_box_release(plan->objects[i].result);
@@ -22,7 +34,20 @@ void tdict_plan_reset(tdict_plan *plan) {
     tdict_release(plan->objects[i].moved);
   }
   free(plan->objects);
+  tdict_plan kept = {.items = plan->items,
+                     .nodes = plan->nodes,
+                     .cap_items = plan->cap_items,
+                     .item_of_leaf = plan->item_of_leaf,
+                     .cap_leaves = plan->cap_leaves,
+                     .chunks = plan->chunks,
+                     .cap_chunks = plan->cap_chunks};
+  *plan = kept;
+}
+
+void tdict_plan_reset(tdict_plan *plan) {
+  tdict_plan_clear(plan);
   free(plan->items);
+  free(plan->nodes);
   free(plan->item_of_leaf);
   free(plan->chunks);
   memset(plan, 0, sizeof *plan);
@@ -52,16 +77,18 @@ static bool goes_on(const tdict_item *a, const tdict_item *b) {
 }
 
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = first + 1;
+  uint32_t end = plan->one_run ? plan->num_items : first + 1;
   while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
   return end;
 }
 
 void tdict_plan_pack(tdict_plan *plan) {
+  if (!plan->way_bytes[TDICT_WAY_DIRECT]) return;
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
+    plan->one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
@@ -84,6 +111,18 @@ static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *
   return TDICT_OK;
 }
 
+/* The first item from `low` on that ends behind `at`; there is one. */
+static uint32_t item_at(const tdict_plan *plan, uint32_t low, size_t at) {
+  for (uint32_t high = plan->num_items - 1; low < high;) {
+    uint32_t middle = low + (high - low) / 2;
+    if (plan->items[middle].offset + plan->items[middle].bytes <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 /* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
  * last one. */
 static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
@@ -96,18 +135,22 @@ static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
+  const bool uniform = tdict_plan_is_uniform(plan);
   for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
-    while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
+    if (uniform)
+      first = item_at(plan, first, at);
+    else
+      while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
     size_t piece = piece_at(whole, at, low, high);
     end = whole.end - at < piece ? whole.end : at + piece;
-    status = add_chunk(plan, (tdict_chunk){at, end, first}, err);
+    status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }
   return status;
 }
 
 /* The end of the run of items that share slots with `first`: the same way and gpu, one behind the other. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = first + 1;
+  uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
          plan->items[end].gpu == plan->items[first].gpu)
     end++;
@@ -135,7 +178,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
     bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
     bool direct = item->way == TDICT_WAY_DIRECT;
     end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
-    tdict_chunk span = {item->offset, plan->items[end - 1].offset + plan->items[end - 1].bytes, i};
+    tdict_chunk span = {.begin = item->offset, .first = i};
+    span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes;
     status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
   }

@@ -7,6 +7,7 @@
 #define TDICT_TRANSFER_PLAN_H
 
 #include "device/devices.h"
+#include "sched/pool.h"
 #include "tdict/transfer.h"
 #include "tree/box.h"
 #include "tree/node.h"
@@ -25,6 +26,7 @@ typedef enum tdict_way {
 typedef struct tdict_item {
   tdict_tensor *src;   /* counted */
   tdict_tensor *dst;   /* counted; NULL: the place is dst_data, in C order */
+  const char *src_data; /* first element, here so that who copies need not look at the tensor */
   char *dst_data;      /* first element */
   size_t offset, bytes;
   tdict_gpu *gpu;      /* whose copy engines work; NULL for host to host. Borrowed from the context */
@@ -37,6 +39,8 @@ typedef struct tdict_item {
 typedef struct tdict_chunk {
   size_t begin, end; /* on the line */
   uint32_t first;    /* the item that holds `begin` */
+  uint32_t end_inside; /* one behind the last item that lies in it as a whole; set with was_read */
+  bool was_read;     /* the sources of items that lie in it as a whole were let go. Written by who claimed the chunk */
 } tdict_chunk;
 
 /* An object that the tree holds, and what is done about it. Filled in while the tree is read; `result` while hooks run. */
@@ -62,6 +66,7 @@ typedef struct tdict_object_step {
 
 typedef struct tdict_plan {
   tdict_item *items;
+  tdict_fence_node *nodes; /* one an item, the mark on its source; storage NULL: the item before it has the same storage */
   uint32_t num_items, cap_items;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
@@ -75,7 +80,12 @@ typedef struct tdict_plan {
   int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
   bool one_by_one;       /* a driver copy is of one leaf, or of a run: see tdict_plan_run_end() */
+  uint32_t num_common;   /* items that are alike in all but place and size, see plan_many.h: way, gpu, plain */
+  bool one_run;          /* one driver copy may go over all items */
+  size_t num_new, num_new_dims; /* tensors of a new result and their dimensions */
   bool reads_device, writes_old; /* something other than host to new device memory */
+  bool some_locked;      /* a node of the tree is locked */
+  bool borrows;          /* sources are not counted: the tree is held by who waits */
 } tdict_plan;
 
 /* What a plan is made for. */
@@ -87,6 +97,10 @@ typedef struct tdict_plan_request {
   bool host_only;          /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
   bool strict_objects;     /* an object without a way is an error */
   int32_t mode;            /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
+  bool borrows;            /* the caller holds the tree until the transfer has ended */
+  tdict_pool *pool;        /* whose threads help to read a very large tree; NULL: none do */
+  int num_helpers;
+  tdict_plan *spare;       /* a cleared plan whose memory is taken, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree: items with their ways. Errors name the leaf. On failure the plan is empty. */
@@ -103,6 +117,12 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
  * chunk of direct copies between host and device holds up to TDICT_CU_MOST_LINES runs, if the plan is not one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 void tdict_plan_reset(tdict_plan *plan);
+/* All items go the same way to the same gpu, from ordinary memory to a new result. */
+static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
+  return plan->num_items > 0 && plan->num_common == plan->num_items;
+}
+/* Lets go of all that the plan holds but its memory. */
+void tdict_plan_clear(tdict_plan *plan);
 /* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
  * slab, no view of a part of one. True for NULL, a place in a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);

@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/layout.h"
-#include "transfer/plan.h"
+#include "transfer/plan_many.h"
 #include "transfer/same.h"
 #include "tree/cursor.h"
 #include "tree/text.h"
@@ -17,9 +17,18 @@ typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_same same;                /* finds leaves that are the same bytes */
+  bool listed;                    /* its table is in use: some leaf did not lie behind those before it */
+  int misses;                     /* leaves in a row that were not common */
   const tdict_storage *last;      /* the storage asked about last, and the answer */
   tdict_gpu *last_gpu;
   bool last_pinned;
+  tdict_device found_device;      /* the device looked up last, and its gpu; NULL: none yet */
+  tdict_gpu *found_gpu;
+  tdict_many many;                /* how common leaves are read */
+  const tdict_tree *once_node;    /* the node asked about last, whether it hangs at one place only */
+  bool once;
+  tdict_slab *slab;               /* whose tensors are to be counted `slab_count` times more */
+  int64_t slab_count;
   size_t flat_depth;              /* the cursor's depth in a flattened object, 0 when it is in none */
 } collector;
 
@@ -37,6 +46,29 @@ static bool grow(void **array, uint32_t count, uint32_t *cap, size_t bytes) {
   return true;
 }
 
+/* Room for `more` items and leaves; nothing is lost without memory. */
+static bool reserve(tdict_plan *p, uint32_t more) {
+  size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
+  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
+  if (items > p->cap_items) {
+    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
+    tdict_item *grown = realloc(p->items, items * sizeof *grown);
+    if (grown) p->items = grown;
+    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
+    if (!nodes) return false;
+    p->nodes = nodes;
+    p->cap_items = (uint32_t)items;
+  }
+  if (leaves > p->cap_leaves) {
+    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
+    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
+    if (!grown) return false;
+    p->item_of_leaf = grown;
+    p->cap_leaves = (uint32_t)leaves;
+  }
+  return true;
+}
+
 /* Ordinary host memory and pinned memory lie on one device; only pinned memory is read by the gpu itself. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
@@ -50,7 +82,15 @@ static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
 }
 
 static tdict_status gpu_of(collector *c, tdict_device device, tdict_gpu **out, tdict_error *err) {
+  if (c->found_gpu && c->found_device.type == device.type && c->found_device.index == device.index) {
+    *out = c->found_gpu;
+    return TDICT_OK;
+  }
   tdict_status status = tdict_devices_gpu(c->request->devices, device, out, err);
+  if (status == TDICT_OK) {
+    c->found_device = device;
+    c->found_gpu = *out;
+  }
   if (status == TDICT_ENODEVICE && err) err->status = TDICT_EWRONGDEVICE;
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
@@ -76,9 +116,8 @@ static void route_out(collector *c, tdict_item *item) {
 static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
-  item->src_plain = tdict_layout_is_contiguous(item->src->ndim, item->src->dims, tdict_tensor_dims_strides(item->src));
-  item->dst_plain = !item->dst || tdict_layout_is_contiguous(item->dst->ndim, item->dst->dims,
-                                                             tdict_tensor_dims_strides(item->dst));
+  item->src_plain = tdict_many_is_plain(item->src);
+  item->dst_plain = !item->dst || tdict_many_is_plain(item->dst);
   if (from_host && to_host) {
     item->way = TDICT_WAY_HOST;
     return TDICT_OK;
@@ -102,6 +141,23 @@ static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict
   return TDICT_OK;
 }
 
+/* Counts what was taken of a slab's tensors: neighbours with one addition. */
+static void count_slab(collector *c) {
+  if (c->slab_count) atomic_fetch_add_explicit(&c->slab->refs, c->slab_count, memory_order_relaxed);
+  c->slab_count = 0;
+}
+
+static inline void retain_source(collector *c, tdict_tensor *t) {
+  if (c->plan->borrows) return;
+  if (!t->slab) {
+    tdict_tensor_retain(t);
+    return;
+  }
+  if (t->slab != c->slab) count_slab(c);
+  c->slab = t->slab;
+  c->slab_count++;
+}
+
 /* Puts the item at the end of the line. */
 static tdict_status append(collector *c, tdict_item *item, tdict_error *err) {
   tdict_plan *p = c->plan;
@@ -109,10 +165,13 @@ static tdict_status append(collector *c, tdict_item *item, tdict_error *err) {
   if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (!grow((void **)&p->items, p->num_items, &p->cap_items, sizeof *p->items)) return no_memory(err);
-  tdict_tensor_retain(item->src);
+  if (p->num_items == p->cap_items && !reserve(p, 1)) return no_memory(err);
+  retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
-  p->items[p->num_items++] = *item;
+  const uint32_t n = p->num_items++;
+  tdict_storage *storage = item->src->storage;
+  p->nodes[n] = (tdict_fence_node){.storage = n && p->items[n - 1].src->storage == storage ? NULL : storage};
+  p->items[n] = *item;
   p->line_bytes = end;
   p->total_bytes += item->bytes;
   p->way_bytes[item->way] += item->bytes;
@@ -120,18 +179,31 @@ static tdict_status append(collector *c, tdict_item *item, tdict_error *err) {
   return TDICT_OK;
 }
 
-static bool stays(const collector *c, const tdict_tensor *t) {
+static inline bool stays(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
-  if (!tdict_device_equal(t->storage->device, r->device)) return false;
+  tdict_device at = t->storage->device;
+  if (at.type != r->device.type || at.index != r->device.index) return false;
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
 /* The leaf shown last hangs at one place only: every node on the way to it is held once, and none shares it. */
-static bool hangs_once(const tdict_cursor *cursor) {
-  if (tdict_node_shares_leaves(cursor->frames[cursor->depth - 1].node)) return false;
-  for (size_t i = 1; i < cursor->depth; i++)
-    if (atomic_load_explicit(&cursor->frames[i].node->refs, memory_order_relaxed) != 1) return false;
-  return true;
+static inline bool hangs_once(collector *c, const tdict_cursor *cursor) {
+  const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
+  if (c->once_node == node) return c->once;
+  c->once_node = node;
+  c->once = !tdict_node_shares_leaves(node);
+  for (size_t i = 1; i < cursor->depth && c->once; i++)
+    c->once = atomic_load_explicit(&cursor->frames[i].node->refs, memory_order_relaxed) == 1;
+  return c->once;
+}
+
+/* Whether the leaf must be looked up; then the table holds all items before it. */
+static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
+  if (c->listed || tdict_same_follows(&c->same, t)) return TDICT_OK;
+  for (uint32_t i = 0; i < c->plan->num_items; i++)
+    if (!tdict_same_add(&c->same, c->plan->items[i].src, i)) return no_memory(err);
+  c->listed = true;
+  return TDICT_OK;
 }
 
 /* to_device and pin_memory: the leaf is shared, is the same as an earlier one, or travels. */
@@ -147,19 +219,30 @@ static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_
     c->plan->num_shared++;
     return TDICT_OK;
   }
-  tdict_same_find(&c->same, t, place);
+  bool alone = hangs_once(c, cursor) && tdict_same_is_alone(t); /* asked before the item counts it */
+  tdict_status status = alone ? TDICT_OK : list_items(c, t, err);
+  if (status != TDICT_OK) return status;
+  if (!alone && c->listed) tdict_same_find(&c->same, t, place);
   if (*place != TDICT_SHARED) {
     c->plan->num_shared++;
     return TDICT_OK;
   }
-  tdict_item item = {.src = t, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
-  bool alone = hangs_once(cursor) && tdict_same_is_alone(t); /* asked before the item counts it */
-  tdict_status status = route(c, &item, r->device, err);
+  tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
+  status = route(c, &item, r->device, err);
   if (status == TDICT_OK) status = append(c, &item, err);
   if (status != TDICT_OK) return status;
   *place = c->plan->num_items - 1;
-  if (alone) return TDICT_OK;
+  if (alone || !c->listed) return TDICT_OK;
   return tdict_same_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
+}
+
+/* Most trees go from the host to one gpu, whole. */
+static void begin_many(collector *c) {
+  const tdict_plan_request *r = c->request;
+  c->many = (tdict_many){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
+  if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
+  if (gpu_of(c, r->device, &c->many.to, NULL) != TDICT_OK) c->many.to = NULL; /* a leaf will say so */
+  c->many.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
 static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
@@ -184,16 +267,17 @@ static tdict_status collect_pair(collector *c, tdict_tensor *src, tdict_leaf oth
   tdict_status status = check_pair(src, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
+  item.src_data = src->data;
   item.dst_data = dst->data;
   status = route(c, &item, dst->storage->device, err);
   return status == TDICT_OK ? append(c, &item, err) : status;
 }
 
-static tdict_status note_leaf(tdict_plan *p, uint32_t place, tdict_error *err) {
-  if (p->num_leaves == TDICT_SHARED - 1 ||
-      !grow((void **)&p->item_of_leaf, p->num_leaves, &p->cap_leaves, sizeof *p->item_of_leaf))
-    return no_memory(err);
+static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
+  if (p->num_leaves == p->cap_leaves && !reserve(p, 1)) return no_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
+  p->num_new += place != TDICT_SHARED;
+  p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
   return TDICT_OK;
 }
 
@@ -250,9 +334,22 @@ static void choose_action(const collector *c, tdict_object_step *step) {
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
 }
 
+/* A node is gone into: room for its leaves at once. */
+static bool begin_node(collector *c, const tdict_tree *node) {
+  c->plan->some_locked |= tdict_node_is_locked(node);
+  return reserve(c->plan, node->keys->num_live);
+}
+
+/* Hooks are the program's own code, and may let go of what it holds: from here on sources are counted. */
+static void end_borrowing(tdict_plan *p) {
+  for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
+  p->borrows = false;
+}
+
 static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
   if (!grow((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects)) return no_memory(err);
+  end_borrowing(p);
   tdict_object_step *step = &p->objects[p->num_objects++];
   memset(step, 0, sizeof *step);
   step->box = tdict_box_retain(box);
@@ -297,7 +394,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
     tdict_release(other_flat);
   }
   if (status != TDICT_OK) return status;
-  if (!tdict_cursor_enter(cursor, step->flat)) return no_memory(err);
+  if (!begin_node(c, step->flat) || !tdict_cursor_enter(cursor, step->flat)) return no_memory(err);
   c->flat_depth = cursor->depth;
   cursor->frames[cursor->depth - 1].mark = (size_t)(uintptr_t)other_flat;
   return TDICT_OK;
@@ -330,7 +427,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   if (t) {
     uint32_t place = c->plan->num_items;
     status = pairs ? collect_pair(c, t, other, err) : collect_one(c, cursor, t, &place, err);
-    return status == TDICT_OK ? note_leaf(c->plan, place, err) : status;
+    return status == TDICT_OK ? note_leaf(c->plan, place, t, err) : status;
   }
   if (tdict_leaf_box(leaf)) return collect_object(c, cursor, tdict_leaf_box(leaf), other, err);
   tdict_tree *matching = tdict_leaf_tree(other);
@@ -338,29 +435,47 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
     return tdict_fail(err, TDICT_ETYPE, "copy_into: a tree in the source, a tensor in the destination");
   if (pairs) status = check_node(cursor, child, matching, err);
   if (status != TDICT_OK) return status;
-  if (!tdict_cursor_enter(cursor, child)) return no_memory(err);
+  if (!begin_node(c, child) || !tdict_cursor_enter(cursor, child)) return no_memory(err);
   cursor->frames[cursor->depth - 1].mark = (size_t)(uintptr_t)matching;
   return TDICT_OK;
 }
+
+enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not looked for any more */
 
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request};
   memset(plan, 0, sizeof *plan);
+  if (request->spare) {
+    *plan = *request->spare;
+    memset(request->spare, 0, sizeof *request->spare);
+  }
+  plan->borrows = request->borrows;
   plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
   tdict_status status = request->dst ? check_node(&cursor, src, request->dst, err) : TDICT_OK;
-  tdict_leaf leaf;
-  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
+  if (status == TDICT_OK && !begin_node(&c, src)) status = no_memory(err);
+  begin_many(&c);
+  while (status == TDICT_OK) {
     char path[TDICT_PATH_BYTES];
+    if (c.many.to && cursor.depth && c.misses < MOST_MISSES && hangs_once(&c, &cursor)) {
+      const uint32_t before = plan->num_items;
+      tdict_many_collect(&c.many, &cursor.frames[cursor.depth - 1]);
+      c.misses = plan->num_items > before ? 0 : c.misses + 1;
+    }
+    tdict_leaf leaf = tdict_cursor_next(&cursor);
+    if (!leaf) break;
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_look_ahead(top->node, top->slot, top->node->keys->num_slots);
     if (cursor.depth < c.flat_depth) c.flat_depth = 0;
     status = collect_leaf(&c, &cursor, leaf, err);
     if (status == TDICT_OK || !err || err->path[0]) continue;
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
     tdict_at(err, status, path);
   }
+  count_slab(&c);
   tdict_cursor_reset(&cursor);
   tdict_same_reset(&c.same);
   if (status == TDICT_OK) settle_objects(plan, request);

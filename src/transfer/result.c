@@ -19,7 +19,27 @@ static tdict_status no_memory(tdict_error *err) {
 static tdict_tensor *make_leaf(builder *b, tdict_tensor *src) {
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
-  return tdict_slab_add(b->slab, src->dtype, src->ndim, src->dims, b->plan->items[place].offset);
+  return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
+}
+
+/* The tensors that follow one another from the frame's slot on, which is moved behind them. What is read of those to come
+ * lies all over memory and is asked for in time. */
+enum { LOOK_AHEAD = 8 };
+static void make_leaves(builder *b, tdict_frame *top) {
+  const tdict_tree *node = top->node;
+  tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
+  const uint32_t end = node->keys->num_slots;
+  for (uint32_t i = top->slot; i < end; top->slot = ++i) {
+    if (i + LOOK_AHEAD < end) {
+      const char *next = tdict_leaf_pointer(node->leaves[i + LOOK_AHEAD]);
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + 64);
+    }
+    tdict_leaf leaf = node->leaves[i];
+    if (!leaf) continue;
+    if (tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return;
+    places[i] = tdict_leaf_of_tensor(make_leaf(b, tdict_leaf_tensor(leaf)));
+  }
 }
 
 static tdict_status make_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
@@ -64,6 +84,7 @@ static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, 
   cursor.frames[0].mark = (size_t)(uintptr_t)result;
   tdict_status status = TDICT_OK;
   tdict_leaf leaf;
+  make_leaves(b, &cursor.frames[0]);
   while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_leaf *place = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
@@ -77,10 +98,12 @@ static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, 
       status = make_object(b, leaf, place, &child, &made, err);
     }
     if (status != TDICT_OK || !child) continue;
-    if (!tdict_cursor_enter(&cursor, child))
+    if (!tdict_cursor_enter(&cursor, child)) {
       status = no_memory(err);
-    else
-      cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)made;
+      continue;
+    }
+    cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)made;
+    make_leaves(b, &cursor.frames[cursor.depth - 1]);
   }
   tdict_cursor_reset(&cursor);
   return status;
@@ -140,37 +163,14 @@ static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_e
   return status;
 }
 
-static tdict_status make_slab(builder *b, const tdict_tree *src, tdict_storage *arena, tdict_error *err) {
-  size_t num_tensors = 0, num_dims = 0;
-  builder count = *b;
-  tdict_cursor cursor;
-  tdict_cursor_init(&cursor, src, false);
-  tdict_leaf leaf;
-  bool ok = true;
-  while (ok && (leaf = tdict_cursor_next(&cursor)) != 0) {
-    const tdict_tensor *t = tdict_leaf_tensor(leaf);
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    tdict_object_step *step;
-    if (!t && !child) child = next_flat(&count, &step);
-    if (child) {
-      ok = tdict_cursor_enter(&cursor, child);
-    } else if (t && b->plan->item_of_leaf[count.leaf++] != TDICT_SHARED) {
-      num_tensors++;
-      num_dims += (size_t)t->ndim;
-    }
-  }
-  tdict_cursor_reset(&cursor);
-  if (!ok) return no_memory(err);
-  return num_tensors ? tdict_slab_create(num_tensors, num_dims, arena, &b->slab, err) : TDICT_OK;
-}
-
 static tdict_status build(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   tdict_tree *result;
   tdict_status status = make_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill(b, src, result, err);
+  if (b->slab) tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors); /* whatever the status: they hang in the result */
   if (status == TDICT_OK && !b->mirror) status = unflatten_all(b->plan, err);
-  if (status == TDICT_OK && !b->mirror) status = lock_like(src, result, err);
+  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = lock_like(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
     return status;
@@ -182,7 +182,8 @@ static tdict_status build(builder *b, const tdict_tree *src, tdict_tree **out, t
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
   builder b = {.plan = plan, .device = device};
-  tdict_status status = make_slab(&b, src, arena, err);
+  tdict_status status =
+      plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, arena, &b.slab, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   status = build(&b, src, out, err);
   if (b.slab) tdict_slab_release(b.slab, 1);

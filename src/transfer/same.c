@@ -11,6 +11,22 @@ bool tdict_same_is_alone(const tdict_tensor *t) {
          atomic_load_explicit(&t->storage->refs, memory_order_relaxed) == 1;
 }
 
+bool tdict_same_follows(tdict_same *same, const tdict_tensor *t) {
+  const uintptr_t begin = (uintptr_t)t->data;
+  const size_t bytes = tdict_tensor_nbytes(t);
+  if (!bytes || !tdict_layout_is_contiguous(t->ndim, t->dims, tdict_tensor_dims_strides(t))) return false;
+  if (same->num_runs && same->runs[same->num_runs - 1] == t->storage) {
+    if (begin < same->run_end) return false;
+  } else {
+    for (int i = 0; i < same->num_runs; i++)
+      if (same->runs[i] == t->storage) return false;
+    if (same->num_runs == TDICT_SAME_RUNS) return false;
+    same->runs[same->num_runs++] = t->storage;
+  }
+  same->run_end = begin + bytes;
+  return true;
+}
+
 static size_t slot_of(const tdict_same *same, const tdict_tensor *t) {
   uint64_t x = (uint64_t)(uintptr_t)t->data * 0x9e3779b97f4a7c15u;
   return (size_t)(x >> 32) & (same->cap - 1);
@@ -42,7 +58,8 @@ static void put(tdict_same *same, const tdict_tensor *t, uint32_t entry) {
 }
 
 static bool grow(tdict_same *same) {
-  tdict_same bigger = {.cap = same->cap ? 2 * same->cap : 64, .count = same->count};
+  tdict_same bigger = *same;
+  bigger.cap = same->cap ? 2 * same->cap : 64;
   bigger.table = calloc(bigger.cap, sizeof *bigger.table);
   bigger.tensors = malloc(bigger.cap * sizeof *bigger.tensors);
   if (!bigger.table || !bigger.tensors) {

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/host.h"
 #include "transfer/check.h"
@@ -10,6 +11,8 @@
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
 #include "transfer/work.h"
+
+enum { READERS = 8, MANY_ITEMS = 8192 };
 
 /* What a start works with; lives for one call. */
 typedef struct starter {
@@ -21,6 +24,7 @@ typedef struct starter {
   tdict_plan plan;
   int32_t mode;
   tdict_choice choice;
+  int64_t begin_ns;
 } starter;
 
 static tdict_status check_options(const starter *s, tdict_error *err) {
@@ -76,7 +80,16 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
                                 .strict_objects = s->start->options.strict_objects,
-                                .mode = s->mode};
+                                .mode = s->mode,
+                                .borrows = s->start->waits && !s->start->dst};
+  tdict_plan spare;
+  tdict_engine_take_plan(s->engine, &spare);
+  request.spare = &spare;
+  int asked = s->start->options.num_threads;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
+    request.pool = tdict_engine_pool(s->engine);
+    request.num_helpers = asked > 0 ? asked : READERS;
+  }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
 
@@ -128,6 +141,17 @@ static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *e
   return status;
 }
 
+/* The storage that the result lies in. */
+static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
+  if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
+  tdict_status status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
+  if (status != TDICT_OK) return status;
+  t->arena->flags |= TDICT_STORAGE_ARENA;
+  t->places_late = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->places_late) tdict_plan_place(&t->plan, t->arena);
+  return TDICT_OK;
+}
+
 static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_status status;
@@ -139,13 +163,25 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
     t->result = tdict_retain(start->dst);
     return TDICT_OK;
   }
-  if (t->plan.num_items > 0) {
-    status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
-    if (status != TDICT_OK) return status;
-    t->arena->flags |= TDICT_STORAGE_ARENA;
-    tdict_plan_place(&t->plan, t->arena);
-  }
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
+}
+
+/* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
+static bool builds_meanwhile(const starter *s, const tdict_future *t) {
+  return (!t->on_caller || t->num_workers > 1) && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
+}
+
+/* The transfer fails when the result cannot be made. */
+static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_error *err) {
+  tdict_error why;
+  tdict_status status = make_result(s, t, &why);
+  if (status != TDICT_OK) {
+    atomic_store_explicit(&t->observed, true, memory_order_relaxed);
+    tdict_transfer_fail(t, UINT32_MAX, &why);
+    if (err) *err = why;
+  }
+  tdict_transfer_built(t);
+  return status;
 }
 
 /* A tree that is where it should be, all of it, is its own result. */
@@ -163,7 +199,8 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
     t->result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
-  tdict_status status = make_result(s, t, err);
+  tdict_status status = make_arena(s, t, err);
+  if (status == TDICT_OK && !builds_meanwhile(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
@@ -197,8 +234,9 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
   bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
   if (leaves && (rest = tdict_rest_create()) == NULL)
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
-  bool hooks = t->hooks != NULL, goes_on = true;
+  bool hooks = t->hooks != NULL, goes_on = true, builds = builds_meanwhile(s, t);
   tdict_status status = TDICT_OK;
+  if (builds) tdict_transfer_will_build(t);
   if (hooks)
     goes_on = run_hooks(t);
   else
@@ -207,23 +245,23 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     free(rest);
     return status;
   }
-  if (!t->on_caller) return TDICT_OK;
-  tdict_transfer_wait_to_start(t);
+  if (builds) status = build_meanwhile(s, t, err);
+  if (t->on_caller) tdict_transfer_wait_to_start(t);
   if (rest)
     tdict_work_and_leave(&t->workers[0], rest);
-  else
+  else if (t->on_caller)
     tdict_work_with_others(&t->workers[0]);
-  return TDICT_OK;
+  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
+  return status;
 }
 
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
-  starter s = {.engine = tdict_context_engine(context), .start = start};
+  starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
-  int64_t began = tdict_now_ns();
   if (status == TDICT_OK) status = check_options(&s, err);
   if (status == TDICT_OK) status = choose_memory(&s, err);
   tdict_range_push(TDICT_RANGE_PLAN);
@@ -240,17 +278,20 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
     return status;
   }
   t->plan = s.plan;
+  t->begin_ns = s.begin_ns;
   t->mode = s.mode;
   t->on_caller = s.choice.on_caller;
   t->row = s.choice.row;
   t->spin_ns = s.choice.spin_ns;
+  t->num_helpers = s.choice.num_workers > 1 ? s.choice.num_workers : 0;
+  t->source = start->src;
   t->waits = start->waits;
   t->pins = start->pin;
   tdict_trace_join(t, tdict_engine_tracer(s.engine));
   tdict_range_push(TDICT_RANGE_PLAN);
   status = fill(&s, t, context, err);
   tdict_range_pop();
-  if (t->recording) tdict_trace_add(t, TDICT_RANGE_PLAN, began, t->plan.total_bytes);
+  if (t->recording) tdict_trace_add(t, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
   if (status == TDICT_OK) status = run(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);

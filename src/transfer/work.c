@@ -42,7 +42,9 @@ static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_
   tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
   TDICT_SPAN_END(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   lane->worker->copy_ns += tdict_now_ns() - begin;
-  return queue_chunk(lane, slot, chunk, blame, err);
+  status = queue_chunk(lane, slot, chunk, blame, err);
+  if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
+  return status;
 }
 
 /* A new result is touched while the bytes are on their way; below this its pages are few, and mostly there. */
@@ -85,7 +87,7 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
     if (to <= item->offset + from) continue; /* a leaf without bytes */
-    lines[count++] = (tdict_cu_line){item->dst_data + from, (const char *)item->src->data + from, to - item->offset - from};
+    lines[count++] = (tdict_cu_line){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
   return tdict_gpu_queue_lines(lane->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, lane->stream, err);
@@ -112,6 +114,17 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
   return tdict_pair_walk(&pair, &part, queue_between, &b, err);
 }
 
+/* An event for each small copy would cost as much as the copy: those of up to this many bytes in all share one. */
+#define SHARED_BYTES ((size_t)1 << 20)
+
+static tdict_status launch_unmarked(tdict_lane *lane, tdict_error *err) {
+  const tdict_chunk *last = lane->unmarked;
+  lane->unmarked = NULL;
+  lane->unmarked_bytes = 0;
+  tdict_status status = last && lane->count == TDICT_LANE_DEPTH ? tdict_lane_room(lane, err) : TDICT_OK;
+  return last && status == TDICT_OK ? tdict_lane_launch(lane, NULL, last, false, err) : status;
+}
+
 /* Copies by the driver alone. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
@@ -125,7 +138,9 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
-  return tdict_lane_launch(lane, NULL, chunk, false, err);
+  lane->unmarked = chunk;
+  lane->unmarked_bytes += chunk->end - chunk->begin;
+  return lane->unmarked_bytes < SHARED_BYTES ? TDICT_OK : launch_unmarked(lane, err);
 }
 
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
@@ -157,7 +172,8 @@ static tdict_status do_chunk(tdict_lane *lane, const tdict_chunk *chunk, uint32_
 /* Opens a lane on the gpu that the chunk needs; one on another gpu is brought to its end first. */
 static tdict_status turn_to(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
   if (!gpu || lane->gpu == gpu) return TDICT_OK;
-  tdict_status status = tdict_lane_close(lane, false, err);
+  tdict_status status = launch_unmarked(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_close(lane, false, err);
   return status == TDICT_OK ? tdict_lane_open(lane, gpu, err) : status;
 }
 
@@ -183,6 +199,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }
+  const uint32_t last = lane->unmarked ? lane->unmarked->first : UINT32_MAX;
+  if (status == TDICT_OK && (status = launch_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->tailless, true, memory_order_relaxed);
   tdict_latch_down(&t->queued);

@@ -147,6 +147,14 @@ static void drop(tdict_tree *td, tdict_tree **dying) {
   *dying = td;
 }
 
+/* The end of the leaves from `i` on that are tensors of this slab: they lie in its own memory, so only their addresses
+ * are looked at. */
+static uint32_t slab_run(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
+  const uintptr_t first = (uintptr_t)slab->tensors, bytes = slab->num_tensors * sizeof slab->tensors[0];
+  while (i < count && td->leaves[i] - first < bytes && tdict_leaf_kind(td->leaves[i]) == TDICT_LEAF_TENSOR) i++;
+  return i;
+}
+
 /* Gives back a node's part in a list of `count` leaves. */
 static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **dying) {
   if (!td->leaves) return;
@@ -154,15 +162,16 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **dying) {
   if (atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) != 1) return;
   for (uint32_t i = 0; i < count;) {
     tdict_leaf leaf = td->leaves[i++];
-    tdict_slab *slab = slab_of(leaf);
-    if (slab) { /* one count for all that follow one another */
-      int64_t together = 1;
-      for (; i < count && slab_of(td->leaves[i]) == slab; i++) together++;
-      tdict_slab_release(slab, together);
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    if (tensor && tensor->slab) { /* one count for all that follow one another */
+      uint32_t end = slab_run(td, i, count, tensor->slab);
+      tdict_slab_release(tensor->slab, (int64_t)(end - i) + 1);
+      i = end;
+    } else if (tensor) {
+      tdict_tensor_release(tensor);
     } else if (tdict_leaf_tree(leaf)) {
       drop(tdict_leaf_tree(leaf), dying);
     } else {
-      tdict_tensor_release(tdict_leaf_tensor(leaf));
       tdict_box_release(tdict_leaf_box(leaf));
     }
   }
