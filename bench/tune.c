@@ -154,7 +154,7 @@ static int verify(tune_size *s, const tune_best *best) {
 
 static void show_row(const tune_size *s, const tune_best *best, double built_in) {
   const tdict_tuning_row *r = &best->row;
-  const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out";
+  const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out_new";
   printf("%-4s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
          (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
          (int)r->slots, (int)r->streaming, (int)r->caller);
@@ -275,7 +275,7 @@ static int run(tune_job *job, int argc, char **argv) {
   printf("%-4s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
          "chunk", "first", "slots", "streaming", "caller");
   int answer = tune_direction(job, TDICT_TUNING_IN);
-  if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT);
+  if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
   if (answer == BENCH_OK && job->o.json) {
     json_t *record = bench_record("tune", argc, argv);

@@ -11,7 +11,8 @@
 #include "base/error.h"
 
 enum { MAX_LINE = 512, FIELDS = 8, MAX_WORDS = 10 };
-static const char *const directions[] = {[TDICT_TUNING_IN] = "in", [TDICT_TUNING_OUT] = "out"};
+static const char *const directions[] = {[TDICT_TUNING_IN] = "in", [TDICT_TUNING_OUT] = "out",
+                                         [TDICT_TUNING_OUT_NEW] = "out_new", [TDICT_TUNING_HOST] = "host"};
 static const char blanks[] = " \t\r";
 
 typedef struct reader {
@@ -118,11 +119,22 @@ static tdict_status read_line(reader *r, char *line, tdict_error *err) {
     return refuse(r, err, "wanted %d numbers after '%s', found %s%d", FIELDS, directions[d],
                   count == MAX_WORDS ? "at least " : "", count - 1);
   }
-  return refuse(r, err, "wanted 'in', 'out', 'machine' or a comment, found '%.40s'", words[0]);
+  return refuse(r, err, "wanted 'in', 'out', 'out_new', 'host', 'machine' or a comment, found '%.40s'", words[0]);
+}
+
+/* Directions that a file says nothing of have the built-in rows; 'in' and 'out' are asked for. */
+static void add_missing(reader *r) {
+  const tdict_tuning known = tdict_tuning_default();
+  for (int d = TDICT_TUNING_OUT_NEW; d < TDICT_TUNING_DIRECTIONS; d++) {
+    if (r->table.num_rows[d] > 0) continue;
+    memcpy(r->table.rows[d], known.rows[d], sizeof known.rows[d]);
+    r->table.num_rows[d] = known.num_rows[d];
+  }
 }
 
 static tdict_status read_end(reader *r, tdict_error *err) {
   r->line++; /* behind the last */
+  add_missing(r);
   if (!r->versioned) return refuse(r, err, "wanted 'tdict-tuning %d', found the end", TDICT_TUNING_VERSION);
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
     int count = r->table.num_rows[d];
@@ -185,7 +197,7 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
       file,
       "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
       TDICT_TUNING_VERSION, machine);
-  fprintf(file, "# in: to a device, out: to the host; sizes in bytes\n"
+  fprintf(file, "# in: to a device; out, out_new: to the host, into memory that is there or new; host: within the host; in bytes\n"
                 "# up_to chunk first workers slots streaming caller spin_us\n");
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
     for (int i = 0; i < tuning->num_rows[d]; i++) {

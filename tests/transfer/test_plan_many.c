@@ -81,8 +81,8 @@ GPU_CASE(many_leaves_make_the_plan_of_one_thread) {
     tdict_tree *src = many_tree(k % 2, (oddity)(k / 2));
     for (int borrows = 0; borrows < 2; borrows++) {
       tdict_plan alone = collect(&w, src, 0, borrows), helped = collect(&w, src, 4, borrows);
-      td_ok(tdict_plan_cut(&helped, 4096, err));
-      td_ok(tdict_plan_cut(&alone, 4096, err));
+      td_ok(tdict_plan_cut(&helped, 4096, 4096, err));
+      td_ok(tdict_plan_cut(&alone, 4096, 4096, err));
       check_same_plan(&alone,
                       &helped); /* whether or not a leaf is common: what the first plan holds is not for the second */
       tdict_plan_reset(&helped);

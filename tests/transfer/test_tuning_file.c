@@ -74,6 +74,11 @@ CASE(tuning_file_reads_what_people_write) {
   assert_int_equal(t.rows[TDICT_TUNING_OUT][0].streaming, 1);
   assert_true(t.rows[TDICT_TUNING_OUT][0].up_to_bytes == SIZE_MAX);
   assert_string_equal(machine, "what is   written here");
+  tdict_tuning known = tdict_tuning_default(); /* of what is not named */
+  for (int d = TDICT_TUNING_OUT_NEW; d <= TDICT_TUNING_HOST; d++) {
+    assert_int_equal(t.num_rows[d], known.num_rows[d]);
+    assert_memory_equal(t.rows[d], known.rows[d], (size_t)known.num_rows[d] * sizeof known.rows[d][0]);
+  }
   unlink(f.path);
 }
 
@@ -86,7 +91,7 @@ CASE(tuning_file_refuses_each_wrong_line) {
   REFUSED("tdict-tuning one\n" IN OUT, 1, "found 'one'");
   REFUSED(HEAD IN, 3, "wanted a last row of 'out'");
   REFUSED(HEAD OUT "in 4096 4096 4096 2 2 0 0 50\n", 4, "wanted a last row of 'in'");
-  REFUSED(HEAD "inward max\n", 2, "wanted 'in', 'out', 'machine' or a comment, found 'inward'");
+  REFUSED(HEAD "inward max\n", 2, "wanted 'in', 'out', 'out_new', 'host', 'machine' or a comment, found 'inward'");
   REFUSED(HEAD IN OUT HEAD, 4, "found 'tdict-tuning'");
   REFUSED(HEAD "in max 4096 4096 2 2 0 0\n" OUT, 2, "wanted 8 numbers after 'in', found 7");
   REFUSED(HEAD "in max 4096 4096 2 2 0 0 50 1\n" OUT, 2, "found at least 9");
@@ -100,6 +105,7 @@ CASE(tuning_file_refuses_each_wrong_line) {
   REFUSED(HEAD "in max 4000 4000 2 2 0 0 50\n", 2, "chunk_bytes is 4000");
   REFUSED(HEAD "in max 4096 8192 2 2 0 0 50\n", 2, "first_bytes is 8192");
   REFUSED(HEAD IN "out max 4096 4096 0 2 0 0 50\n", 3, "workers is 0");
+  REFUSED(HEAD IN OUT "host 10 4096 4096 2 2 0 0 50\n", 5, "wanted a last row of 'host'");
   REFUSED(HEAD "in max 4096 4096 2 0 0 0 50\n", 2, "slots is 0");
   REFUSED(HEAD "in max 4096 4096 2 2 2 0 50\n", 2, "streaming is 2");
   REFUSED(HEAD "in max 4096 4096 2 2 0 0 10001\n", 2, "spin_us is 10001");
