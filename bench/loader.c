@@ -71,9 +71,12 @@ static bool open_tokens(run *r, tdict_dataset *out) {
 
 static bool open_samples(run *r, tdict_dataset *out) {
   static const tdict_field fields[] = {
-      {"obs.pixels", TDICT_U8, 3, {84, 84, 3}},      {"obs.state", TDICT_F32, 1, {17}},
-      {"action", TDICT_F32, 1, {6}},                 {"next.obs.pixels", TDICT_U8, 3, {84, 84, 3}},
-      {"next.obs.state", TDICT_F32, 1, {17}},        {"next.reward", TDICT_F64, 0, {0}},
+      {"obs.pixels", TDICT_U8, 3, {84, 84, 3}},
+      {"obs.state", TDICT_F32, 1, {17}},
+      {"action", TDICT_F32, 1, {6}},
+      {"next.obs.pixels", TDICT_U8, 3, {84, 84, 3}},
+      {"next.obs.state", TDICT_F32, 1, {17}},
+      {"next.reward", TDICT_F64, 0, {0}},
       {"next.done", TDICT_BOOL, 0, {0}},
   };
   static const tdict_schema schema = {fields, sizeof fields / sizeof fields[0]};
@@ -262,43 +265,76 @@ static int report(const run *r, int argc, char **argv) {
                                            "batches_per_second", r->rate, "batch_bytes", bytes, "waited", r->waited,
                                            "simulated", r->place.type == TDICT_DEVICE_SIM));
   bool good = true;
-  if (strcmp(r->json, "-") == 0) json_dumpf(record, stdout, 0), putchar('\n');
-  else good = bench_record_write(record, r->json);
+  if (strcmp(r->json, "-") == 0)
+    json_dumpf(record, stdout, 0), putchar('\n');
+  else
+    good = bench_record_write(record, r->json);
   json_decref(record);
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
 static void parse_number(struct argp_state *state, const char *arg, int64_t low, int64_t *out) {
-  if (!bench_parse_number(arg, low, INT64_C(1) << 40, out)) argp_error(state, "'%s' is no number from %d", arg, (int)low);
+  if (!bench_parse_number(arg, low, INT64_C(1) << 40, out))
+    argp_error(state, "'%s' is no number from %d", arg, (int)low);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   run *r = state->input;
   char *end = NULL;
   switch (key) {
-    case 'd': r->device = arg; break;
-    case 'j': r->json = arg; break;
-    case 'f': r->shard = arg; break;
-    case OPTION_STATE: r->state = arg; break;
-    case OPTION_DIGEST: r->digest = true; break;
-    case 'n': parse_number(state, arg, 0, &r->workers); break;
-    case 'p': parse_number(state, arg, 0, &r->prefetch); break;
-    case 'b': parse_number(state, arg, 1, &r->batch); break;
-    case 's': parse_number(state, arg, 0, &r->seed); break;
-    case OPTION_TOKENS: parse_number(state, arg, WINDOW + 1, &r->tokens); break;
-    case OPTION_SAMPLES: parse_number(state, arg, 1, &r->samples); break;
-    case OPTION_EPOCHS: parse_number(state, arg, 1, &r->epochs); break;
-    case OPTION_STOP: parse_number(state, arg, 1, &r->stop); break;
-    case 't':
-      r->seconds = strtod(arg, &end);
-      if (*end || !(r->seconds > 0)) argp_error(state, "'%s' is no number of seconds", arg);
-      break;
-    case 'w':
-      r->work = arg;
-      if (strcmp(arg, "tokens") != 0 && strcmp(arg, "samples") != 0) argp_error(state, "'%s' is not tokens or samples", arg);
-      break;
-    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", arg); break;
-    default: return ARGP_ERR_UNKNOWN;
+  case 'd':
+    r->device = arg;
+    break;
+  case 'j':
+    r->json = arg;
+    break;
+  case 'f':
+    r->shard = arg;
+    break;
+  case OPTION_STATE:
+    r->state = arg;
+    break;
+  case OPTION_DIGEST:
+    r->digest = true;
+    break;
+  case 'n':
+    parse_number(state, arg, 0, &r->workers);
+    break;
+  case 'p':
+    parse_number(state, arg, 0, &r->prefetch);
+    break;
+  case 'b':
+    parse_number(state, arg, 1, &r->batch);
+    break;
+  case 's':
+    parse_number(state, arg, 0, &r->seed);
+    break;
+  case OPTION_TOKENS:
+    parse_number(state, arg, WINDOW + 1, &r->tokens);
+    break;
+  case OPTION_SAMPLES:
+    parse_number(state, arg, 1, &r->samples);
+    break;
+  case OPTION_EPOCHS:
+    parse_number(state, arg, 1, &r->epochs);
+    break;
+  case OPTION_STOP:
+    parse_number(state, arg, 1, &r->stop);
+    break;
+  case 't':
+    r->seconds = strtod(arg, &end);
+    if (*end || !(r->seconds > 0)) argp_error(state, "'%s' is no number of seconds", arg);
+    break;
+  case 'w':
+    r->work = arg;
+    if (strcmp(arg, "tokens") != 0 && strcmp(arg, "samples") != 0)
+      argp_error(state, "'%s' is not tokens or samples", arg);
+    break;
+  case ARGP_KEY_ARG:
+    argp_error(state, "'%s' is one argument too many", arg);
+    break;
+  default:
+    return ARGP_ERR_UNKNOWN;
   }
   return 0;
 }
@@ -324,8 +360,15 @@ int loader_main(int argc, char **argv) {
   static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
                             "\vExit status: 0 done, 1 something failed, 2 wrong use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
-  run r = {.device = "auto", .work = "tokens", .shard = "tdict-tokens.bin", .workers = 4, .tokens = 50000000,
-           .samples = 16384, .epochs = 2, .seconds = 2, .seed = 1};
+  run r = {.device = "auto",
+           .work = "tokens",
+           .shard = "tdict-tokens.bin",
+           .workers = 4,
+           .tokens = 50000000,
+           .samples = 16384,
+           .epochs = 2,
+           .seconds = 2,
+           .seed = 1};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
   int code = open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;

@@ -61,12 +61,12 @@ typedef struct bench_place {
   check_group groups[BENCH_MAX_GROUPS]; /* of the sources that are kept */
   int num_sources;                      /* how many there are; 0: none is kept */
   bool kept_pinned;
-  bool full;       /* rows in their full size */
-  bool bare;       /* nothing is pinned or allocated beside the library until place_furnish() */
-  int delay;       /* percent that each sample of the library is made longer by, to see that checks find it */
+  bool full;               /* rows in their full size */
+  bool bare;               /* nothing is pinned or allocated beside the library until place_furnish() */
+  int delay;               /* percent that each sample of the library is made longer by, to see that checks find it */
   const char *tuning_file; /* NULL: none */
-  size_t staging_bytes; /* 0: the library's */
-  double sim_rate; /* bytes per second of simulated copies; 0: as fast as the host copies */
+  size_t staging_bytes;    /* 0: the library's */
+  double sim_rate;         /* bytes per second of simulated copies; 0: as fast as the host copies */
 } bench_place;
 bool place_open(bench_place *p, const char *device); /* full, bare, delay and sim_rate are set before */
 void place_close(bench_place *p);

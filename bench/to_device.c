@@ -29,8 +29,10 @@ static const struct argp_option option_table[] = {
     {"warmup", KEY_WARMUP, "N", 0, "transfers of each way before them (default 2)", 0},
     {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the leaves' contents (default 1)", 0},
-    {"trace", KEY_TRACE, "FILE", 0, "afterwards move the tree once more by the library's choice and write the timeline there, for "
-     "ui.perfetto.dev", 0},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "afterwards move the tree once more by the library's choice and write the timeline there, for "
+     "ui.perfetto.dev",
+     0},
     {"corrupt", KEY_CORRUPT, NULL, 0,
      "self-test of the verification: change one byte of the source after each verified transfer; the run must then "
      "fail with exit status 3",
@@ -166,7 +168,8 @@ static void close_job(to_device_job *job) {
   raw_close(p->raw);
   bench_samples_free(&job->loop);
   bench_samples_free(&job->line);
-  for (int i = 0; i < TO_DEVICE_WAYS; i++) bench_samples_free(&job->rows[i].samples), bench_samples_free(&job->rows[i].cpu);
+  for (int i = 0; i < TO_DEVICE_WAYS; i++)
+    bench_samples_free(&job->rows[i].samples), bench_samples_free(&job->rows[i].cpu);
 }
 
 static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
@@ -305,7 +308,8 @@ static bool write_trace(to_device_job *job) {
   if (status == TDICT_OK) status = tdict_trace_write(job->context, job->options.trace, &err);
   tdict_trace_stop(job->context);
   if (status != TDICT_OK) bench_complain_error("the timeline", &err);
-  if (status == TDICT_OK) printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
+  if (status == TDICT_OK)
+    printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
   return status == TDICT_OK;
 }
 

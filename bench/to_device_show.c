@@ -87,8 +87,8 @@ static void print_line(const to_device_job *job, const line_of_table *l) {
   double blocking = bench_samples_median(&job->rows[0].samples), loop = bench_samples_median(&job->loop);
   double line = bench_samples_median(&job->line);
   double whole = l->rate > 0 ? (double)job->total_bytes / l->rate : 0; /* a raw line may move fewer bytes */
-  printf("%-17s %7s %6d %10.3f %9.3f %7.2f %9s %11s %11s %8s %17s  %s\n", l->way, l->threads, l->worked, l->median * 1e3,
-         l->spread * 1e3, l->rate / 1e9, cpu, ratio_text(whole, blocking, "x", a, sizeof a),
+  printf("%-17s %7s %6d %10.3f %9.3f %7.2f %9s %11s %11s %8s %17s  %s\n", l->way, l->threads, l->worked,
+         l->median * 1e3, l->spread * 1e3, l->rate / 1e9, cpu, ratio_text(whole, blocking, "x", a, sizeof a),
          ratio_text(whole, loop, "x", b, sizeof b),
          ratio_text(l->rate, line > 0 ? (double)job->line_bytes / line : 0, "%", c, sizeof c), l->pinned, l->path);
 }
@@ -152,8 +152,8 @@ void to_device_show_table(const to_device_job *job) {
     print_cpu_rows(job);
     return;
   }
-  printf("\n%-17s %7s %6s %10s %9s %7s %9s %11s %11s %8s %17s  %s\n", "way", "threads", "worked", "median ms", "spread ms",
-         "GB/s", "CPU ms/GB", "to blocking", "to raw loop", "of line", "pinned MiB", "pin path");
+  printf("\n%-17s %7s %6s %10s %9s %7s %9s %11s %11s %8s %17s  %s\n", "way", "threads", "worked", "median ms",
+         "spread ms", "GB/s", "CPU ms/GB", "to blocking", "to raw loop", "of line", "pinned MiB", "pin path");
   for (int w = 0; w < TO_DEVICE_WAYS; w++) print_way(job, w);
   if (to_device_is_gpu(job)) {
     print_raw(job, "raw driver loop", &job->loop, job->total_bytes);

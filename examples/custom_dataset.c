@@ -43,8 +43,10 @@ static void batch_release(void *self) {
 }
 static batch *batch_create(tdict_tree *tensors, double radius) {
   batch *b = malloc(sizeof *b);
-  if (b) *b = (batch){tensors, radius};
-  else tdict_release(tensors);
+  if (b)
+    *b = (batch){tensors, radius};
+  else
+    tdict_release(tensors);
   return b;
 }
 static bool batch_is_pinned(const void *self) { return tdict_is_pinned(((const batch *)self)->tensors); }
@@ -59,14 +61,17 @@ static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **o
 static tdict_status batch_move(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
   const batch *b = self;
   tdict_tree *moved;
-  tdict_status status =
-      tdict_to_device(tdict_hook_context(hook), b->tensors, tdict_hook_device(hook), NULL, &moved, e);
+  tdict_status status = tdict_to_device(tdict_hook_context(hook), b->tensors, tdict_hook_device(hook), NULL, &moved, e);
   if (status != TDICT_OK) return status;
   *out = batch_create(moved, b->radius);
   return *out ? TDICT_OK : TDICT_ENOMEM;
 }
-static const tdict_type batch_type = {.struct_size = sizeof batch_type, .name = "point batch", .release = batch_release,
-                                      .pin_memory = batch_pin, .to_device = batch_move, .is_pinned = batch_is_pinned};
+static const tdict_type batch_type = {.struct_size = sizeof batch_type,
+                                      .name = "point batch",
+                                      .release = batch_release,
+                                      .pin_memory = batch_pin,
+                                      .to_device = batch_move,
+                                      .is_pinned = batch_is_pinned};
 
 /* ---- samples become a batch ---- */
 static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
@@ -113,7 +118,8 @@ static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = BATCH;
   o.device = device;
-  o.pin_memory = tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* without a device there is nothing to pin for */
+  o.pin_memory =
+      tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* without a device there is nothing to pin for */
   o.collate = collate;
   tdict_loader *loader;
   if (tdict_loader_create(c, &points, &o, &loader, &err) != TDICT_OK) return false;

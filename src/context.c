@@ -59,8 +59,8 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
   place_workers(c);
-  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, c->log,
-                                o->tuning_file ? &tuning : NULL};
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
+                                c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);
 }
 

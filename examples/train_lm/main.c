@@ -177,8 +177,7 @@ typedef struct naive {
 
 static bool read_batch(naive *n, int64_t step) {
   int64_t rows = n->t.rows, each = tdict_sampler_length(n->sampler) / rows;
-  for (int64_t i = 0; i < rows; i++)
-    n->indices[i] = tdict_sampler_at(n->sampler, step / each, step % each * rows + i);
+  for (int64_t i = 0; i < rows; i++) n->indices[i] = tdict_sampler_at(n->sampler, step / each, step % each * rows + i);
   if (n->data.fetch_batch) return ok(n->data.fetch_batch(n->data.self, n->indices, rows, n->host, &err), "samples");
   for (int64_t i = 0; i < rows; i++)
     if (!ok(n->data.fetch(n->data.self, n->indices[i], n->host, i, &err), "a sample")) return false;
@@ -194,7 +193,8 @@ static bool naive_steps(naive *n, result *r) {
     tdict_tree *batch = NULL;
     float loss = 0;
     double asked = now();
-    good = read_batch(n, step) && ok(tdict_to_device(n->t.context, n->host, n->t.place, &blocking, &batch, &err), "a copy");
+    good = read_batch(n, step) &&
+           ok(tdict_to_device(n->t.context, n->host, n->t.place, &blocking, &batch, &err), "a copy");
     r->waiting += now() - asked;
     good = good && train_on(&n->t, batch, &loss);
     tdict_release(batch);
@@ -212,8 +212,10 @@ static bool without_loader(trainer *t, result *r) {
   so.seed = 1;
   bool good = new_model(&n.t) && open_data(t, &n.data);
   n.indices = calloc((size_t)t->rows, sizeof *n.indices);
-  good = good && n.indices && ok(tdict_sampler_create(n.data.length(n.data.self), &so, &n.sampler, &err), "the sampler") &&
-         ok(tdict_create_from(n.data.schema(n.data.self), 1, &t->rows, NULL, &n.host, &err), "a batch") && naive_steps(&n, r);
+  good = good && n.indices &&
+         ok(tdict_sampler_create(n.data.length(n.data.self), &so, &n.sampler, &err), "the sampler") &&
+         ok(tdict_create_from(n.data.schema(n.data.self), 1, &t->rows, NULL, &n.host, &err), "a batch") &&
+         naive_steps(&n, r);
   t->maker->destroy(n.t.model);
   tdict_release(n.host);
   tdict_sampler_release(n.sampler);
@@ -262,8 +264,9 @@ static bool compare(trainer *t, const result *loader) {
   report(t, "with loader", &again, &alone);
   report(t, "ordinary loop", &plain, &alone);
   printf("a step alone takes %.3f ms: %s\n", step_ms,
-         step_ms <= 3 && waits >= 0.2 ? "conclusive" : "not conclusive: wanted at most 3 ms, and an ordinary loop that "
-                                                       "loses at least 20 %");
+         step_ms <= 3 && waits >= 0.2 ? "conclusive"
+                                      : "not conclusive: wanted at most 3 ms, and an ordinary loop that "
+                                        "loses at least 20 %");
   return true;
 }
 
@@ -298,8 +301,8 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
   struct {
     const char *name, **text;
     int64_t *number;
-  } known[] = {{"--device", &t->device, NULL}, {"--text", &t->text, NULL},    {"--shard", &t->shard, NULL},
-               {"--steps", NULL, &t->steps},   {"--rows", NULL, &t->rows},    {"--window", NULL, &t->window},
+  } known[] = {{"--device", &t->device, NULL},  {"--text", &t->text, NULL}, {"--shard", &t->shard, NULL},
+               {"--steps", NULL, &t->steps},    {"--rows", NULL, &t->rows}, {"--window", NULL, &t->window},
                {"--workers", NULL, &t->workers}};
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--compare") == 0) {
@@ -314,10 +317,14 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
     const char *value = argv[++i];
     size_t k = 0;
     while (k < sizeof known / sizeof known[0] && strcmp(argv[i - 1], known[k].name) != 0) k++;
-    if (k < sizeof known / sizeof known[0] && known[k].text) *known[k].text = value;
-    else if (k < sizeof known / sizeof known[0]) *known[k].number = atoll(value);
-    else if (strcmp(argv[i - 1], "--expect") == 0) t->expect = atof(value);
-    else return false;
+    if (k < sizeof known / sizeof known[0] && known[k].text)
+      *known[k].text = value;
+    else if (k < sizeof known / sizeof known[0])
+      *known[k].number = atoll(value);
+    else if (strcmp(argv[i - 1], "--expect") == 0)
+      t->expect = atof(value);
+    else
+      return false;
   }
   return t->steps > 0 && t->rows > 0 && t->window > 0 && t->workers >= 0;
 }

@@ -17,12 +17,12 @@ enum { LM_CONTEXT = 4, LM_EMBED = 16, LM_INPUT = LM_CONTEXT * LM_EMBED, LM_HIDDE
 
 /* Where each parameter lies in one array of floats. */
 enum {
-  LM_TABLE = 0,                              /* [VOCAB, EMBED] */
-  LM_W1 = LM_TABLE + LM_VOCAB * LM_EMBED,    /* [INPUT, HIDDEN] */
+  LM_TABLE = 0,                           /* [VOCAB, EMBED] */
+  LM_W1 = LM_TABLE + LM_VOCAB * LM_EMBED, /* [INPUT, HIDDEN] */
   LM_B1 = LM_W1 + LM_INPUT * LM_HIDDEN,
-  LM_W2 = LM_B1 + LM_HIDDEN,                 /* [HIDDEN, HIDDEN] */
+  LM_W2 = LM_B1 + LM_HIDDEN, /* [HIDDEN, HIDDEN] */
   LM_B2 = LM_W2 + LM_HIDDEN * LM_HIDDEN,
-  LM_W3 = LM_B2 + LM_HIDDEN,                 /* [HIDDEN, VOCAB] */
+  LM_W3 = LM_B2 + LM_HIDDEN, /* [HIDDEN, VOCAB] */
   LM_B3 = LM_W3 + LM_HIDDEN * LM_VOCAB,
   LM_PARAMETERS = LM_B3 + LM_VOCAB
 };

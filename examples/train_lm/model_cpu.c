@@ -63,8 +63,10 @@ static void embed(const lm_model *m, const lm_batch *b) {
     for (int c = 0; c < LM_CONTEXT; c++) {
       int32_t token = token_at(b, i / b->window, i % b->window - c);
       float *x = m->x + i * LM_INPUT + c * LM_EMBED;
-      if (token < 0) memset(x, 0, LM_EMBED * sizeof *x);
-      else memcpy(x, m->parameters + LM_TABLE + token * LM_EMBED, LM_EMBED * sizeof *x);
+      if (token < 0)
+        memset(x, 0, LM_EMBED * sizeof *x);
+      else
+        memcpy(x, m->parameters + LM_TABLE + token * LM_EMBED, LM_EMBED * sizeof *x);
     }
 }
 

@@ -15,17 +15,17 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_context_options {
   size_t struct_size;
-  tdict_device device;       /**< the default device. All zero (default) is "auto": cuda:0 when there is one, else sim:0
+  tdict_device device;  /**< the default device. All zero (default) is "auto": cuda:0 when there is one, else sim:0
                                   when `sim` is given, else the cpu [T:context_auto_device] */
-  int32_t num_threads;       /**< of the pool; -1 (default): one for each CPU of the process's mask, at least 8. They take
+  int32_t num_threads;  /**< of the pool; -1 (default): one for each CPU of the process's mask, at least 8. They take
                                   none of the program's signals [T:pool_threads_take_no_signals] */
-  size_t staging_bytes;      /**< pinned bytes of the staging ring of each device; default 64 MiB, at least 64 KiB */
-  size_t pinned_bytes;       /**< the most that the pinned pool holds, live and cached; 0 (default): no limit */
+  size_t staging_bytes; /**< pinned bytes of the staging ring of each device; default 64 MiB, at least 64 KiB */
+  size_t pinned_bytes;  /**< the most that the pinned pool holds, live and cached; 0 (default): no limit */
   size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it */
   void (*log)(void *user, int32_t level, const char *text); /**< NULL (default): silence. Called from any thread,
                                                                  with no lock held; must not call the library */
-  void *user;                /**< for `log` */
-  const char *tuning_file;   /**< threads, chunks and stores for each size, as `tdict-bench tune` measured them; NULL
+  void *user;                                               /**< for `log` */
+  const char *tuning_file;      /**< threads, chunks and stores for each size, as `tdict-bench tune` measured them; NULL
                                   (default): a built-in table. Read by the call [T:context_tuning_file] */
   const tdict_sim_options *sim; /**< simulated devices beside the others; borrowed for the call; NULL: none, unless
                                      `device` is one */
@@ -82,10 +82,11 @@ TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device
 /** A program's own allocator. */
 typedef struct tdict_allocator {
   size_t struct_size;
-  tdict_device device; /**< where its memory is: the cpu, or a device of the context */
-  bool pinned;         /**< on the cpu: it is page-locked for the context's devices */
-  void *(*allocate)(void *user, size_t bytes);         /**< aligned to 256; NULL: there is none. Any thread, no lock held */
-  void (*release)(void *user, void *data, size_t bytes); /**< copies and recorded uses are done; any thread, no lock held */
+  tdict_device device;                         /**< where its memory is: the cpu, or a device of the context */
+  bool pinned;                                 /**< on the cpu: it is page-locked for the context's devices */
+  void *(*allocate)(void *user, size_t bytes); /**< aligned to 256; NULL: there is none. Any thread, no lock held */
+  void (*release)(void *user, void *data,
+                  size_t bytes); /**< copies and recorded uses are done; any thread, no lock held */
   void *user;
 } tdict_allocator;
 /** @brief A memory over the program's own allocator, for tensors, trees and the `memory` of a transfer

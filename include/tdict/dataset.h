@@ -55,19 +55,19 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 
 /** How a file of tokens is laid out. */
 typedef enum tdict_token_format {
-  TDICT_TOKENS_AUTO,  /**< by its first bytes: an llm.c shard, else 16-bit tokens */
-  TDICT_TOKENS_LLMC,  /**< llm.c's: 256 little-endian int32 - magic 20240520 and version 1 (16-bit tokens) or 20240801 and
+  TDICT_TOKENS_AUTO, /**< by its first bytes: an llm.c shard, else 16-bit tokens */
+  TDICT_TOKENS_LLMC, /**< llm.c's: 256 little-endian int32 - magic 20240520 and version 1 (16-bit tokens) or 20240801 and
                            7 (32-bit), the number of tokens - then the tokens */
-  TDICT_TOKENS_U16,   /**< little-endian 16-bit tokens and nothing else */
-  TDICT_TOKENS_U32    /**< little-endian 32-bit tokens and nothing else */
+  TDICT_TOKENS_U16,  /**< little-endian 16-bit tokens and nothing else */
+  TDICT_TOKENS_U32   /**< little-endian 32-bit tokens and nothing else */
 } tdict_token_format;
 typedef struct tdict_token_options {
   size_t struct_size;
   const char *const *paths; /**< files; all are mapped into memory, and must not be cut while the dataset lives */
   int64_t num_paths;
-  int32_t format; /**< a tdict_token_format, of all files */
-  int64_t window; /**< tokens in a sample */
-  int64_t step;   /**< tokens from one window to the next of a file; 0 (default): `window` */
+  int32_t format;    /**< a tdict_token_format, of all files */
+  int64_t window;    /**< tokens in a sample */
+  int64_t step;      /**< tokens from one window to the next of a file; 0 (default): `window` */
   tdict_dtype dtype; /**< of what comes out: TDICT_I64 (default) or TDICT_I32 */
 } tdict_token_options;
 static inline tdict_token_options tdict_token_options_default(void) {
@@ -85,8 +85,8 @@ static inline tdict_token_options tdict_token_options_default(void) {
  *          header is wrong, err->path its name; #TDICT_ESHAPE no file holds one window [T:dataset_tokens_refuses];
  *          #TDICT_EOVERFLOW a 32-bit token above what int32 holds is told when its sample is fetched
  *          [T:dataset_tokens_u32]; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options,
-                                                                 tdict_dataset *out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out,
+                                                                 tdict_error *err);
 
 /** Makes sample @p index, a new tree; #TDICT_ENOTFOUND ends a stream. */
 typedef tdict_status (*tdict_make_sample)(void *user, int64_t index, tdict_tree **out, tdict_error *err);

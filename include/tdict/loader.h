@@ -33,9 +33,10 @@ typedef struct tdict_loader_options {
   bool drop_last;        /**< a last batch with fewer samples is left out [T:loader_drop_last] */
   bool shuffle;          /**< without `sampler`: SHUFFLED by `seed` instead of SEQUENTIAL */
   uint64_t seed;
-  const tdict_sampler *sampler; /**< retained; its indices must be those of the dataset; NULL: see `shuffle`. Not for streams */
-  tdict_device device;   /**< where batches are handed over; all zero (default): the context's own */
-  bool pin_memory;       /**< batches handed over on the cpu are pinned, objects by their hooks [T:loader_pins_objects];
+  const tdict_sampler
+      *sampler;        /**< retained; its indices must be those of the dataset; NULL: see `shuffle`. Not for streams */
+  tdict_device device; /**< where batches are handed over; all zero (default): the context's own */
+  bool pin_memory;     /**< batches handed over on the cpu are pinned, objects by their hooks [T:loader_pins_objects];
                               what goes to a device always is on its way */
   tdict_collate collate; /**< makes batches from samples; NULL (default): rows are written into the batch, or stacked */
   void *user;            /**< for `collate` */
@@ -43,7 +44,7 @@ typedef struct tdict_loader_options {
   double pad_value;
   bool continue_on_error; /**< after a failed batch the next call goes on with the one behind it; else (default) every
                                further call fails likewise until tdict_loader_set_state() [T:loader_errors_in_place] */
-  int64_t timeout_ns;    /**< the longest that next waits for a batch; 0 (default): for ever */
+  int64_t timeout_ns;     /**< the longest that next waits for a batch; 0 (default): for ever */
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -83,8 +84,9 @@ TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** Where a loader stands: plain numbers, to be saved as the program likes. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch;       /**< of the batch that comes next */
-  int64_t length, batch_size; /**< of the sampler (-1: stream) and of batches: must be those of the loader that is set */
+  int64_t epoch, batch; /**< of the batch that comes next */
+  int64_t length,
+      batch_size; /**< of the sampler (-1: stream) and of batches: must be those of the loader that is set */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;
@@ -107,12 +109,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *load
 typedef struct tdict_loader_stats {
   size_t struct_size;
   int64_t num_batches, num_samples, num_errors; /**< handed over */
-  size_t total_bytes;    /**< of batches handed over */
-  double wait_seconds;   /**< the consumer's, in next */
-  double fetch_seconds;  /**< fetching and collating, summed over workers */
-  double idle_seconds;   /**< workers waiting for room, summed */
-  double mean_ready;     /**< batches that were ready when next was called, on average */
-  int32_t num_ready;     /**< and now */
+  size_t total_bytes;                           /**< of batches handed over */
+  double wait_seconds;                          /**< the consumer's, in next */
+  double fetch_seconds;                         /**< fetching and collating, summed over workers */
+  double idle_seconds;                          /**< workers waiting for room, summed */
+  double mean_ready;                            /**< batches that were ready when next was called, on average */
+  int32_t num_ready;                            /**< and now */
 } tdict_loader_stats;
 static inline tdict_loader_stats tdict_loader_stats_default(void) {
   tdict_loader_stats s;

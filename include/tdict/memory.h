@@ -15,9 +15,9 @@ typedef struct tdict_memory tdict_memory;
 /** Byte counts of one memory, all in bytes. A block's bytes are what was asked for, rounded up to 4096 for pinned
  *  memory and to 256 for device memory; never to a power of two [T:pinned_pool_exact_sizes]. */
 typedef struct tdict_memory_counts {
-  size_t live_bytes;   /**< in storages that are alive */
-  size_t cached_bytes; /**< freed and kept for the next allocation */
-  size_t peak_bytes;   /**< the most that live and cached bytes were together */
+  size_t live_bytes;       /**< in storages that are alive */
+  size_t cached_bytes;     /**< freed and kept for the next allocation */
+  size_t peak_bytes;       /**< the most that live and cached bytes were together */
   int64_t num_allocations; /**< allocations answered so far */
   int64_t num_reused;      /**< of those, answered from the cache */
 } tdict_memory_counts;

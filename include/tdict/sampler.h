@@ -20,14 +20,15 @@ typedef enum tdict_sampler_kind {
 } tdict_sampler_kind;
 typedef struct tdict_sampler_options {
   size_t struct_size;
-  int32_t kind;          /**< a tdict_sampler_kind */
+  int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
-  int64_t num_samples;   /**< drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take
+  int64_t
+      num_samples; /**< drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take
                               at most the length */
-  const double *weights; /**< WEIGHTED: as many as the length, finite, none negative, one positive; copied */
+  const double *weights;    /**< WEIGHTED: as many as the length, finite, none negative, one positive; copied */
   int32_t rank, world_size; /**< this process takes positions rank, rank + world_size, ...; default 0 of 1
                                  [T:sampler_splits_by_rank] */
-  bool drop_uneven;      /**< what does not go round is left out; else the first of the epoch fill it up, so that all
+  bool drop_uneven;         /**< what does not go round is left out; else the first of the epoch fill it up, so that all
                               ranks have as many [T:sampler_splits_by_rank] */
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {

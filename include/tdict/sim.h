@@ -17,11 +17,11 @@ typedef struct tdict_context tdict_context;
 
 typedef struct tdict_sim_options {
   size_t struct_size;
-  int32_t num_devices;       /**< 1 to 8; default 1 */
-  bool held;                 /**< begin as after tdict_sim_hold() */
-  size_t memory_bytes;       /**< of each device; address space only until used; default 16 GiB */
+  int32_t num_devices; /**< 1 to 8; default 1 */
+  bool held;           /**< begin as after tdict_sim_hold() */
+  size_t memory_bytes; /**< of each device; address space only until used; default 16 GiB */
   double h2d_bytes_per_second, d2h_bytes_per_second; /**< 0 (default): as fast as the host copies */
-  int64_t latency_ns;        /**< added to each operation; default 0 */
+  int64_t latency_ns;                                /**< added to each operation; default 0 */
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;

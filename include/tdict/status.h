@@ -43,9 +43,10 @@ typedef enum tdict_status {
 
 /** Why a call failed: 512 bytes, for ever. */
 typedef struct tdict_error {
-  int32_t status;    /**< a tdict_status */
-  int32_t native;    /**< the code of the driver or of errno that lies behind it, or 0 */
-  char path[248];    /**< the leaf or key that it is about, or ""; long paths are cut in the middle [T:error_long_path_cut_in_middle] */
+  int32_t status; /**< a tdict_status */
+  int32_t native; /**< the code of the driver or of errno that lies behind it, or 0 */
+  char path
+      [248]; /**< the leaf or key that it is about, or ""; long paths are cut in the middle [T:error_long_path_cut_in_middle] */
   char message[256]; /**< one sentence: what was wanted and what was found */
 } tdict_error;
 

@@ -2,13 +2,13 @@
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 
-#include "tdict/hook.h"
-#include "tdict/object.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
+#include "tdict/hook.h"
 #include "tdict/index.h"
 #include "tdict/keysets.h"
 #include "tdict/loader.h"
+#include "tdict/object.h"
 #include "tdict/shape.h"
 #include "tdict/trace.h"
 #include "tdict/transfer.h"

@@ -26,7 +26,7 @@ typedef struct tdict_tensor tdict_tensor;
 /** Somebody's memory, described. Also what tdict_tensor_get_view() gives. */
 typedef struct tdict_tensor_view {
   size_t struct_size;
-  void *data;             /**< the first element (index 0 in every dimension), not the lowest address */
+  void *data; /**< the first element (index 0 in every dimension), not the lowest address */
   tdict_device device;
   tdict_dtype dtype;
   int32_t ndim;
@@ -71,8 +71,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int 
  *  @return as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types
  *          [T:tensor_arange_refuses]; #TDICT_EOVERFLOW a value that an integer type cannot hold
  *          [T:tensor_arange_refuses]. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step,
-                                                           int64_t count, tdict_tensor **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
+                                                           tdict_tensor **out, tdict_error *err);
 /** @brief A tensor over memory that the program owns; nothing is copied [T:tensor_from_data_shares].
  *  @param[in] release  called once with @p user when the last tensor over it is released, on the thread that
  *                      releases it (a pool thread at times), with no lock held; may call release functions only;
@@ -82,8 +82,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, do
  *          [T:tensor_from_data_refuses]; #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE strides reach outside
  *          `storage_bytes`, or below `data` when storage_bytes is given [T:tensor_from_data_refuses]; #TDICT_ENOTSUP the
  *          view is a longer struct with a field in use that this library does not know; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*release)(void *user),
-                                                              void *user, tdict_tensor **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_view *view,
+                                                              void (*release)(void *user), void *user,
+                                                              tdict_tensor **out, tdict_error *err);
 
 /** @brief Adds a reference and returns @p t [T:tensor_counts]. */
 TDICT_API tdict_tensor *tdict_tensor_retain(const tdict_tensor *t);

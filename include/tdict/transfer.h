@@ -32,36 +32,37 @@ typedef enum tdict_mode {
 
 /** How pinned memory was come by. */
 typedef enum tdict_pin_path {
-  TDICT_PIN_NONE,     /**< none was needed, or it was there already */
-  TDICT_PIN_REGISTER, /**< pages of our own, registered with the driver */
-  TDICT_PIN_DRIVER,   /**< allocated by the driver */
-  TDICT_PIN_PAGEABLE, /**< none was to be had; copied from ordinary memory */
+  TDICT_PIN_NONE,        /**< none was needed, or it was there already */
+  TDICT_PIN_REGISTER,    /**< pages of our own, registered with the driver */
+  TDICT_PIN_DRIVER,      /**< allocated by the driver */
+  TDICT_PIN_PAGEABLE,    /**< none was to be had; copied from ordinary memory */
   TDICT_PIN_SMALL_PIECES /**< as TDICT_PIN_REGISTER, in small pieces, because large ones were refused */
 } tdict_pin_path;
 
 /** What a transfer did. Bytes are bytes of leaves; the ring's padding is not counted. */
 typedef struct tdict_transfer_stats {
   size_t struct_size;
-  int64_t num_leaves;          /**< tensors in the tree */
-  int64_t num_shared_leaves;   /**< of those, shared: already there, or the same bytes as another leaf */
-  int64_t num_objects, num_objects_pinned, num_objects_untouched; /**< objects; pinned by hook or flatten; passed as they
+  int64_t num_leaves;        /**< tensors in the tree */
+  int64_t num_shared_leaves; /**< of those, shared: already there, or the same bytes as another leaf */
+  int64_t num_objects, num_objects_pinned,
+      num_objects_untouched; /**< objects; pinned by hook or flatten; passed as they
                                                                        were for want of a hook */
-  size_t total_bytes;          /**< bytes that travelled */
-  size_t direct_bytes;         /**< from or to pinned memory, or between devices, by the driver alone */
-  size_t staged_bytes;         /**< through the staging ring */
-  size_t pageable_bytes;       /**< by driver copies from ordinary memory */
-  size_t host_bytes;           /**< copied from host memory to host memory */
-  int64_t num_chunks;          /**< pieces that the work was cut into */
-  size_t peak_staging_bytes;   /**< the most of the ring that this transfer held at once */
-  size_t peak_pinned_bytes;    /**< the most that the pinned pool held so far, live and cached */
-  int32_t num_threads;         /**< threads that worked, the caller counted when it did */
-  int32_t mode;                /**< the tdict_mode taken */
-  int32_t pin_path;            /**< the tdict_pin_path of the ring or of the pinned result */
+  size_t total_bytes;        /**< bytes that travelled */
+  size_t direct_bytes;       /**< from or to pinned memory, or between devices, by the driver alone */
+  size_t staged_bytes;       /**< through the staging ring */
+  size_t pageable_bytes;     /**< by driver copies from ordinary memory */
+  size_t host_bytes;         /**< copied from host memory to host memory */
+  int64_t num_chunks;        /**< pieces that the work was cut into */
+  size_t peak_staging_bytes; /**< the most of the ring that this transfer held at once */
+  size_t peak_pinned_bytes;  /**< the most that the pinned pool held so far, live and cached */
+  int32_t num_threads;       /**< threads that worked, the caller counted when it did */
+  int32_t mode;              /**< the tdict_mode taken */
+  int32_t pin_path;          /**< the tdict_pin_path of the ring or of the pinned result */
   double plan_seconds, copy_seconds, wait_seconds; /**< planning; copying on host threads; waiting for slots: summed
                                                         over threads but for planning */
-  double cpu_seconds;          /**< processor time of the threads that worked, from their first chunk to their last byte
+  double cpu_seconds;   /**< processor time of the threads that worked, from their first chunk to their last byte
                                     [T:stats_count_processor_time]; planning is in plan_seconds */
-  double total_seconds;        /**< from the call to the last byte */
+  double total_seconds; /**< from the call to the last byte */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -87,7 +88,7 @@ typedef struct tdict_transfer_options {
   tdict_memory *memory;      /**< where the result comes from, on the device that is moved to; NULL: the context's */
   bool pinned_result;        /**< to the cpu: the result is in pinned memory */
   bool strict_objects;       /**< an object that would pass untouched is #TDICT_ENOTSUP [T:objects_strict] */
-  bool check_sources;        /**< hashes host sources before and after: a change is #TDICT_ECHANGED with the leaf's path.
+  bool check_sources; /**< hashes host sources before and after: a change is #TDICT_ECHANGED with the leaf's path.
                                   Costs two readings of them [T:check_sources_finds_change] */
   tdict_transfer_stats *stats; /**< written when a call that waits succeeds; must be NULL for _async calls, which have
                                     tdict_future_stats() */

@@ -9,10 +9,22 @@ static const struct {
   tdict_dtype dtype;
   const char *name;
 } dtypes[] = {
-    {TDICT_I8, "int8"},       {TDICT_I16, "int16"},       {TDICT_I32, "int32"},     {TDICT_I64, "int64"},
-    {TDICT_U8, "uint8"},      {TDICT_U16, "uint16"},      {TDICT_U32, "uint32"},    {TDICT_U64, "uint64"},
-    {TDICT_F16, "float16"},   {TDICT_F32, "float32"},     {TDICT_F64, "float64"},   {TDICT_BF16, "bfloat16"},
-    {TDICT_C64, "complex64"}, {TDICT_C128, "complex128"}, {TDICT_BOOL, "bool"},     {TDICT_F8E4M3, "float8_e4m3fn"},
+    {TDICT_I8, "int8"},
+    {TDICT_I16, "int16"},
+    {TDICT_I32, "int32"},
+    {TDICT_I64, "int64"},
+    {TDICT_U8, "uint8"},
+    {TDICT_U16, "uint16"},
+    {TDICT_U32, "uint32"},
+    {TDICT_U64, "uint64"},
+    {TDICT_F16, "float16"},
+    {TDICT_F32, "float32"},
+    {TDICT_F64, "float64"},
+    {TDICT_BF16, "bfloat16"},
+    {TDICT_C64, "complex64"},
+    {TDICT_C128, "complex128"},
+    {TDICT_BOOL, "bool"},
+    {TDICT_F8E4M3, "float8_e4m3fn"},
     {TDICT_F8E5M2, "float8_e5m2"},
 };
 

@@ -5,8 +5,7 @@ static void add_pinned(tdict_driver *d, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&d->pinned_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&d->peak_pinned_bytes, memory_order_relaxed);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&d->peak_pinned_bytes, &peak, now, memory_order_relaxed,
-                                                              memory_order_relaxed)) {
-  }
+                                                              memory_order_relaxed)) {}
 }
 static void remove_pinned(tdict_driver *d, size_t bytes) {
   atomic_fetch_sub_explicit(&d->pinned_bytes, bytes, memory_order_relaxed);

@@ -67,10 +67,10 @@ enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDI
 
 /* What is known of an address. */
 typedef struct tdict_cu_pointer {
-  bool known;       /* the driver knows the address at all */
-  bool device;      /* device memory; else page-locked host memory */
-  int32_t ordinal;  /* of the device it belongs to */
-  void *range;      /* start of the allocation or registration that holds it, and its bytes */
+  bool known;      /* the driver knows the address at all */
+  bool device;     /* device memory; else page-locked host memory */
+  int32_t ordinal; /* of the device it belongs to */
+  void *range;     /* start of the allocation or registration that holds it, and its bytes */
   size_t range_bytes;
 } tdict_cu_pointer;
 
@@ -101,64 +101,71 @@ typedef struct tdict_driver_ops {
   tdict_cu (*device_name)(tdict_driver *d, int ordinal, char *buffer, int bytes);
   tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
   tdict_cu (*device_attribute)(tdict_driver *d, int ordinal, int attribute, int *value);
-  tdict_cu (*device_can_reach)(tdict_driver *d, int ordinal, int peer, int *can); /* 1: a link leads to the peer's memory */
+  tdict_cu (*device_can_reach)(tdict_driver *d, int ordinal, int peer,
+                               int *can); /* 1: a link leads to the peer's memory */
 
   tdict_cu (*ctx_retain)(tdict_driver *d, int ordinal, tdict_cu_context *out); /* the device's primary context */
   tdict_cu (*ctx_release)(tdict_driver *d, int ordinal);
   tdict_cu (*ctx_push)(tdict_driver *d, tdict_cu_context context);
-  tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out); /* (ctx) */
+  tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out);     /* (ctx) */
   tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* NULL when there is none */
-  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);        /* exchanges the thread's capture mode with *mode */
+  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);            /* exchanges the thread's capture mode with *mode */
 
   tdict_cu (*pool_create)(tdict_driver *d, int ordinal, tdict_cu_pool *out);
   tdict_cu (*pool_destroy)(tdict_driver *d, tdict_cu_pool pool);
   tdict_cu (*pool_trim)(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes);
   tdict_cu (*pool_set)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value);
   tdict_cu (*pool_get)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value);
-  tdict_cu (*pool_let_in)(tdict_driver *d, tdict_cu_pool pool, int ordinal); /* a device that can reach the pool's may use it */
+  tdict_cu (*pool_let_in)(tdict_driver *d, tdict_cu_pool pool,
+                          int ordinal); /* a device that can reach the pool's may use it */
   tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
   tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
   tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
   tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) waits for the device */
 
   tdict_cu (*host_alloc)(tdict_driver *d, void **out, size_t bytes, unsigned flags); /* (ctx) */
-  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes);                  /* (ctx) bytes: as allocated, for counting */
+  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) bytes: as allocated, for counting */
   tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
   tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* unknown addresses succeed */
 
-  tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes);  /* (ctx) waits */
-  tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes);  /* (ctx) waits */
-  tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s); /* (ctx) */
-  tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s); /* (ctx) */
+  tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes); /* (ctx) waits */
+  tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes); /* (ctx) waits */
+  tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes,
+                             tdict_cu_stream s); /* (ctx) */
+  tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes,
+                             tdict_cu_stream s); /* (ctx) */
   /* (ctx) Memory of another device's pool is INVALID_VALUE unless the pool has let the current device in. */
   tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);
   /* (ctx) From memory of one context to that of another, whatever reaches what; rect->kind is D2D. */
   tdict_cu (*copy_peer_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                               tdict_cu_stream s);
-  tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s);                   /* (ctx) */
-  tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s);   /* (ctx) */
+  tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
+  tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
+                         tdict_cu_stream s); /* (ctx) */
   /* (ctx) As so many copies one after the other; when it fails, some may be queued. At most TDICT_CU_MOST_LINES; s is not the
    * legacy stream. NOT_SUPPORTED: the driver has no such call. */
-  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count, tdict_cu_stream s);
+  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                               tdict_cu_stream s);
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
   tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s);                     /* SUCCESS or NOT_READY */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
-  tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e); /* nothing for an event never recorded */
+  tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s,
+                                tdict_cu_event e); /* nothing for an event never recorded */
   tdict_cu (*stream_capture_status)(tdict_driver *d, tdict_cu_stream s, int *status);
-  tdict_cu (*event_create)(tdict_driver *d, tdict_cu_event *out, unsigned flags);   /* (ctx) */
+  tdict_cu (*event_create)(tdict_driver *d, tdict_cu_event *out, unsigned flags); /* (ctx) */
   tdict_cu (*event_destroy)(tdict_driver *d, tdict_cu_event e);
   tdict_cu (*event_record)(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s);
-  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e);                       /* SUCCESS also when never recorded */
+  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e); /* SUCCESS also when never recorded */
   tdict_cu (*event_synchronize)(tdict_driver *d, tdict_cu_event e);
   tdict_cu (*event_elapsed)(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
 } tdict_driver_ops;
 
 struct tdict_driver {
   const tdict_driver_ops *ops;
-  int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
+  int32_t device_type;  /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
   tdict_driver *behind; /* what this one stands before and holds, or NULL; constant */
   _Atomic(int64_t) refs;
   /* Kept by counted.h; begin as 0; relaxed: plain counts. */

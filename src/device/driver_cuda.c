@@ -410,8 +410,7 @@ typedef struct entry {
 
 static const entry entries[] = {
 #define ENTRY(field, name, version, symbol, parameters) {#name, #symbol, version, offsetof(tdict_cuda_api, field)},
-    TDICT_CUDA_ENTRIES(ENTRY)
-};
+    TDICT_CUDA_ENTRIES(ENTRY)};
 static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 

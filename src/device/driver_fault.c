@@ -62,11 +62,11 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
 }
 
 /* `result` of the other driver's entry. */
-#define PASS(f, result, entry, ...)                       \
-  do {                                                    \
-    around(f, true);                                      \
+#define PASS(f, result, entry, ...)                                   \
+  do {                                                                \
+    around(f, true);                                                  \
     result = f->base.behind->ops->entry(f->base.behind, __VA_ARGS__); \
-    around(f, false);                                     \
+    around(f, false);                                                 \
   } while (0)
 /* A call that is not made when it is to fail. */
 #define CALL(kind, entry, ...)                   \

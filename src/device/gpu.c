@@ -326,6 +326,6 @@ static void pin_release(void *self) { tdict_gpu_release(self); }
 
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
   static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free,
-                                    pin_is_gone,  pin_retain, pin_release};
+                                    pin_is_gone,  pin_retain,     pin_release};
   return (tdict_pinner){&ops, gpu, pool, gpu->log};
 }

@@ -21,17 +21,19 @@ struct tdict_gpu {
   tdict_cu_pool pool;
   tdict_cu_stream alloc_stream, free_stream; /* allocations never queue behind a free that waits */
   char name[64];
-  tdict_forkmark *mark; /* counted; NULL: forks are not looked for */
-  tdict_log *log;       /* counted; NULL: nobody is told */
+  tdict_forkmark *mark;  /* counted; NULL: forks are not looked for */
+  tdict_log *log;        /* counted; NULL: nobody is told */
   _Atomic(uint64_t) met; /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
-  _Atomic(int32_t) lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
-  pthread_mutex_t lock; /* guards what follows */
+  _Atomic(int32_t)
+      lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
+  pthread_mutex_t lock;     /* guards what follows */
   tdict_cu_stream *streams; /* idle ones */
   int num_streams, cap_streams;
   tdict_cu_event *events; /* idle ones */
   int num_events, cap_events;
   tdict_memory_counts counts;
-  pthread_mutex_t queue_lock;  /* held while a copy and its event are queued: inside the driver threads would sleep for it */
+  pthread_mutex_t
+      queue_lock; /* held while a copy and its event are queued: inside the driver threads would sleep for it */
   pthread_mutex_t bounce_lock; /* guards: bounce; held over the copies that use it */
   void *bounce;                /* pinned, for copies of single tensors to the host */
 };

@@ -160,7 +160,8 @@ static bool is_one_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r)
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
   if (kind == TDICT_CU_D2D) return true;
-  size_t pitch = (size_t)(kind == TDICT_CU_H2D ? r->src_pitch : r->dst_pitch), extent = (r->height - 1) * pitch + r->width;
+  size_t pitch = (size_t)(kind == TDICT_CU_H2D ? r->src_pitch : r->dst_pitch),
+         extent = (r->height - 1) * pitch + r->width;
   return bytes_to_border(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
@@ -174,10 +175,10 @@ static tdict_status queue_rows(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_k
     return queue_line(gpu, from, kind, &whole, stream, err);
   }
   if (is_one_copy(gpu, kind, r))
-    return queue_rect(gpu, from,
-                      &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width,
-                                       r->height},
-                      stream, err);
+    return queue_rect(
+        gpu, from,
+        &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height}, stream,
+        err);
   tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
     status = queue_line(gpu, from, kind,

@@ -13,7 +13,7 @@ typedef struct own_memory {
   tdict_memory memory; /* first: it is a memory */
   _Atomic(int64_t) refs;
   tdict_allocator allocator;
-  tdict_gpu *gpu; /* counted; NULL: on the cpu */
+  tdict_gpu *gpu;                         /* counted; NULL: on the cpu */
   _Atomic(size_t) live_bytes, peak_bytes; /* relaxed: counts */
   _Atomic(int64_t) num_allocations;
 } own_memory;
@@ -22,8 +22,7 @@ static void count(own_memory *m, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&m->live_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&m->peak_bytes, memory_order_relaxed);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&m->peak_bytes, &peak, now, memory_order_relaxed,
-                                                              memory_order_relaxed)) {
-  }
+                                                              memory_order_relaxed)) {}
   atomic_fetch_add_explicit(&m->num_allocations, 1, memory_order_relaxed);
 }
 
@@ -47,7 +46,8 @@ static void own_free(tdict_memory *memory, tdict_block *block, tdict_fence **fen
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 
-static tdict_status own_copy(tdict_memory *memory, const tdict_rect *rect, tdict_direction direction, tdict_error *err) {
+static tdict_status own_copy(tdict_memory *memory, const tdict_rect *rect, tdict_direction direction,
+                             tdict_error *err) {
   tdict_memory *device = &((own_memory *)memory)->gpu->memory;
   return device->ops->copy(device, rect, direction, err);
 }

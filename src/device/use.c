@@ -47,7 +47,9 @@ static bool use_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
   return gpu->driver->ops->stream_wait_event(gpu->driver, stream, u->event) == TDICT_CU_SUCCESS;
 }
 
-static void use_retain(tdict_fence *fence) { atomic_fetch_add_explicit(&((use *)fence)->refs, 1, memory_order_relaxed); }
+static void use_retain(tdict_fence *fence) {
+  atomic_fetch_add_explicit(&((use *)fence)->refs, 1, memory_order_relaxed);
+}
 
 static void use_release(tdict_fence *fence) {
   use *u = (use *)fence;

@@ -35,8 +35,10 @@ static int64_t file_of(const source *s, int64_t index) {
   int64_t low = 0, high = s->num_files; /* first[low] <= index < first[high] */
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
-    if (s->first[middle] <= index) low = middle;
-    else high = middle;
+    if (s->first[middle] <= index)
+      low = middle;
+    else
+      high = middle;
   }
   return low;
 }
@@ -78,7 +80,8 @@ static tdict_status write_window(const source *s, int64_t index, char *tokens, c
   return tdict_fail(err, TDICT_EOVERFLOW, "tokens: a token of sample %lld does not fit int32", (long long)index);
 }
 
-static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err) {
+static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
+                                tdict_error *err) {
   const source *s = self;
   char *tokens = tdict_data(batch, "tokens"), *targets = tdict_data(batch, "targets");
   size_t row = (size_t)s->window * tdict_dtype_bytes(s->dtype);

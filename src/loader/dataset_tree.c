@@ -110,15 +110,16 @@ static tdict_status write_rows(const source *s, const int64_t *indices, int64_t 
   return status;
 }
 
-static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err) {
+static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
+                                tdict_error *err) {
   const source *s = self;
   for (int64_t i = 0; i < count; i++)
     if (indices[i] < 0 || indices[i] >= s->length)
-      return tdict_fail(err, TDICT_EINVAL, "%s: sample %lld of %lld", what, (long long)indices[i], (long long)s->length);
+      return tdict_fail(err, TDICT_EINVAL, "%s: sample %lld of %lld", what, (long long)indices[i],
+                        (long long)s->length);
   if (s->strided) return write_rows(s, indices, count, batch, err);
   tdict_status status = TDICT_OK;
-  for (size_t f = 0; f < s->num_fields && status == TDICT_OK; f++)
-    status = gather(s, f, indices, count, batch, err);
+  for (size_t f = 0; f < s->num_fields && status == TDICT_OK; f++) status = gather(s, f, indices, count, batch, err);
   return status;
 }
 
@@ -138,9 +139,9 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out, t
   s->room = tdict_num_leaves(td);
   s->fields = calloc(s->room + 1, sizeof *s->fields);
   s->row_bytes = calloc(s->room + 1, sizeof *s->row_bytes);
-  tdict_status status = s->fields && s->row_bytes ? tdict_walk(td, add_field, s, err)
-                                                  : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields",
-                                                               what, s->room);
+  tdict_status status = s->fields && s->row_bytes
+                            ? tdict_walk(td, add_field, s, err)
+                            : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields", what, s->room);
   if (status != TDICT_OK) {
     release(s);
     return status;

@@ -21,13 +21,14 @@ static tdict_status too_late(const tdict_loader *l, const tdict_load *slot, tdic
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
                       (long long)l->next_taken.batch, (long long)l->next_taken.epoch,
                       (double)l->options.timeout_ns * 1e-9);
-  return tdict_fail(err, TDICT_ETIMEDOUT,
-                    "loader: worker %d has been fetching batch %lld of epoch %lld, samples at positions %lld to %lld, for "
-                    "%.3f s",
-                    (int)slot->worker, (long long)slot->place.batch, (long long)slot->place.epoch,
-                    (long long)(slot->place.batch * l->options.batch_size),
-                    (long long)(slot->place.batch * l->options.batch_size + slot->count - 1),
-                    (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
+  return tdict_fail(
+      err, TDICT_ETIMEDOUT,
+      "loader: worker %d has been fetching batch %lld of epoch %lld, samples at positions %lld to %lld, for "
+      "%.3f s",
+      (int)slot->worker, (long long)slot->place.batch, (long long)slot->place.epoch,
+      (long long)(slot->place.batch * l->options.batch_size),
+      (long long)(slot->place.batch * l->options.batch_size + slot->count - 1),
+      (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 
 /* Until the next batch is whole; the lock is held. */
@@ -62,7 +63,8 @@ static void take(tdict_loader *l, tdict_load *slot, tdict_load *out) {
   bool partial_end = out->ended && out->count > 0; /* a stream's last samples: the end itself comes next */
   if (l->num_batches < 0 && out->ended && !partial_end)
     tdict_loader_move(l, (tdict_place_in_epoch){out->place.epoch + 1, 0});
-  else l->next_taken = tdict_loader_after(l, out->place);
+  else
+    l->next_taken = tdict_loader_after(l, out->place);
   if (partial_end) {
     slot = &l->slots[l->taken % l->depth];
     if (slot->state == TDICT_LOAD_FREE) {

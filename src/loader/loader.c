@@ -34,7 +34,9 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   if (l->schema || d->fetch_sample) return TDICT_OK;
   if (by_row && !wants_samples) return tdict_fail(err, TDICT_EINVAL, "loader: the dataset's schema is NULL");
   return tdict_fail(err, TDICT_EINVAL, "loader: %s needs the dataset's fetch_sample, which it has not",
-                    l->options.collate ? "collate" : l->options.pad ? "pad" : "a stream without fetch");
+                    l->options.collate ? "collate"
+                    : l->options.pad   ? "pad"
+                                       : "a stream without fetch");
 }
 
 static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
@@ -44,8 +46,9 @@ static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
   l->num_batches = -1;
   if (length < 0) {
     if (o->sampler || o->shuffle)
-      return tdict_fail(err, TDICT_EINVAL, "loader: a stream has no samples to choose from: sampler and shuffle must not be "
-                                           "set");
+      return tdict_fail(err, TDICT_EINVAL,
+                        "loader: a stream has no samples to choose from: sampler and shuffle must not be "
+                        "set");
     return TDICT_OK;
   }
   tdict_status status = TDICT_OK;
@@ -131,7 +134,10 @@ static tdict_status build(tdict_loader *l, tdict_error *err) {
 tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                  const tdict_loader_options *options, tdict_loader **out, tdict_error *err) {
   if (!context || !dataset || !out)
-    return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", !context ? "the context" : dataset ? "out" : "the dataset");
+    return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL",
+                      !context  ? "the context"
+                      : dataset ? "out"
+                                : "the dataset");
   tdict_loader_options o = tdict_loader_options_default();
   tdict_dataset d;
   tdict_forkmark *mark = tdict_engine_mark(tdict_context_engine(context));
@@ -195,8 +201,9 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
   if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
   if (status != TDICT_OK) return status;
   if (s.length != length_of(l) || s.batch_size != l->options.batch_size)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: it is of %lld samples in batches of %lld, wanted %lld in batches of "
-                                         "%lld",
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader state: it is of %lld samples in batches of %lld, wanted %lld in batches of "
+                      "%lld",
                       (long long)s.length, (long long)s.batch_size, (long long)length_of(l),
                       (long long)l->options.batch_size);
   if (s.epoch < 0 || s.batch < 0 || (l->num_batches >= 0 && s.batch > l->num_batches))

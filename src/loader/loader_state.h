@@ -21,14 +21,14 @@ typedef struct tdict_load {
   int64_t ticket, count; /* its number since the last set_state; samples asked for, then those that it has */
   int64_t began_ns;
   int32_t worker;
-  bool ended;            /* the epoch is over: behind its samples, if it has any */
-  tdict_tree *tree;      /* in host memory, or NULL */
-  tdict_future *future;  /* to the device, or NULL */
+  bool ended;           /* the epoch is over: behind its samples, if it has any */
+  tdict_tree *tree;     /* in host memory, or NULL */
+  tdict_future *future; /* to the device, or NULL */
   size_t bytes;
-  tdict_status status;   /* of the whole, with */
+  tdict_status status; /* of the whole, with */
   tdict_error error;
-  int64_t *indices;      /* room for batch_size */
-  tdict_tree **samples;  /* the same */
+  int64_t *indices;     /* room for batch_size */
+  tdict_tree **samples; /* the same */
 } tdict_load;
 
 typedef struct tdict_loader_worker {
@@ -51,22 +51,22 @@ struct tdict_loader {
   tdict_loader_worker *workers;
   tdict_load *slots;
 
-  pthread_mutex_t lock;   /* guards all that follows, and the slots' states */
-  pthread_cond_t room;    /* a batch may be begun, or the end has come */
-  pthread_cond_t ready;   /* a batch is whole, or no worker is busy; by the monotonic clock */
-  pthread_cond_t turn;    /* in_order: the next call may be made */
-  int64_t begun, taken;   /* tickets, since the last set_state */
-  int64_t fetched;        /* in_order: the ticket whose turn it is */
+  pthread_mutex_t lock; /* guards all that follows, and the slots' states */
+  pthread_cond_t room;  /* a batch may be begun, or the end has come */
+  pthread_cond_t ready; /* a batch is whole, or no worker is busy; by the monotonic clock */
+  pthread_cond_t turn;  /* in_order: the next call may be made */
+  int64_t begun, taken; /* tickets, since the last set_state */
+  int64_t fetched;      /* in_order: the ticket whose turn it is */
   tdict_place_in_epoch next_begun, next_taken;
   size_t bytes_ahead, bytes_of_one; /* of batches that are whole and not taken; of the last one that was */
   int32_t num_busy, num_ready;
-  bool stopping, held;    /* the end; set_state is at work */
-  bool epoch_ended;       /* a stream is over: nothing is begun until that is taken */
-  tdict_error failure;    /* what every further call answers; status 0: nothing */
+  bool stopping, held; /* the end; set_state is at work */
+  bool epoch_ended;    /* a stream is over: nothing is begun until that is taken */
+  tdict_error failure; /* what every further call answers; status 0: nothing */
   tdict_loader_stats stats;
   int64_t ready_sum, num_calls;
 
-  tdict_tree *previous;   /* the consumer's: the batch that it has now */
+  tdict_tree *previous; /* the consumer's: the batch that it has now */
   tdict_stream previous_stream;
 };
 

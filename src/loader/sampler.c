@@ -27,7 +27,8 @@ struct tdict_sampler {
 };
 
 static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
-  if (length < 0) return tdict_fail(err, TDICT_EINVAL, "sampler: the length is %lld, wanted 0 or more", (long long)length);
+  if (length < 0)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: the length is %lld, wanted 0 or more", (long long)length);
   if (o->kind < TDICT_SAMPLER_SEQUENTIAL || o->kind > TDICT_SAMPLER_WEIGHTED)
     return tdict_fail(err, TDICT_EINVAL, "sampler: kind is %d, wanted a tdict_sampler_kind", (int)o->kind);
   if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
@@ -69,8 +70,10 @@ static void fill_columns(tdict_sampler *s, const double *weights, double sum, do
   for (int64_t i = 0; i < s->length; i++) {
     part[i] = weights[i] / sum * (double)s->length;
     s->columns[i] = (column){UINT64_MAX, i};
-    if (part[i] < 1) order[poor++] = i;
-    else order[--rich] = i;
+    if (part[i] < 1)
+      order[poor++] = i;
+    else
+      order[--rich] = i;
   }
   while (poor > 0 && rich < s->length) {
     int64_t low = order[--poor], high = order[rich];
@@ -96,8 +99,10 @@ static tdict_status weigh(tdict_sampler *s, const double *weights, tdict_error *
     part = malloc(count * sizeof *part);
     order = malloc(count * sizeof *order);
   }
-  if (s->columns && part && order) fill_columns(s, weights, sum, part, order);
-  else status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
+  if (s->columns && part && order)
+    fill_columns(s, weights, sum, part, order);
+  else
+    status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
   free(part);
   free(order);
   return status;

@@ -20,8 +20,10 @@ static uint64_t root_above(uint64_t count) {
   uint64_t low = 1, high = UINT64_C(1) << 32;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
-    if (middle * middle >= count) high = middle;
-    else low = middle + 1;
+    if (middle * middle >= count)
+      high = middle;
+    else
+      low = middle + 1;
   }
   return low;
 }

@@ -9,8 +9,8 @@
 
 typedef struct tdict_fence tdict_fence;
 typedef struct tdict_fence_ops {
-  bool (*poll)(tdict_fence *fence);                        /* true once done; never waits */
-  bool (*wait)(tdict_fence *fence, int64_t deadline_ns);   /* by tdict_now_ns(); true when done, false when too late */
+  bool (*poll)(tdict_fence *fence);                      /* true once done; never waits */
+  bool (*wait)(tdict_fence *fence, int64_t deadline_ns); /* by tdict_now_ns(); true when done, false when too late */
   /* The stream of a device (the device layer's own pointers) waits instead of the host; false: it cannot. May be NULL. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);

@@ -8,8 +8,8 @@
 
 typedef struct tdict_block {
   void *data;
-  size_t bytes;  /* as the memory rounded them */
-  void *cookie;  /* the memory's own */
+  size_t bytes; /* as the memory rounded them */
+  void *cookie; /* the memory's own */
 } tdict_block;
 
 /* A rectangle of bytes: `height` rows of `width` bytes, `pitch` bytes from row to row (any sign). */
@@ -19,7 +19,11 @@ typedef struct tdict_rect {
   int64_t dst_pitch, src_pitch;
   size_t width, height;
 } tdict_rect;
-typedef enum tdict_direction { TDICT_COPY_IN, TDICT_COPY_OUT, TDICT_COPY_WITHIN } tdict_direction; /* host to memory, memory to host, both in it */
+typedef enum tdict_direction {
+  TDICT_COPY_IN,
+  TDICT_COPY_OUT,
+  TDICT_COPY_WITHIN
+} tdict_direction; /* host to memory, memory to host, both in it */
 
 typedef struct tdict_memory_ops {
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);

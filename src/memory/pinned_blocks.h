@@ -24,8 +24,8 @@ typedef struct tdict_pinned_block tdict_pinned_block;
 struct tdict_pinned_block {
   tdict_run *run;
   char *data;
-  size_t bytes; /* a multiple of 4096 */
-  tdict_pinned_block *left, *right; /* neighbours in the run */
+  size_t bytes;                      /* a multiple of 4096 */
+  tdict_pinned_block *left, *right;  /* neighbours in the run */
   tdict_pinned_block *older, *newer; /* in the list it stands in */
   tdict_waits *waits;
   bool free; /* stands in the list of free blocks */

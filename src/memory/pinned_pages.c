@@ -46,8 +46,8 @@ typedef struct making {
   const tdict_pinner *pinner;
   char *data;
   size_t bytes, piece;
-  atomic_int *missing;   /* a piece: its huge pages that are not touched; release/acquire. NULL: wait for all of them */
-  pthread_mutex_t lock;  /* guards: registered, status, why, busy */
+  atomic_int *missing;  /* a piece: its huge pages that are not touched; release/acquire. NULL: wait for all of them */
+  pthread_mutex_t lock; /* guards: registered, status, why, busy */
   size_t registered;
   tdict_status status;
   tdict_error why;

@@ -48,7 +48,8 @@ typedef struct tdict_pinned_pages {
  * registered behind the touching; where that fails in small pieces; where that fails the driver allocates. Small blocks
  * come from the driver, where that fails they are registered. On failure the status is the driver's: TDICT_ENOMEM for no
  * memory; TDICT_EOVERFLOW. */
-tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out, tdict_error *err);
+tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
+                                    tdict_error *err);
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
 /* The way that is tried first for so many bytes. */
 tdict_pinned_way tdict_pinned_first_way(size_t bytes);

@@ -18,8 +18,8 @@ typedef struct pool {
   tdict_pinner pinner;
   atomic_bool told; /* relaxed: the log has had its line */
   size_t limit_bytes;
-  pthread_mutex_t lock; /* guards what follows, and every block */
-  pthread_cond_t left;  /* `leaving` has become less */
+  pthread_mutex_t lock;                  /* guards what follows, and every block */
+  pthread_cond_t left;                   /* `leaving` has become less */
   tdict_block_list free_blocks, waiting; /* waiting: freed, but their fences were not done when they were asked last */
   size_t most_live;
   size_t reserved; /* bytes of allocations under way: within the limit, and counted once they are there */
@@ -120,9 +120,10 @@ static tdict_status refuse(const pool *p, size_t bytes, tdict_error *err) {
   if (bytes > room || taken > room - bytes)
     return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes on top of %zu live ones pass pinned_bytes, %zu",
                       bytes, taken, room);
-  return tdict_fail(err, TDICT_ENOMEM,
-                    "pinned memory: %zu bytes of pinned_bytes, %zu, are freed but still in use, or lie between live ones",
-                    p->counts.cached_bytes, room);
+  return tdict_fail(
+      err, TDICT_ENOMEM,
+      "pinned memory: %zu bytes of pinned_bytes, %zu, are freed but still in use, or lie between live ones",
+      p->counts.cached_bytes, room);
 }
 
 /* A free block (*out), or a claim on `bytes` that are to be pinned (*out is NULL): counted before they are there, so that

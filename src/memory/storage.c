@@ -120,9 +120,8 @@ enum { SPINS_BEFORE_YIELD = 64 };
 static tdict_fence_node *take_marks(tdict_storage *s) {
   uintptr_t seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
   for (int spins = 1;; spins++) {
-    if (!(seen & MARKS_TAKEN) &&
-        atomic_compare_exchange_weak_explicit(&s->marks, &seen, seen | MARKS_TAKEN, memory_order_acquire,
-                                              memory_order_relaxed))
+    if (!(seen & MARKS_TAKEN) && atomic_compare_exchange_weak_explicit(&s->marks, &seen, seen | MARKS_TAKEN,
+                                                                       memory_order_acquire, memory_order_relaxed))
       return (tdict_fence_node *)seen;
     if (spins % SPINS_BEFORE_YIELD == 0) sched_yield();
     seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
@@ -212,7 +211,9 @@ void tdict_storage_wait(tdict_storage *s, bool to_write) {
   }
 }
 
-void tdict_storage_set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
+void tdict_storage_set_lost(tdict_storage *s, bool lost) {
+  atomic_store_explicit(&s->lost, lost, memory_order_release);
+}
 
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
   tdict_status status = TDICT_OK;

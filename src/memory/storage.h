@@ -9,9 +9,9 @@
 #include "memory/memory.h"
 
 #define TDICT_STORAGE_READ_ONLY 1u
-#define TDICT_STORAGE_PINNED 2u  /* page-locked by a memory of the library */
-#define TDICT_STORAGE_CLAIMED 4u /* page-locked, says the program */
-#define TDICT_STORAGE_ARENA 8u   /* leaves begin on multiples of 256 bytes and the gaps between them are nobody's */
+#define TDICT_STORAGE_PINNED 2u   /* page-locked by a memory of the library */
+#define TDICT_STORAGE_CLAIMED 4u  /* page-locked, says the program */
+#define TDICT_STORAGE_ARENA 8u    /* leaves begin on multiples of 256 bytes and the gaps between them are nobody's */
 #define TDICT_STORAGE_FOREIGN 16u /* the program's own memory; set by tdict_storage_wrap() */
 
 typedef struct tdict_storage tdict_storage;
@@ -28,15 +28,16 @@ struct tdict_storage {
   /* What every transfer looks at comes first: a large tree has as many storages as leaves, and each line of them that is
    * touched costs more than all that is done with it. */
   _Atomic(int64_t) refs;
-  _Atomic(uintptr_t) marks; /* acquire/release: the first node, 0 for none; bit 0: a thread has the list, for a moment */
+  _Atomic(uintptr_t)
+      marks; /* acquire/release: the first node, 0 for none; bit 0: a thread has the list, for a moment */
   void *data;
   size_t bytes;
   tdict_device device;
   uint32_t flags;
   _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for who looks without the lock */
   _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
-  tdict_memory *memory; /* counted; NULL: plain host memory or the program's own */
-  tdict_block block;    /* what memory gave */
+  tdict_memory *memory;       /* counted; NULL: plain host memory or the program's own */
+  tdict_block block;          /* what memory gave */
   void (*release)(void *user);
   void *user;
   pthread_mutex_t lock; /* guards: uses and their numbers */
@@ -72,7 +73,8 @@ static inline bool tdict_storage_is_idle(const tdict_storage *s) {
  * `except` do not count. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
 /* Shows every fence that stands in the way, with the list of marks held: fn only takes notes. */
-void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
+void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
+                                 void *user);
 /* Waits until nothing stands in the way any more. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* The bytes may be given back or written only when the fence is done. Takes a reference of its own; uses that are done

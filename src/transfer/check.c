@@ -58,7 +58,8 @@ void tdict_check_sources_after(tdict_future *t) {
   for (uint32_t i = 0; i < t->plan.num_items; i++) {
     if (!is_on_host(&t->plan.items[i]) || hash_item(&t->plan.items[i]) == t->hashes[i]) continue;
     tdict_error err;
-    (void)!tdict_fail(&err, TDICT_ECHANGED, "transfer: the source was changed while it was being read; wait_source first");
+    (void)!tdict_fail(&err, TDICT_ECHANGED,
+                      "transfer: the source was changed while it was being read; wait_source first");
     tdict_transfer_fail(t, i, &err);
     return;
   }

@@ -82,15 +82,15 @@ struct tdict_future {
   const tdict_tree *source; /* borrowed until the start is over: paths, while there is no result */
   tdict_fence_node *writes; /* the marks on what is written; those on sources are the plan's */
   uint32_t num_writes;
-  bool marked;              /* the marks are on; then some may be gone already, their storage NULL */
+  bool marked; /* the marks are on; then some may be gone already, their storage NULL */
   tdict_gate gates[TDICT_MAX_GATES];
   int num_gates;
   int32_t mode;
-  int num_helpers;          /* threads that may help the starting one to mark very many sources */
-  bool places_late;         /* of very many items: whoever marks an item gives it its place, too */
-  bool on_caller;           /* the starting thread is the first worker; threads of the pool are the others */
-  tdict_tuning_row row;     /* how leaves go through slots */
-  int64_t spin_ns;          /* so long a wait for the end looks before it sleeps */
+  int num_helpers;      /* threads that may help the starting one to mark very many sources */
+  bool places_late;     /* of very many items: whoever marks an item gives it its place, too */
+  bool on_caller;       /* the starting thread is the first worker; threads of the pool are the others */
+  tdict_tuning_row row; /* how leaves go through slots */
+  int64_t spin_ns;      /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;
@@ -101,21 +101,21 @@ struct tdict_future {
   tdict_log *log;
   tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */
   uint32_t num_uses;
-  uint64_t *hashes;         /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
-  struct tdict_hooks *hooks; /* owned; NULL: the tree has no objects */
-  tdict_latch queued;       /* down once for each worker that has nothing more to queue */
-  _Atomic(bool) tailless;   /* relaxed: a worker could not record its tail; ordered by `queued` */
-  _Atomic(bool) observed;   /* relaxed: somebody was told how it ended */
-  tdict_latch may_start;    /* for on_caller */
-  _Atomic(uint32_t) next_chunk; /* relaxed: a ticket counter */
-  _Atomic(bool) failed;     /* relaxed: a hint to stop early; the error is under error_lock */
+  uint64_t *hashes; /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
+  struct tdict_hooks *hooks;     /* owned; NULL: the tree has no objects */
+  tdict_latch queued;            /* down once for each worker that has nothing more to queue */
+  _Atomic(bool) tailless;        /* relaxed: a worker could not record its tail; ordered by `queued` */
+  _Atomic(bool) observed;        /* relaxed: somebody was told how it ended */
+  tdict_latch may_start;         /* for on_caller */
+  _Atomic(uint32_t) next_chunk;  /* relaxed: a ticket counter */
+  _Atomic(bool) failed;          /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; who builds the result meanwhile counts */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  pthread_mutex_t error_lock; /* guards: error, decided, and the workers' tails until then */
-  tdict_error error;          /* status 0: none */
-  uint32_t error_item;        /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
-  bool decided;               /* how it ended is settled: later errors and cancels are too late */
-  tdict_latch ended;          /* from zero on everything here is only read */
+  pthread_mutex_t error_lock;              /* guards: error, decided, and the workers' tails until then */
+  tdict_error error;                       /* status 0: none */
+  uint32_t error_item;                     /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
+  bool decided;                            /* how it ended is settled: later errors and cancels are too late */
+  tdict_latch ended;                       /* from zero on everything here is only read */
   int64_t begin_ns;
   tdict_recording *recording; /* counted; NULL: nobody records this transfer */
   uint32_t trace_number;

@@ -17,9 +17,9 @@ typedef struct frame {
 struct tdict_hook {
   tdict_future *transfer;
   tdict_context *context;
-  tdict_device device; /* the cpu while pinning */
-  bool pins;           /* pin_memory runs */
-  tdict_gpu *gpu;      /* whose streams; NULL: none */
+  tdict_device device;    /* the cpu while pinning */
+  bool pins;              /* pin_memory runs */
+  tdict_gpu *gpu;         /* whose streams; NULL: none */
   tdict_cu_stream stream; /* taken when it is first asked for */
 };
 
@@ -58,9 +58,8 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
     (void)!tdict_devices_gpu(tdict_engine_devices(t->engine), device, &h->gpu, NULL); /* it was found before */
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
-      h->tasks[h->count++] = (hook_task){.task = {.run = run_task, .may_wait = true, .owner = t},
-                                         .transfer = t,
-                                         .step = &t->plan.objects[i]};
+      h->tasks[h->count++] = (hook_task){
+          .task = {.run = run_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
   atomic_init(&h->left, count);
   t->hooks = h;
   return TDICT_OK;

@@ -71,7 +71,8 @@ static void retire(tdict_lane *lane, bool abandon) {
     int64_t begin = tdict_now_ns();
     const tdict_future *t = lane->worker->transfer;
     tdict_range_push(TDICT_RANGE_COPY);
-    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data,
+                         t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
     TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
     lane->worker->copy_ns += tdict_now_ns() - begin;
   }

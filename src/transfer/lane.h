@@ -21,10 +21,11 @@ typedef struct tdict_lane {
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held; /* slots, in flight or spare */
-  const tdict_chunk *unmarked; /* the last of driver copies that are not in flight yet, but share the next one's event */
+  const tdict_chunk
+      *unmarked; /* the last of driver copies that are not in flight yet, but share the next one's event */
   size_t unmarked_bytes;
   tdict_slot *spare;
-  bool loose;        /* copies may be under way for which no flight stands any more */
+  bool loose; /* copies may be under way for which no flight stands any more */
 } tdict_lane;
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);

@@ -86,7 +86,8 @@ static void copy_by(tdict_stream_kind stores, char *dst, const char *src, size_t
     tdict_stream_copy(stores, dst, src, bytes);
 }
 
-void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot, tdict_stream_kind stores) {
+void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, const char *slot,
+                          tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->dst_plain)

@@ -24,23 +24,23 @@ typedef enum tdict_way {
 
 /* A leaf that travels. */
 typedef struct tdict_item {
-  tdict_tensor *src;   /* counted */
-  tdict_tensor *dst;   /* counted; NULL: the place is dst_data, in C order */
+  tdict_tensor *src;    /* counted */
+  tdict_tensor *dst;    /* counted; NULL: the place is dst_data, in C order */
   const char *src_data; /* first element, here so that who copies need not look at the tensor */
-  char *dst_data;      /* first element */
+  char *dst_data;       /* first element */
   size_t offset, bytes;
-  tdict_gpu *gpu;      /* whose copy engines work; NULL for host to host. Borrowed from the context */
-  uint32_t leaf;       /* its number in the tree, counted in tree order */
-  uint8_t way;         /* a tdict_way */
-  uint8_t kind;        /* a tdict_cu_kind, for ways with a gpu */
+  tdict_gpu *gpu;            /* whose copy engines work; NULL for host to host. Borrowed from the context */
+  uint32_t leaf;             /* its number in the tree, counted in tree order */
+  uint8_t way;               /* a tdict_way */
+  uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
   bool src_plain, dst_plain; /* in C order without gaps */
 } tdict_item;
 
 typedef struct tdict_chunk {
-  size_t begin, end; /* on the line */
-  uint32_t first;    /* the item that holds `begin` */
+  size_t begin, end;   /* on the line */
+  uint32_t first;      /* the item that holds `begin` */
   uint32_t end_inside; /* one behind the last item that lies in it as a whole; set with was_read */
-  bool was_read;     /* the sources of items that lie in it as a whole were let go. Written by who claimed the chunk */
+  bool was_read; /* the sources of items that lie in it as a whole were let go. Written by who claimed the chunk */
 } tdict_chunk;
 
 /* An object that the tree holds, and what is done about it. Filled in while the tree is read; `result` while hooks run. */
@@ -50,14 +50,14 @@ typedef enum tdict_object_action {
   TDICT_OBJECT_FLAT  /* its tensors travel with all others; another is made around them */
 } tdict_object_action;
 typedef struct tdict_object_step {
-  tdict_box *box;       /* counted */
-  tdict_tree *flat;     /* counted: its tensors, or NULL */
-  tdict_box *result;    /* counted, or NULL */
-  tdict_leaf *place;    /* in the result tree */
-  tdict_tree *moved;    /* counted: flat's counterpart, while the tree is read (copy_into) or the result built */
+  tdict_box *box;    /* counted */
+  tdict_tree *flat;  /* counted: its tensors, or NULL */
+  tdict_box *result; /* counted, or NULL */
+  tdict_leaf *place; /* in the result tree */
+  tdict_tree *moved; /* counted: flat's counterpart, while the tree is read (copy_into) or the result built */
   uint32_t first_leaf, num_leaves; /* of flat */
   uint8_t action;
-  bool pin, move;       /* which hooks */
+  bool pin, move; /* which hooks */
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
 
@@ -66,41 +66,42 @@ typedef struct tdict_object_step {
 
 typedef struct tdict_plan {
   tdict_item *items;
-  tdict_fence_node *nodes; /* one an item, the mark on its source; storage NULL: the item before it has the same storage */
+  tdict_fence_node
+      *nodes; /* one an item, the mark on its source; storage NULL: the item before it has the same storage */
   uint32_t num_items, cap_items;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
-  size_t line_bytes;     /* the end of the line */
-  size_t total_bytes;    /* of leaves that travel */
-  size_t way_bytes[5];   /* of those, by way */
+  size_t line_bytes;          /* the end of the line */
+  size_t total_bytes;         /* of leaves that travel */
+  size_t way_bytes[5];        /* of those, by way */
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
-  int64_t num_untouched; /* objects for which their type has no way */
-  int64_t num_shared;    /* leaves that are there, or the same bytes as another */
-  bool one_by_one;       /* a driver copy is of one leaf, or of a run: see tdict_plan_run_end() */
-  uint32_t num_common;   /* items that are alike in all but place and size, see plan_many.h: way, gpu, plain */
-  bool one_run;          /* one driver copy may go over all items */
-  size_t num_new, num_new_dims; /* tensors of a new result and their dimensions */
+  int64_t num_untouched;         /* objects for which their type has no way */
+  int64_t num_shared;            /* leaves that are there, or the same bytes as another */
+  bool one_by_one;               /* a driver copy is of one leaf, or of a run: see tdict_plan_run_end() */
+  uint32_t num_common;           /* items that are alike in all but place and size, see plan_many.h: way, gpu, plain */
+  bool one_run;                  /* one driver copy may go over all items */
+  size_t num_new, num_new_dims;  /* tensors of a new result and their dimensions */
   bool reads_device, writes_old; /* something other than host to new device memory */
-  bool some_locked;      /* a node of the tree is locked */
-  bool borrows;          /* sources are not counted: the tree is held by who waits */
+  bool some_locked;              /* a node of the tree is locked */
+  bool borrows;                  /* sources are not counted: the tree is held by who waits */
 } tdict_plan;
 
 /* What a plan is made for. */
 typedef struct tdict_plan_request {
   tdict_devices *devices;
-  tdict_device device;     /* to which it goes; not used with `dst` */
-  const tdict_tree *dst;   /* copy_into; else NULL */
-  bool want_pinned;        /* the result is pinned host memory: leaves that are not are copied */
-  bool host_only;          /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
-  bool strict_objects;     /* an object without a way is an error */
-  int32_t mode;            /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
-  bool borrows;            /* the caller holds the tree until the transfer has ended */
-  tdict_pool *pool;        /* whose threads help to read a very large tree; NULL: none do */
+  tdict_device device;   /* to which it goes; not used with `dst` */
+  const tdict_tree *dst; /* copy_into; else NULL */
+  bool want_pinned;      /* the result is pinned host memory: leaves that are not are copied */
+  bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
+  bool strict_objects;   /* an object without a way is an error */
+  int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
+  bool borrows;          /* the caller holds the tree until the transfer has ended */
+  tdict_pool *pool;      /* whose threads help to read a very large tree; NULL: none do */
   int num_helpers;
-  tdict_plan *spare;       /* a cleared plan whose memory is taken, or NULL */
+  tdict_plan *spare; /* a cleared plan whose memory is taken, or NULL */
 } tdict_plan_request;
 
 /* Reads the tree: items with their ways. Errors name the leaf. On failure the plan is empty. */

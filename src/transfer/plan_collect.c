@@ -16,20 +16,20 @@ enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same same;                /* finds leaves that are the same bytes */
-  bool listed;                    /* its table is in use: some leaf did not lie behind those before it */
-  int misses;                     /* leaves in a row that were not common */
-  const tdict_storage *last;      /* the storage asked about last, and the answer */
+  tdict_same same;           /* finds leaves that are the same bytes */
+  bool listed;               /* its table is in use: some leaf did not lie behind those before it */
+  int misses;                /* leaves in a row that were not common */
+  const tdict_storage *last; /* the storage asked about last, and the answer */
   tdict_gpu *last_gpu;
   bool last_pinned;
-  tdict_device found_device;      /* the device looked up last, and its gpu; NULL: none yet */
+  tdict_device found_device; /* the device looked up last, and its gpu; NULL: none yet */
   tdict_gpu *found_gpu;
-  tdict_many many;                /* how common leaves are read */
-  const tdict_tree *once_node;    /* the node asked about last, whether it hangs at one place only */
+  tdict_many many;             /* how common leaves are read */
+  const tdict_tree *once_node; /* the node asked about last, whether it hangs at one place only */
   bool once;
-  tdict_slab *slab;               /* whose tensors are to be counted `slab_count` times more */
+  tdict_slab *slab; /* whose tensors are to be counted `slab_count` times more */
   int64_t slab_count;
-  size_t flat_depth;              /* the cursor's depth in a flattened object, 0 when it is in none */
+  size_t flat_depth; /* the cursor's depth in a flattened object, 0 when it is in none */
 } collector;
 
 static tdict_status no_memory(tdict_error *err) {
@@ -247,8 +247,8 @@ static void begin_many(collector *c) {
 
 static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
   if (src->dtype != dst->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "copy_into: the source is %s, the destination %s", tdict_dtype_name(src->dtype),
-                      tdict_dtype_name(dst->dtype));
+    return tdict_fail(err, TDICT_EDTYPE, "copy_into: the source is %s, the destination %s",
+                      tdict_dtype_name(src->dtype), tdict_dtype_name(dst->dtype));
   bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
   char have[96], want[96];
   if (!same)
@@ -292,7 +292,8 @@ static tdict_status match(const tdict_cursor *cursor, tdict_leaf *out, tdict_err
 }
 
 /* Keys of `other` that the source lacks: each side has as many, and each of the source's was or will be found. */
-static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other, tdict_error *err) {
+static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
+                               tdict_error *err) {
   if (other->keys->num_live <= node->keys->num_live) return TDICT_OK;
   for (uint32_t i = 0; i < other->keys->num_slots; i++) {
     const tdict_key *key = &other->keys->slots[i];
@@ -329,8 +330,9 @@ static void choose_action(const collector *c, tdict_object_step *step) {
   bool can_move = TDICT_HOOK_OF(type, to_device) != NULL;
   bool can_flatten = TDICT_HOOK_OF(type, flatten) && TDICT_HOOK_OF(type, unflatten);
   step->move = can_move && !r->host_only && !r->dst;
-  step->pin = can_pin && !r->dst &&
-              (r->host_only || (step->move && r->device.type != TDICT_DEVICE_CPU && r->mode == TDICT_MODE_NON_BLOCKING_PIN));
+  step->pin =
+      can_pin && !r->dst &&
+      (r->host_only || (step->move && r->device.type != TDICT_DEVICE_CPU && r->mode == TDICT_MODE_NON_BLOCKING_PIN));
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
 }
 
@@ -373,7 +375,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
                                    tdict_error *err) {
   tdict_tree *other_flat = NULL;
   if (c->flat_depth && cursor->depth >= c->flat_depth)
-    return tdict_fail(err, TDICT_EHOOK, "transfer: what flatten gave holds an object of type %.60s, wanted tensors and trees",
+    return tdict_fail(err, TDICT_EHOOK,
+                      "transfer: what flatten gave holds an object of type %.60s, wanted tensors and trees",
                       box->type->name);
   tdict_status status = add_step(c, cursor, box, err);
   if (status != TDICT_OK) return status;
@@ -381,7 +384,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   if (step->action == TDICT_OBJECT_KEEP) {
     c->plan->num_untouched++;
     if (!c->request->strict_objects && !c->request->dst) return TDICT_OK;
-    return tdict_fail(err, TDICT_ENOTSUP, "transfer: type %.60s has no hook for this: wanted pin_memory, to_device or flatten",
+    return tdict_fail(err, TDICT_ENOTSUP,
+                      "transfer: type %.60s has no hook for this: wanted pin_memory, to_device or flatten",
                       box->type->name);
   }
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;

@@ -76,8 +76,10 @@ tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_err
   tdict_status status = each_storage(td, find_gpu, &f, err);
   if (status != TDICT_OK) return status;
   if (!f.gpu)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "record_stream: the stream is of %s, and no tensor of the tree is in memory "
-                      "that the library made there or pinned for it", tdict_device_format(s.device, name, sizeof name));
+    return tdict_fail(err, TDICT_EWRONGDEVICE,
+                      "record_stream: the stream is of %s, and no tensor of the tree is in memory "
+                      "that the library made there or pinned for it",
+                      tdict_device_format(s.device, name, sizeof name));
   tdict_fence *use;
   status = tdict_use_create(f.gpu, s.handle, &use, err);
   if (status != TDICT_OK) return status;

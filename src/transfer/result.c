@@ -155,9 +155,12 @@ static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_e
     if (!child) continue;
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *other = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
-    if (tdict_node_is_locked(child)) tdict_lock(other);
-    else if (!tdict_cursor_enter(&cursor, child)) status = no_memory(err);
-    else cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)other;
+    if (tdict_node_is_locked(child))
+      tdict_lock(other);
+    else if (!tdict_cursor_enter(&cursor, child))
+      status = no_memory(err);
+    else
+      cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)other;
   }
   tdict_cursor_reset(&cursor);
   return status;
@@ -168,7 +171,8 @@ static tdict_status build(builder *b, const tdict_tree *src, tdict_tree **out, t
   tdict_status status = make_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill(b, src, result, err);
-  if (b->slab) tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors); /* whatever the status: they hang in the result */
+  if (b->slab)
+    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors); /* whatever the status: they hang in the result */
   if (status == TDICT_OK && !b->mirror) status = unflatten_all(b->plan, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = lock_like(src, result, err);
   if (status != TDICT_OK) {

@@ -11,7 +11,8 @@ typedef struct tdict_same {
   uint32_t *table; /* number of an item + 1, or 0; by the address of the first element */
   const tdict_tensor **tensors;
   size_t cap, count; /* cap is a power of two, or 0 */
-  const tdict_storage *runs[TDICT_SAME_RUNS]; /* storages whose leaves came one behind the other; the last is going on */
+  const tdict_storage
+      *runs[TDICT_SAME_RUNS]; /* storages whose leaves came one behind the other; the last is going on */
   int num_runs;
   uintptr_t run_end;
 } tdict_same;

@@ -5,13 +5,13 @@
 #include "transfer/engine.h"
 
 typedef struct tdict_start {
-  const char *what;          /* the call, for messages */
+  const char *what; /* the call, for messages */
   const tdict_tree *src;
-  tdict_tree *dst;           /* copy_into; else NULL */
-  tdict_device device;       /* to_device; TDICT_DEVICE_AUTO is the context's own */
+  tdict_tree *dst;                /* copy_into; else NULL */
+  tdict_device device;            /* to_device; TDICT_DEVICE_AUTO is the context's own */
   tdict_transfer_options options; /* complete */
-  bool waits;                /* the call waits for the end */
-  bool pin;                  /* pin_memory: keeps the tree's device, refuses device leaves */
+  bool waits;                     /* the call waits for the end */
+  bool pin;                       /* pin_memory: keeps the tree's device, refuses device leaves */
 } tdict_start;
 
 /* A new future; the transfer is under way, or has ended. */

@@ -76,8 +76,8 @@ tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdi
   return status == TDICT_OK ? wait_for(future, pin.stats, out, err) : status;
 }
 
-static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *box, const tdict_pin_options *o, void **out,
-                                tdict_error *err) {
+static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *box, const tdict_pin_options *o,
+                                void **out, tdict_error *err) {
   tdict_tree *pinned;
   tdict_status status = tdict_node_add(one, "object", 6, tdict_keys_hash("object", 6), tdict_leaf_of_box(box))
                             ? TDICT_OK
@@ -94,8 +94,8 @@ static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *bo
   return TDICT_OK;
 }
 
-tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self, const tdict_pin_options *o, void **out,
-                              tdict_error *err) {
+tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self, const tdict_pin_options *o,
+                              void **out, tdict_error *err) {
   if (!type || !self || !out)
     return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", !type ? "type" : !self ? "self" : "out");
   tdict_status status = tdict_type_check("pin_object", type, err);

@@ -13,10 +13,10 @@
 enum { TDICT_TUNING_ROWS = 16, TDICT_TUNING_MAX_WORKERS = 256, TDICT_TUNING_MAX_SPIN_US = 10000 };
 
 typedef enum tdict_tuning_direction {
-  TDICT_TUNING_IN,  /* host to device through slots */
-  TDICT_TUNING_OUT, /* device to host through slots, into memory that is there */
+  TDICT_TUNING_IN,      /* host to device through slots */
+  TDICT_TUNING_OUT,     /* device to host through slots, into memory that is there */
   TDICT_TUNING_OUT_NEW, /* the same into a new result, whose pages the threads touch as well */
-  TDICT_TUNING_HOST, /* host to host: pinning, and copies into host memory that is there */
+  TDICT_TUNING_HOST,    /* host to host: pinning, and copies into host memory that is there */
   TDICT_TUNING_DIRECTIONS
 } tdict_tuning_direction;
 

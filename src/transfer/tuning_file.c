@@ -11,8 +11,10 @@
 #include "base/error.h"
 
 enum { MAX_LINE = 512, FIELDS = 8, MAX_WORDS = 10 };
-static const char *const directions[] = {[TDICT_TUNING_IN] = "in", [TDICT_TUNING_OUT] = "out",
-                                         [TDICT_TUNING_OUT_NEW] = "out_new", [TDICT_TUNING_HOST] = "host"};
+static const char *const directions[] = {[TDICT_TUNING_IN] = "in",
+                                         [TDICT_TUNING_OUT] = "out",
+                                         [TDICT_TUNING_OUT_NEW] = "out_new",
+                                         [TDICT_TUNING_HOST] = "host"};
 static const char blanks[] = " \t\r";
 
 typedef struct reader {
@@ -197,8 +199,10 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
       file,
       "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
       TDICT_TUNING_VERSION, machine);
-  fprintf(file, "# in: to a device; out, out_new: to the host, into memory that is there or new; host: within the host; in bytes\n"
-                "# up_to chunk first workers slots streaming caller spin_us\n");
+  fprintf(
+      file,
+      "# in: to a device; out, out_new: to the host, into memory that is there or new; host: within the host; in bytes\n"
+      "# up_to chunk first workers slots streaming caller spin_us\n");
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
     for (int i = 0; i < tuning->num_rows[d]; i++) {
       const tdict_tuning_row *w = &tuning->rows[d][i];

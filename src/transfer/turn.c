@@ -290,9 +290,7 @@ static void note_failure(tdict_future *t, uint32_t item, const char *path, const
 }
 
 /* The leaf gets its name at the end: the tree that has its path may still be being made. */
-void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) {
-  note_failure(t, item, "", error);
-}
+void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) { note_failure(t, item, "", error); }
 
 void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error *error) {
   note_failure(t, UINT32_MAX, path, error);

@@ -103,7 +103,11 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
     size_t bytes = chunk->end - chunk->begin;
     tdict_rect line = {(void *)((uintptr_t)item->dst_data + (uintptr_t)from),
-                       (void *)((uintptr_t)item->src->data + (uintptr_t)from), (int64_t)bytes, (int64_t)bytes, bytes, 1};
+                       (void *)((uintptr_t)item->src->data + (uintptr_t)from),
+                       (int64_t)bytes,
+                       (int64_t)bytes,
+                       bytes,
+                       1};
     return queue_between(&b, &line, err);
   }
   tdict_pair pair;

@@ -104,7 +104,8 @@ static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **
   return status;
 }
 
-static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
+                         tdict_error *err) {
   tdict_slab *slab = NULL;
   tdict_tree *td = NULL;
   tdict_status status = make_plan(p, schema, err);

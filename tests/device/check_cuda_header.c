@@ -39,7 +39,8 @@ CHECK_INT(CUmemcpySrcAccessOrder);
 CHECK((int)TDICT_CUDA_ORDER_STREAM == (int)CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, "CUmemcpySrcAccessOrder");
 CHECK(sizeof(struct tdict_cuda_copy_hints) == sizeof(CUmemcpyAttributes), "CUmemcpyAttributes: another size");
 CHECK(offsetof(struct tdict_cuda_copy_hints, flags) == offsetof(CUmemcpyAttributes, flags), "CUmemcpyAttributes.flags");
-CHECK(offsetof(struct tdict_cuda_copy_hints, dst) == offsetof(CUmemcpyAttributes, dstLocHint), "CUmemcpyAttributes.dst");
+CHECK(offsetof(struct tdict_cuda_copy_hints, dst) == offsetof(CUmemcpyAttributes, dstLocHint),
+      "CUmemcpyAttributes.dst");
 #endif
 
 CHECK(SAME_TYPE(tdict_cuda_device, CUdevice), "CUdevice");

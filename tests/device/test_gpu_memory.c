@@ -361,7 +361,8 @@ GPU_CASE(gpu_copies_are_cut_at_borders_of_pinned_memory) {
 }
 
 /* Copies that are queued together are right with a driver that has a call for it and with one that has none. */
-static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count, tdict_cu_stream s) {
+static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                         tdict_cu_stream s) {
   (void)d, (void)kind, (void)lines, (void)count, (void)s;
   return TDICT_CU_NOT_SUPPORTED;
 }

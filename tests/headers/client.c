@@ -539,16 +539,6 @@ static tdict_status ignore_text(void *user, const char *text, size_t bytes) {
   return TDICT_OK;
 }
 
-static void use_trace(tdict_context *context) {
-  tdict_trace_options options = tdict_trace_options_default();
-  size_t bytes = 0;
-  OK(tdict_trace_start(context, &options, &last_error));
-  tdict_trace_stop(context);
-  OK(tdict_trace_write_to(context, ignore_text, &bytes, &last_error));
-  OK(tdict_trace_write(context, "/dev/null", &last_error));
-  TRUE(bytes > 0);
-}
-
 static void use_transfers(tdict_context *context) {
   static const tdict_mode modes[] = {TDICT_MODE_AUTO, TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING,
                                      TDICT_MODE_NON_BLOCKING_PIN};

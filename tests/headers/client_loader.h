@@ -1,4 +1,14 @@
-/* The part of client.c that uses datasets, samplers and the loader. */
+/* The part of client.c that uses timelines, datasets, samplers and the loader. */
+static void use_trace(tdict_context *context) {
+  tdict_trace_options options = tdict_trace_options_default();
+  size_t bytes = 0;
+  OK(tdict_trace_start(context, &options, &last_error));
+  tdict_trace_stop(context);
+  OK(tdict_trace_write_to(context, ignore_text, &bytes, &last_error));
+  OK(tdict_trace_write(context, "/dev/null", &last_error));
+  TRUE(bytes > 0);
+}
+
 static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
   (void)user;
   (void)index;
@@ -16,7 +26,8 @@ static tdict_status collate_first(void *user, const tdict_tree *const *samples, 
 }
 
 static void use_datasets(void) {
-  static const tdict_token_format formats[] = {TDICT_TOKENS_AUTO, TDICT_TOKENS_LLMC, TDICT_TOKENS_U16, TDICT_TOKENS_U32};
+  static const tdict_token_format formats[] = {TDICT_TOKENS_AUTO, TDICT_TOKENS_LLMC, TDICT_TOKENS_U16,
+                                               TDICT_TOKENS_U32};
   static const tdict_sampler_kind kinds[] = {TDICT_SAMPLER_SEQUENTIAL, TDICT_SAMPLER_SHUFFLED,
                                              TDICT_SAMPLER_WITH_REPLACEMENT, TDICT_SAMPLER_WEIGHTED};
   const double weights[2] = {1, 2};

@@ -14,10 +14,10 @@
 enum { X_COUNT = 5 };
 
 typedef struct numbers {
-  int64_t length;       /* negative: a stream of `end` samples */
+  int64_t length; /* negative: a stream of `end` samples */
   int64_t end;
-  int64_t fail_at;      /* -1: never; this sample's fetch fails, each time */
-  int delay_us;         /* at most, by the index */
+  int64_t fail_at; /* -1: never; this sample's fetch fails, each time */
+  int delay_us;    /* at most, by the index */
   atomic_int released, fetches, batches, running, most_running, out_of_order;
   atomic_llong last;    /* index fetched last, of datasets in order */
   pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */
@@ -101,8 +101,10 @@ static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree 
     status = tdict_set(td, "deep.x", t, err);
     tdict_tensor_release(t);
   }
-  if (status == TDICT_OK) *out = td;
-  else tdict_release(td);
+  if (status == TDICT_OK)
+    *out = td;
+  else
+    tdict_release(td);
   return status;
 }
 

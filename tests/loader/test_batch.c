@@ -107,7 +107,8 @@ static tdict_status collate_thing(void *user, const tdict_tree *const *samples, 
   tdict_tree *td = NULL;
   (void)memory; /* plain memory: the hook has something to pin */
   tdict_status status = tdict_create(0, NULL, &td, err);
-  for (int p = 0; p < 2 && status == TDICT_OK; p++) status = tdict_tensor_empty(TDICT_I64, 1, &count, NULL, &parts[p], err);
+  for (int p = 0; p < 2 && status == TDICT_OK; p++)
+    status = tdict_tensor_empty(TDICT_I64, 1, &count, NULL, &parts[p], err);
   for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     int64_t id = *(const int64_t *)tdict_const_data(samples[i], "id");
     ((int64_t *)tdict_tensor_data(parts[0]))[i] = id;
@@ -115,8 +116,10 @@ static tdict_status collate_thing(void *user, const tdict_tree *const *samples, 
   }
   thing *made = status == TDICT_OK ? thing_create(parts[0], parts[1]) : NULL;
   if (status == TDICT_OK) status = made ? tdict_set_object(td, "batch", user, made, err) : TDICT_ENOMEM;
-  if (status != TDICT_OK) tdict_release(td);
-  else *out = td;
+  if (status != TDICT_OK)
+    tdict_release(td);
+  else
+    *out = td;
   return status;
 }
 

@@ -76,7 +76,8 @@ static void check_windows(const yard *y, int64_t window, int64_t step, tdict_dty
       assert_int_equal(read_leaf(y, batch, "tokens", tokens, sizeof tokens), (size_t)window * item);
       assert_int_equal(read_leaf(y, batch, "targets", targets, sizeof targets), (size_t)window * item);
       for (int64_t k = 0; k < window; k++) {
-        int64_t one = item == 8 ? tokens[k] : ((int32_t *)tokens)[k], next = item == 8 ? targets[k] : ((int32_t *)targets)[k];
+        int64_t one = item == 8 ? tokens[k] : ((int32_t *)tokens)[k],
+                next = item == 8 ? targets[k] : ((int32_t *)targets)[k];
         assert_int_equal(one, token_of(f, at + k));
         assert_int_equal(next, token_of(f, at + k + 1));
       }
@@ -127,8 +128,10 @@ DEVICE_CASE(dataset_tokens_u32) {
       td_ok(tdict_loader_next(l, NULL, &batch, err));
       int64_t out[2];
       size_t bytes = read_leaf(&y, batch, "targets", out, sizeof out);
-      if (wide) assert_int_equal(out[1], tokens[i + 2]);
-      else assert_int_equal(((int32_t *)out)[1], tokens[i + 2]);
+      if (wide)
+        assert_int_equal(out[1], tokens[i + 2]);
+      else
+        assert_int_equal(((int32_t *)out)[1], tokens[i + 2]);
       assert_int_equal(bytes, wide ? 16 : 8);
       tdict_release(batch);
     }

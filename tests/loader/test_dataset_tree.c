@@ -3,8 +3,10 @@
 #include "support/things.h"
 
 static tdict_tree *many(int64_t count, bool turned) {
-  static const tdict_field fields[] = {{"obs.pixels", TDICT_U8, 2, {6, 5}}, {"reward", TDICT_F64, 0, {0}},
-                                       {"empty", TDICT_F32, 1, {0}}, {"a\\.b", TDICT_I16, 1, {3}}};
+  static const tdict_field fields[] = {{"obs.pixels", TDICT_U8, 2, {6, 5}},
+                                       {"reward", TDICT_F64, 0, {0}},
+                                       {"empty", TDICT_F32, 1, {0}},
+                                       {"a\\.b", TDICT_I16, 1, {3}}};
   static const tdict_schema schema = {fields, 4};
   tdict_tree *td = NULL;
   td_ok(tdict_create_from(&schema, 1, &count, NULL, &td, err));

@@ -184,9 +184,9 @@ CASE(loader_refuses) {
   tdict_dataset d = by_row(&n), empty = dataset_of(&n);
   tdict_loader *l = NULL;
   tdict_loader_options o = tdict_loader_options_default();
-#define REFUSED(field, value, text)                                          \
-  o = tdict_loader_options_default();                                        \
-  o.field = value;                                                           \
+#define REFUSED(field, value, text)   \
+  o = tdict_loader_options_default(); \
+  o.field = value;                    \
   td_fails(TDICT_EINVAL, text, tdict_loader_create(y.c, &d, &o, &l, err))
   REFUSED(batch_size, 0, "batch_size is 0");
   REFUSED(num_workers, -1, "num_workers is -1");

@@ -17,10 +17,10 @@ CASE(sampler_is_a_function) {
   o.seed = 42;
   /* The numbers are part of the interface: a saved state goes on elsewhere, and in a later version. */
   static const int64_t known[4][5] = {
-    {0, 1, 2, 3, 4},
-    {1, 3, 5, 2, 8},
-    {8, 2, 3, 5, 0},
-    {7, 2, 9, 5, 8},
+      {0, 1, 2, 3, 4},
+      {1, 3, 5, 2, 8},
+      {8, 2, 3, 5, 0},
+      {7, 2, 9, 5, 8},
   };
   for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WEIGHTED; o.kind++) {
     tdict_sampler *a = made(10, &o), *b = made(10, &o);
@@ -77,8 +77,10 @@ CASE(sampler_weighs) {
   tdict_sampler_release(s);
   for (int i = 0; i < 7; i++) {
     int64_t wanted = (int64_t)(weights[i] * 10000);
-    if (wanted == 0) assert_int_equal(seen[i], 0);
-    else assert_in_range(seen[i], wanted - 600, wanted + 600);
+    if (wanted == 0)
+      assert_int_equal(seen[i], 0);
+    else
+      assert_in_range(seen[i], wanted - 600, wanted + 600);
   }
 }
 

@@ -20,7 +20,8 @@ static int64_t from_environment(const char *name, int64_t otherwise) {
 enum { MOST = 400 };
 
 /* One epoch, or a part of it; the batches that were taken. */
-static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, const tdict_stream *stream, int64_t stop_at) {
+static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, const tdict_stream *stream,
+                          int64_t stop_at) {
   int seen[MOST] = {0};
   int64_t batches = 0, ids[64], failed = 0, kept = 0;
   tdict_loader_state s;
@@ -94,7 +95,8 @@ DEVICE_CASE(loader_soak) {
     done += one_loader(&y, gpu ? &stream : NULL);
     loaders++;
   }
-  printf("loader soak: seed %lld, %lld batches of %lld loaders\n", (long long)seed, (long long)done, (long long)loaders);
+  printf("loader soak: seed %lld, %lld batches of %lld loaders\n", (long long)seed, (long long)done,
+         (long long)loaders);
   if (gpu) tdict_stream_destroy(y.c, stream);
   close_yard(&y);
 }

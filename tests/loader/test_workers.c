@@ -144,8 +144,10 @@ DEVICE_CASE(loader_destroy_in_any_state) {
         tdict_tree *batch = NULL;
         tdict_status status = tdict_loader_next(l, NULL, &batch, NULL);
         assert_true(status == TDICT_OK || n.fail_at >= 0);
-        if (!kept) kept = batch;
-        else tdict_release(batch);
+        if (!kept)
+          kept = batch;
+        else
+          tdict_release(batch);
       }
       tdict_loader_destroy(l);
       assert_int_equal(n.released, 1);

@@ -53,8 +53,7 @@ typedef struct fake_pinner {
 } fake_pinner;
 static inline void fake_note_most(fake_pinner *p) {
   size_t now = atomic_load(&p->registered_bytes) + atomic_load(&p->allocated_bytes), most = atomic_load(&p->most_bytes);
-  while (now > most && !atomic_compare_exchange_weak(&p->most_bytes, &most, now)) {
-  }
+  while (now > most && !atomic_compare_exchange_weak(&p->most_bytes, &most, now)) {}
 }
 static inline tdict_status fake_register(void *self, void *pages, size_t bytes, tdict_error *err) {
   fake_pinner *p = self;
@@ -97,8 +96,8 @@ static inline void fake_free(void *self, void *pages, size_t bytes) {
 static inline void fake_pinner_retain(void *self) { atomic_fetch_add(&((fake_pinner *)self)->refs, 1); }
 static inline void fake_pinner_release(void *self) { atomic_fetch_sub(&((fake_pinner *)self)->refs, 1); }
 static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
-  static const tdict_pin_ops ops = {fake_register, fake_unregister,    fake_allocate,
-                                    fake_free,     NULL, fake_pinner_retain, fake_pinner_release};
+  static const tdict_pin_ops ops = {fake_register, fake_unregister,    fake_allocate,      fake_free,
+                                    NULL,          fake_pinner_retain, fake_pinner_release};
   memset((void *)p, 0, sizeof *p);
   p->registers_left = p->allocates_left = -1;
   return (tdict_pinner){&ops, p, pool, NULL};

@@ -379,7 +379,7 @@ CASE(pinned_pool_limit_trims_what_is_cached) {
   give(memory, &b);
   give(memory, &c);
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
-  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE); /* never more, not even for a moment */
+  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);  /* never more, not even for a moment */
   assert_int_equal(counts_of(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
   close_pool(memory);
 }

@@ -317,7 +317,7 @@ CASE(storage_add_use_survives_enomem) {
   td_ok(tdict_storage_create(NULL, 64, false, &s, err));
   for (int i = 0; i < 5; i++) {
     fake_fence_init(&fences[i]); /* not done: uses that are done are dropped, and make room */
-    if (i == 0 || i == 4) { /* room for four was made by the first */
+    if (i == 0 || i == 4) {      /* room for four was made by the first */
       td_fail_alloc(0, true);
       td_fails(TDICT_ENOMEM, "use", tdict_storage_add_use(s, &fences[i].fence, err));
       td_fail_alloc_stop();

@@ -25,8 +25,8 @@
 #include "tdict/tdict.h"
 
 void td_register(const char *name, void (*run)(void));
-#define TD_CASE(name)                                                              \
-  static void name(void);                                                          \
+#define TD_CASE(name)                                                                             \
+  static void name(void);                                                                         \
   __attribute__((constructor)) static void td_register_##name(void) { td_register(#name, name); } \
   static void name(void)
 #define CASE(name) TD_CASE(name)
@@ -46,13 +46,13 @@ tdict_context *td_context(const tdict_context_options *options);
 void td_fill_random(void *bytes, size_t count, uint64_t seed);
 
 /* Checks a status with its message shown on failure. */
-#define td_ok(call)                                                                                      \
-  do {                                                                                                   \
-    tdict_error td_error_ = {0};                                                                         \
-    tdict_error *err = &td_error_;                                                                       \
-    tdict_status td_status_ = (call);                                                                    \
-    if (td_status_ != TDICT_OK)                                                                          \
-      fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message);     \
+#define td_ok(call)                                                                                  \
+  do {                                                                                               \
+    tdict_error td_error_ = {0};                                                                     \
+    tdict_error *err = &td_error_;                                                                   \
+    tdict_status td_status_ = (call);                                                                \
+    if (td_status_ != TDICT_OK)                                                                      \
+      fail_msg("%s: %s at '%s': %s", #call, tdict_status_name(td_status_), err->path, err->message); \
   } while (0)
 /* The call must fail with this status and a message that holds `text`; `err` is in scope for it. The error is kept in
  * td_last_error. */

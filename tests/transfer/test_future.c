@@ -67,7 +67,7 @@ SIM_CASE(future_poll) {
 GPU_CASE(future_reports_failure) {
   world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
-  give(src, "fine", random_tensor(TDICT_U8, SHAPE(STAGING / 16), NULL)); /* fills a slot */
+  give(src, "fine", random_tensor(TDICT_U8, SHAPE(STAGING / 16), NULL));             /* fills a slot */
   give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(STAGING / 16), NULL)); /* so does this one */
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);

@@ -20,10 +20,10 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
 }
 
 /* The call must be refused because of the leaf `path`. */
-#define REFUSED(path_, call)                           \
-  do {                                                 \
-    td_fails(TDICT_EINVAL, "never came", call);        \
-    assert_string_equal(td_last_error.path, path_);    \
+#define REFUSED(path_, call)                        \
+  do {                                              \
+    td_fails(TDICT_EINVAL, "never came", call);     \
+    assert_string_equal(td_last_error.path, path_); \
   } while (0)
 
 /* Only leaf "b" of three lies in memory whose bytes never came. */

@@ -67,7 +67,8 @@ CASE(pieces_gather_and_scatter) {
     }
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);
-    for (uint32_t i = p.num_chunks; i > 0; i--) tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best()); /* in any order */
+    for (uint32_t i = p.num_chunks; i > 0; i--)
+      tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best()); /* in any order */
     check_tree(&w, src, dst);
     free(line);
     free(slot);

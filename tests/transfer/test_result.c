@@ -100,8 +100,8 @@ CASE(result_survives_enomem) {
     for (bool hit = true; hit; n++) {
       tdict_tree *out = NULL;
       td_fail_alloc(n, false);
-      tdict_status status =
-          mirrors ? tdict_result_mirror(&(tdict_plan){0}, src, &out, NULL) : tdict_result_build(&p, src, arena, NULL, &out, NULL);
+      tdict_status status = mirrors ? tdict_result_mirror(&(tdict_plan){0}, src, &out, NULL)
+                                    : tdict_result_build(&p, src, arena, NULL, &out, NULL);
       hit = td_fail_alloc_stop();
       assert_int_equal(status, hit ? TDICT_ENOMEM : TDICT_OK);
       assert_int_equal(out != NULL, !hit);
