@@ -41,7 +41,7 @@ static void check(int good, const char *what, int line) {
 #define OK(call) check((call) == TDICT_OK, #call, __LINE__)
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
-#include "client_loader.h"
+#include "client_more.h"
 
 static void ignore_log(void *user, int32_t level, const char *text) {
   (void)user;
@@ -531,12 +531,6 @@ static void use_own_memory(tdict_context *context) {
   tdict_memory_release(memory);
   tdict_tensor_release(tensor);
   TRUE(released == 1);
-}
-
-static tdict_status ignore_text(void *user, const char *text, size_t bytes) {
-  (void)text;
-  *(size_t *)user += bytes;
-  return TDICT_OK;
 }
 
 static void use_transfers(tdict_context *context) {
