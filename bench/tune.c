@@ -155,7 +155,7 @@ static int verify(tune_size *s, const tune_best *best) {
 static void show_row(const tune_size *s, const tune_best *best, double built_in) {
   const tdict_tuning_row *r = &best->row;
   const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out_new";
-  printf("%-4s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
+  printf("%-8s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
          (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
          (int)r->slots, (int)r->streaming, (int)r->caller);
   fflush(stdout);
@@ -272,8 +272,9 @@ static int run(tune_job *job, int argc, char **argv) {
   printf("tune: %s\n", machine);
   if (!gpu)
     printf("SIMULATED device: the file says what suits copies within this host's memory, and nothing about a GPU\n");
-  printf("%-4s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
+  printf("%-8s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
          "chunk", "first", "slots", "streaming", "caller");
+  job->table = tdict_tuning_default(); /* what is not measured stays as built in */
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
