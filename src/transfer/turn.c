@@ -299,7 +299,7 @@ void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error
 }
 
 static void name_failure(tdict_future *t) {
-  const tdict_tree *tree = t->mirror ? t->mirror : t->result;
+  const tdict_tree *tree = t->mirror || t->shown ? t->mirror : t->result;
   char path[sizeof t->error.path];
   if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
   tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
