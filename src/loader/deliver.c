@@ -27,7 +27,7 @@ static tdict_status too_late(const tdict_loader *l, const tdict_load *slot, tdic
       "%.3f s",
       (int)slot->worker, (long long)slot->place.batch, (long long)slot->place.epoch,
       (long long)(slot->place.batch * l->options.batch_size),
-      (long long)(slot->place.batch * l->options.batch_size + slot->count - 1),
+      (long long)(slot->place.batch * l->options.batch_size + slot->asked - 1),
       (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 

@@ -16,11 +16,12 @@ typedef struct tdict_place_in_epoch {
 typedef enum tdict_load_state { TDICT_LOAD_FREE, TDICT_LOAD_BUSY, TDICT_LOAD_READY } tdict_load_state;
 /* One batch on its way. */
 typedef struct tdict_load {
-  tdict_load_state state; /* the loader's lock; what follows belongs to the worker while BUSY */
+  tdict_load_state state; /* guarded by the loader's lock, like what follows down to worker */
   tdict_place_in_epoch place;
-  int64_t ticket, count; /* its number since the last set_state; samples asked for, then those that it has */
+  int64_t ticket, asked; /* its number since the last set_state; samples asked for */
   int64_t began_ns;
   int32_t worker;
+  int64_t count;        /* samples that it has, from here on the worker's while BUSY */
   bool ended;           /* the epoch is over: behind its samples, if it has any */
   tdict_tree *tree;     /* in host memory, or NULL */
   tdict_future *future; /* to the device, or NULL */

@@ -33,7 +33,7 @@ static tdict_load *begin(tdict_loader *l, int32_t worker) {
   slot->state = TDICT_LOAD_BUSY;
   slot->place = l->next_begun;
   slot->ticket = l->begun++;
-  slot->count = samples_at(l, slot->place);
+  slot->asked = slot->count = samples_at(l, slot->place);
   slot->ended = slot->count == 0;
   slot->status = TDICT_OK;
   slot->bytes = 0;

@@ -1,7 +1,7 @@
 /* Choosing threads and chunks. See choose.h. */
 #include "transfer/choose.h"
 
-enum { SPIN_MIN_CPUS = 3 };
+enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 #define SMALL_BYTES ((size_t)64 << 10)    /* as in tdict_plan_pack() */
 #define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
 
@@ -39,7 +39,8 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   tdict_pool *pool = tdict_engine_pool(r->engine);
   bool one = r->mode != TDICT_MODE_NON_BLOCKING_PIN; /* driver copies: threads would only take turns */
   bool hooks = num_hooked(r->plan) > 1;
-  bool helps = r->waits && r->asked < 0 && c->row.caller && !hooks;
+  bool busy = r->plan->num_items >= MANY_ITEMS; /* the caller makes the result's tree meanwhile */
+  bool helps = r->waits && r->asked < 0 && c->row.caller && !hooks && !busy;
   int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
   int chosen = at_most(c->row.workers, cpus);
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;

@@ -111,11 +111,12 @@ struct tdict_future {
   _Atomic(bool) failed;          /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; who builds the result meanwhile counts */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  pthread_mutex_t error_lock;              /* guards: error, decided, and the workers' tails until then */
+  pthread_mutex_t error_lock;              /* guards: error, decided, shown, and the workers' tails until then */
   tdict_error error;                       /* status 0: none */
   uint32_t error_item;                     /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
   bool decided;                            /* how it ended is settled: later errors and cancels are too late */
-  tdict_latch ended;                       /* from zero on everything here is only read */
+  bool shown; /* the result was handed out before the end: the program may change it, so no path is looked up in it */
+  tdict_latch ended; /* from zero on everything here is only read */
   int64_t begin_ns;
   tdict_recording *recording; /* counted; NULL: nobody records this transfer */
   uint32_t trace_number;

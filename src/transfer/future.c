@@ -200,7 +200,10 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
                  ? wait_for_tails(f, s, err)
                  : tdict_fail(err, TDICT_EWRONGDEVICE, "wait_on_stream: the stream is of %s, which did not take part",
                               tdict_device_format(s.device, name, sizeof name));
-  if (!ended && status == TDICT_OK && out) *out = tdict_retain(f->result);
+  if (!ended && status == TDICT_OK && out) {
+    f->shown = true;
+    *out = tdict_retain(f->result);
+  }
   pthread_mutex_unlock(&f->error_lock);
   if (!ended) return status;
   wait_for(f, &f->ended, INT64_MAX);

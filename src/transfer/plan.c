@@ -54,7 +54,7 @@ void tdict_plan_reset(tdict_plan *plan) {
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
-  for (uint32_t i = 0; i < plan->num_items; i++)
+  for (uint32_t i = 0; i < plan->num_items && arena->data; i++) /* no data: leaves without bytes, which have no place */
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
 }
 

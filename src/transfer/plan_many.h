@@ -4,8 +4,6 @@
 #ifndef TDICT_TRANSFER_PLAN_MANY_H
 #define TDICT_TRANSFER_PLAN_MANY_H
 
-#include <stddef.h>
-
 #include "sched/pool.h"
 #include "transfer/plan.h"
 #include "tree/cursor.h"
@@ -25,13 +23,13 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
   if (slot + TDICT_LOOK_FAR < end) {
     const char *far = tdict_leaf_pointer(node->leaves[slot + TDICT_LOOK_FAR]);
     __builtin_prefetch(far);
-    __builtin_prefetch(far + 64);
+    if (far) __builtin_prefetch(far + 64);
   }
   if (slot + TDICT_LOOK_NEAR < end) {
     const tdict_tensor *near = tdict_leaf_tensor(node->leaves[slot + TDICT_LOOK_NEAR]);
-    const char *storage = near ? (const char *)near->storage : NULL;
+    const tdict_storage *storage = near ? near->storage : NULL;
     __builtin_prefetch(storage, 1);
-    __builtin_prefetch(storage + offsetof(tdict_storage, flags), 1); /* on the next line, half of the time */
+    if (storage) __builtin_prefetch(&storage->flags, 1); /* on the next line, half of the time */
   }
 }
 

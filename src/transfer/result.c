@@ -33,7 +33,7 @@ static void make_leaves(builder *b, tdict_frame *top) {
     if (i + LOOK_AHEAD < end) {
       const char *next = tdict_leaf_pointer(node->leaves[i + LOOK_AHEAD]);
       __builtin_prefetch(next);
-      __builtin_prefetch(next + 64);
+      if (next) __builtin_prefetch(next + 64);
     }
     tdict_leaf leaf = node->leaves[i];
     if (!leaf) continue;

@@ -181,8 +181,10 @@ static void mark_stretch(void *user, long n) {
     if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
     if (!node->storage) continue;
     node->fence = fence;
-    lost |= tdict_storage_is_lost(node->storage);
-    if (tdict_storage_attach_first(node)) continue;
+    if (tdict_storage_attach_first(node)) {
+      lost |= tdict_storage_is_lost(node->storage); /* now: who took its mark off has told before */
+      continue;
+    }
     node->fence = NULL;
     left = true;
   }
@@ -297,7 +299,7 @@ void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error
 }
 
 static void name_failure(tdict_future *t) {
-  const tdict_tree *tree = t->mirror ? t->mirror : t->result;
+  const tdict_tree *tree = t->mirror || t->shown ? t->mirror : t->result;
   char path[sizeof t->error.path];
   if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
   tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
@@ -435,7 +437,6 @@ static void let_go(tdict_future *t) {
   tdict_trace_leave(t);
   give_gates(t);
   if (t->marked) {
-    tell_destinations(t);
     leave_sources(t);
     take_marks_off(t, t->num_writes);
     t->marked = false;
@@ -459,6 +460,7 @@ void tdict_transfer_finish(tdict_future *t) {
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   fill_stats(t);
+  if (t->marked) tell_destinations(t); /* before others see that it is finished, and take what is lost for good */
   pthread_mutex_lock(&e->lock);
   t->finished = true;
   tdict_dependent *next = t->dependents;

@@ -126,6 +126,31 @@ DEVICE_CASE(loader_tells_stuck_worker) {
   close_yard(&y);
 }
 
+/* The consumer gives up, several times, while the worker comes to the end of a stream. */
+DEVICE_CASE(loader_tells_stuck_stream) {
+  yard y = open_yard();
+  numbers n = numbers_of(-1);
+  n.end = 1;
+  n.delay_us = 200000;
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 2;
+  o.num_workers = 1;
+  o.timeout_ns = 1000000;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  int64_t ids[2];
+  tdict_tree *batch = NULL;
+  tdict_status status = TDICT_ETIMEDOUT;
+  for (int i = 0; i < 5000 && status == TDICT_ETIMEDOUT; i++) status = tdict_loader_next(l, NULL, &batch, NULL);
+  assert_int_equal(status, TDICT_OK);
+  assert_int_equal(read_batch(&y, batch, ids, 2), 1);
+  tdict_release(batch);
+  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  assert_null(batch);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
 /* At every stage: at once, with nothing taken, in an epoch, at its end, after an error, while a fetch sleeps. */
 DEVICE_CASE(loader_destroy_in_any_state) {
   yard y = open_yard();

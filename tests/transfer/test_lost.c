@@ -229,6 +229,30 @@ static void lose_a_result(tdict_device to, bool pinned) {
   tdict_stream_destroy(w.c, s);
   place_close(&w);
 }
+/* The program changes a tree that it was handed before its transfer failed. */
+static void change_a_result(void) {
+  place w = place_sim(2, SLOW, 1);
+  tdict_tree *src = numbered_tree(&w, w.memory, 10), *out = NULL;
+  tdict_stream s = new_stream(&w);
+  begin_failing(&w, 1 << 20);
+  hold(&w);
+  tdict_future *f = move_async(&w, src, tdict_cpu(), NULL);
+  td_ok(tdict_future_wait_on_stream(f, s, &out, err));
+  atomic_store(&fail_after, 1);
+  resume(&w);
+  for (int i = 0; !tdict_future_is_ready(f); i++) {
+    char path[32];
+    snprintf(path, sizeof path, "new%d", i % 100);
+    give(out, path, new_bytes(1, NULL));
+  }
+  td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
+  end_failing(&w);
+  tdict_future_release(f);
+  tdict_release(out);
+  tdict_release(src);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
 /* A destination that a later copy_into writes after all; its source is as good as ever. */
 static void lose_a_destination(bool on_device) {
   place w = place_sim(2, SLOW, 1);
@@ -283,6 +307,10 @@ static void lose_under_an_accessor(bool cancels) {
   tdict_release(src);
   tdict_release(dst);
   place_close(&w);
+}
+
+SIM_CASE(lost_result_is_changed_meanwhile) {
+  for (int i = 0; i < 20; i++) change_a_result();
 }
 
 SIM_CASE(lost_bytes_give_null) {

@@ -137,3 +137,78 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   tdict_release(bad);
   place_close(&w);
 }
+
+/* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes long
+ * enough to be met. */
+enum { ENDING_LEAVES = 3000, MOST_READS = 3000 };
+typedef struct reading {
+  const place *w;
+  const tdict_tree *td;
+  tdict_future *ending; /* the transfer; reads begin until it has ended */
+  tdict_future *reads[MOST_READS];
+  atomic_int begun;
+  int count, refused, strange; /* the thread's */
+} reading;
+static void *read_on(void *user) {
+  reading *r = user;
+  for (bool ended = false; !ended && r->count < MOST_READS;) {
+    ended = tdict_future_is_ready(r->ending);
+    tdict_error why = {0};
+    tdict_status status = tdict_to_device_async(r->w->c, r->td, r->w->device, NULL, &r->reads[r->count], &why);
+    if (status == TDICT_OK)
+      r->count++;
+    else if (status == TDICT_EINVAL)
+      r->refused++;
+    else
+      r->strange++;
+    atomic_fetch_add(&r->begun, 1);
+  }
+  return NULL;
+}
+static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
+  char last[16];
+  reading *r = calloc(1, sizeof *r);
+  assert_non_null(r);
+  pthread_t thread;
+  tdict_tree *one = new_tree(), *feed = new_tree(), *from = new_tree();
+  snprintf(last, sizeof last, "k%d", ENDING_LEAVES - 1);
+  td_ok(tdict_set(one, "x", leaf_of(dst, last), err));
+  td_ok(tdict_set(feed, "x", leaf_of(src, last), err));
+  give(from, "x", new_bytes(8, w->memory));
+  hold(w);
+  tdict_future *before = copy_async(w, from, feed, NULL);
+  *r = (reading){.w = w, .td = one, .ending = copy_async(w, src, dst, NULL)};
+  tdict_future_cancel(r->ending);
+  assert_int_equal(pthread_create(&thread, NULL, read_on, r), 0);
+  for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&r->begun) < 3; i++) usleep(100);
+  resume(w);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  finish_copy(before);
+  assert_int_equal(tdict_future_wait(r->ending, NULL, NULL), TDICT_ECANCELLED);
+  tdict_future_release(r->ending);
+  int wrong = r->strange, met = r->count + r->refused;
+  for (int i = 0; i < r->count; i++) {
+    wrong += tdict_future_wait(r->reads[i], NULL, NULL) != TDICT_EINVAL;
+    tdict_future_release(r->reads[i]);
+  }
+  if (wrong) fail_msg("%d of %d reads took bytes that never came", wrong, met);
+  tdict_release(one);
+  tdict_release(feed);
+  tdict_release(from);
+  free(r);
+  return met;
+}
+SIM_CASE(lost_source_is_seen_while_its_transfer_ends) {
+  place w = place_sim(4, 0, 1);
+  tdict_tree *src = new_tree(), *dst = new_tree();
+  char path[16];
+  for (int i = 0; i < ENDING_LEAVES; i++) {
+    snprintf(path, sizeof path, "k%d", i);
+    give(src, path, new_bytes(8, NULL));
+    give(dst, path, new_bytes(8, NULL));
+  }
+  for (int i = 0; i < 60; i++) assert_true(meet_an_end(&w, src, dst) >= 3);
+  tdict_release(src);
+  tdict_release(dst);
+  place_close(&w);
+}
