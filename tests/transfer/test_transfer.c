@@ -42,7 +42,9 @@ GPU_CASE(transfer_round_trip) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = to_device(&w, src, w.device);
     check_tree(&w, src, there);
-    const int step = kind == TREE_BATCH || kind == TREE_TINY || kind == TREE_MIXED ? 1 : 3; /* all ways for some */
+    const int step = kind == TREE_BATCH || kind == TREE_TINY || kind == TREE_MIXED
+                         ? WAYS_STEP
+                         : 3 * WAYS_STEP; /* all ways for some */
     for (int i = 0; i < 2 * NUM_WAYS; i += step) {
       way v = way_at(i / 2);
       v.o.pinned_result = i % 2;
