@@ -140,7 +140,7 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
 
 /* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes long
  * enough to be met. */
-enum { ENDING_LEAVES = 3000, MOST_READS = 3000 };
+enum { ENDING_LEAVES = 30000, MOST_READS = 3000 };
 typedef struct reading {
   const place *w;
   const tdict_tree *td;
@@ -207,7 +207,7 @@ SIM_CASE(lost_source_is_seen_while_its_transfer_ends) {
     give(src, path, new_bytes(8, NULL));
     give(dst, path, new_bytes(8, NULL));
   }
-  for (int i = 0; i < 60; i++) assert_true(meet_an_end(&w, src, dst) >= 3);
+  for (int i = 0; i < 25; i++) assert_true(meet_an_end(&w, src, dst) >= 3);
   tdict_release(src);
   tdict_release(dst);
   place_close(&w);
