@@ -34,13 +34,13 @@ static tdict_pinned_block *take(tdict_block_list *list, size_t pages) {
 CASE(pinned_blocks_best_fit_and_newest) {
   tdict_block_list list = {NULL, NULL};
   tdict_pinned_block *runs[4];
-  static const size_t pages[] = {9, 4, 6, 4};
+  static const size_t pages[] = {6, 4, 9, 4};
   for (int i = 0; i < 4; i++) runs[i] = new_run(&list, BASE + (uintptr_t)i * 100 * PAGE, pages[i], SIZE_MAX);
-  assert_ptr_equal(take(&list, 5), runs[2]);
+  assert_ptr_equal(take(&list, 5), runs[0]); /* the newer one of nine fits, too */
   assert_ptr_equal(take(&list, 4), runs[3]); /* the newer of two */
   assert_ptr_equal(take(&list, 3), runs[1]);
   assert_null(tdict_blocks_take(&list, 2 * PAGE, 8 * PAGE)); /* nine are too many to cut */
-  assert_ptr_equal(take(&list, 9), runs[0]);
+  assert_ptr_equal(take(&list, 9), runs[2]);
   assert_null(take(&list, 2)); /* a page is left of two runs each */
   for (int i = 0; i < 4; i++) tdict_blocks_give(&list, runs[i]);
   for (int i = 0; i < 4; i++) {

@@ -49,6 +49,13 @@ GPU_CASE(choose_small_trees_are_the_callers) {
   close_world(&w);
 }
 
+/* By as many threads as the library chooses. */
+static tdict_tree *move_as_chosen(const world *w, tdict_tree *src) {
+  tdict_tree *there = NULL;
+  td_ok(tdict_to_device(w->c, src, w->device, NULL, &there, err));
+  return there;
+}
+
 /* The waiting caller does what no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
   tdict_context_options o = tdict_context_options_default();
@@ -61,7 +68,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
   pool_gate gates[3];
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &gates[i]);
   for (int i = 0; i < 3; i++) {
-    tdict_tree *there = to_device(&w, src, w.device);
+    tdict_tree *there = move_as_chosen(&w, src);
     check_tree(&w, src, there);
     spoil_tree(&w, there);
     tdict_release(there);
@@ -94,7 +101,7 @@ GPU_CASE(choose_threads_that_look_move_every_byte) {
       give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
       give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
       poison(&w, w.memory, line_bytes(src));
-      tdict_tree *there = to_device(&w, src, w.device);
+      tdict_tree *there = move_as_chosen(&w, src);
       check_tree(&w, src, there);
       spoil_tree(&w, there);
       tdict_release(there);

@@ -10,9 +10,9 @@ static double cpu_now(clockid_t clock) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static tdict_tree *big_tree(void) {
+static tdict_tree *big_tree(int leaves) {
   tdict_tree *td = new_tree();
-  for (int i = 0; i < 6; i++) {
+  for (int i = 0; i < leaves; i++) {
     char key[8];
     snprintf(key, sizeof key, "l%d", i);
     tdict_tensor *t = new_bytes(1 << 20, NULL);
@@ -22,16 +22,18 @@ static tdict_tree *big_tree(void) {
   return td;
 }
 
-/* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very end. */
+/* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very end,
+ * all of them when the tree is small. */
 GPU_CASE(stats_count_processor_time) {
   place p = place_open(2);
-  tdict_tree *src = big_tree(), *there = NULL, *back = NULL;
+  tdict_tree *src = big_tree(2), *there = NULL, *back = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options o = threads(0);
   o.stats = &stats;
   for (int direction = 0; direction < 2; direction++) {
     double counted = 0, copied = 0, begin = 0;
-    for (int i = -2; i < 12; i++) { /* the first ones make the ring and the device's memory, which is no transfer's work */
+    for (int i = -2; i < 40;
+         i++) { /* the first ones make the ring and the device's memory, which is no transfer's work */
       if (i == 0) {
         counted = copied = 0;
         begin = cpu_now(CLOCK_THREAD_CPUTIME_ID);
@@ -64,7 +66,7 @@ GPU_CASE(transfer_on_one_processor) {
   assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
   place p = place_open(-1);
   assert_int_equal(tdict_context_num_threads(p.c), 8); /* a thread for each processor, at least 8 */
-  tdict_tree *src = big_tree(), *there, *back;
+  tdict_tree *src = big_tree(6), *there, *back;
   static const int32_t asked[] = {-1, 0, 1, 8};
   for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
     tdict_transfer_stats stats = tdict_transfer_stats_default();
