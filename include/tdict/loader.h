@@ -64,7 +64,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *contex
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
 /** @brief Stops the workers, waits for the calls that they are in, releases what was not handed over and the dataset; NULL
- *  is allowed. Batches that were handed over live on [T:loader_destroy_in_any_state]. */
+ *  is allowed. Batches that were handed over live on [T:loader_destroy_in_any_state]; what is on its way to a device is
+ *  cancelled, and held until it has stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief The next batch, or the end of an epoch; the call after an end begins the next epoch [T:loader_ends_epochs].
