@@ -13,7 +13,7 @@ static double cpu_now(clockid_t clock) {
 static tdict_tree *big_tree(int leaves) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < leaves; i++) {
-    char key[8];
+    char key[16];
     snprintf(key, sizeof key, "l%d", i);
     tdict_tensor *t = new_bytes(1 << 20, NULL);
     memset(tdict_tensor_data(t), i + 1, 1 << 20);
