@@ -106,7 +106,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
-/** What a loader did since it was made [T:loader_counts]. */
+/** What a loader did since it was made [T:loader_counts]. Over time, tdict/trace.h shows it. */
 typedef struct tdict_loader_stats {
   size_t struct_size;
   int64_t num_batches, num_samples, num_errors; /**< handed over */

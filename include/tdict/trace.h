@@ -2,7 +2,8 @@
  *
  * While a recording is on, each thread that works on a transfer and each stream that carries one has a track: planning
  * (plan), copies on host threads (copy), queueing of copies (submit), waiting for slots and streams (wait), hooks of
- * objects (hook), and on streams the copies themselves (transfer). Bytes stand beside each. Slices on streams are timed by
+ * objects (hook), and on streams the copies themselves (transfer). A loader's fetches have slices, too (fetch), and the
+ * batches that it holds ready are a curve [T:loader_shows_on_the_timeline]. Bytes stand beside each. Slices on streams are timed by
  * events of the device, two a copy, from the moment when the stream comes to the copy until it has passed it: what a copy
  * waits for the device's copy engine is in its slice. Their place beside the threads' clock is known to some microseconds
  * and moved so that no copy begins before it was queued.

@@ -80,6 +80,7 @@ static void take(tdict_loader *l, tdict_load *slot, tdict_load *out) {
       l->num_ready++;
     }
   }
+  tdict_loader_show_ready(l);
   pthread_cond_broadcast(&l->room);
 }
 

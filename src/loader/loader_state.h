@@ -7,6 +7,7 @@
 
 #include "base/forkmark.h"
 #include "tdict/loader.h"
+#include "transfer/trace.h"
 
 /* A batch of an epoch; the one behind the last is the epoch's end. */
 typedef struct tdict_place_in_epoch {
@@ -46,7 +47,9 @@ struct tdict_loader {
   const tdict_schema *schema; /* the dataset's, when rows are written; else NULL */
   tdict_sampler *sampler;     /* NULL: a stream */
   tdict_device device;
-  tdict_memory *memory;       /* of host batches; NULL: plain */
+  tdict_memory *memory; /* of host batches; NULL: plain */
+  tdict_tracer *tracer; /* the engine's, like the pool, which tells its threads' tracks */
+  const tdict_pool *pool;
   int64_t num_batches;        /* of an epoch; -1: nobody knows */
   int32_t depth, num_threads; /* slots; threads that were started */
   tdict_loader_worker *workers;
@@ -83,6 +86,8 @@ void tdict_loader_stop(tdict_loader *loader);
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
 /* Drops everything that is ahead and goes on from a place; waits for busy workers; the lock is held. */
 void tdict_loader_move(tdict_loader *loader, tdict_place_in_epoch to);
+/* The count of ready batches goes on the timeline; the lock is held. */
+void tdict_loader_show_ready(const tdict_loader *loader);
 /* The place behind this one. */
 tdict_place_in_epoch tdict_loader_after(const tdict_loader *loader, tdict_place_in_epoch place);
 

@@ -44,6 +44,10 @@ static tdict_load *begin(tdict_loader *l, int32_t worker) {
   return slot;
 }
 
+void tdict_loader_show_ready(const tdict_loader *l) {
+  tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_READY, tdict_now_ns(), (size_t)l->num_ready);
+}
+
 static void end(tdict_loader *l, tdict_load *slot) {
   l->stats.fetch_seconds += (double)(tdict_now_ns() - slot->began_ns) * 1e-9;
   slot->state = TDICT_LOAD_READY;
@@ -52,6 +56,7 @@ static void end(tdict_loader *l, tdict_load *slot) {
   l->bytes_ahead += slot->bytes;
   if (slot->bytes) l->bytes_of_one = slot->bytes;
   if (slot->ended && l->num_batches < 0) l->epoch_ended = true;
+  tdict_loader_show_ready(l);
   pthread_cond_broadcast(&l->ready);
 }
 
@@ -77,6 +82,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
     slot->began_ns = tdict_now_ns();
     pthread_mutex_unlock(&l->lock);
     tdict_load_fill(l, slot);
+    tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_FETCH, slot->began_ns, slot->bytes);
     pthread_mutex_lock(&l->lock);
   }
   pass_turn(l);

@@ -11,10 +11,13 @@ typedef enum tdict_range {
   TDICT_RANGE_WAIT,
   TDICT_RANGE_HOOK,
   TDICT_RANGE_TRANSFER, /* all of one; on streams: a copy */
+  TDICT_RANGE_FETCH,    /* a loader's batch: fetched, collated, handed to the engine */
+  TDICT_RANGE_READY,    /* no work but a count: batches that a loader holds ready */
   TDICT_NUM_RANGES
 } tdict_range;
 static inline const char *tdict_range_name(tdict_range range) {
-  static const char *const names[TDICT_NUM_RANGES] = {"plan", "copy", "submit", "wait", "hook", "transfer"};
+  static const char *const names[TDICT_NUM_RANGES] = {"plan", "copy",     "submit", "wait",
+                                                      "hook", "transfer", "fetch",  "ready batches"};
   return names[range];
 }
 

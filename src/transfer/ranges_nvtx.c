@@ -7,8 +7,9 @@
 
 /* Names begin with the library's, since profilers show ranges of all libraries together. */
 void tdict_range_push(tdict_range range) {
-  static const char *const names[TDICT_NUM_RANGES] = {"tdict plan", "tdict copy", "tdict submit",
-                                                      "tdict wait", "tdict hook", "tdict transfer"};
+  static const char *const names[TDICT_NUM_RANGES] = {"tdict plan",  "tdict copy",         "tdict submit",
+                                                      "tdict wait",  "tdict hook",         "tdict transfer",
+                                                      "tdict fetch", "tdict ready batches"};
   nvtxRangePushA(names[range]);
 }
 

@@ -121,23 +121,39 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
   return -1;
 }
 
-void tdict_trace_add(tdict_future *t, tdict_range range, int64_t begin_ns, size_t bytes) {
-  tdict_recording *r = t->recording;
+/* A slice of the calling thread, from begin_ns to now. */
+static void add(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
   int64_t end_ns = tdict_now_ns();
-  int track = find_track(r, t->pool);
+  int track = find_track(r, pool);
   if (track < 0) {
     atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
     return;
   }
   tdict_slice *s = take(r);
   if (!s) return;
-  s->range = (uint8_t)range;
+  s->range = what->range;
   s->track = (uint16_t)track;
-  s->transfer = t->trace_number;
+  s->transfer = what->transfer;
   s->begin_ns = begin_ns < r->begin_ns ? r->begin_ns : begin_ns;
   s->end_ns = end_ns;
-  s->bytes = bytes;
+  s->bytes = what->bytes;
   atomic_store_explicit(&s->complete, true, memory_order_release);
+}
+
+void tdict_trace_add(tdict_future *t, tdict_range range, int64_t begin_ns, size_t bytes) {
+  add(t->recording, t->pool, &(tdict_slice){.range = (uint8_t)range, .transfer = t->trace_number, .bytes = bytes},
+      begin_ns);
+}
+
+void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
+  if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
+  pthread_mutex_lock(&tracer->lock);
+  tdict_recording *r = tracer->recording;
+  if (r) tdict_recording_retain(r);
+  pthread_mutex_unlock(&tracer->lock);
+  if (!r) return;
+  add(r, pool, &(tdict_slice){.range = (uint8_t)range, .bytes = value}, begin_ns);
+  tdict_recording_release(r);
 }
 
 static bool create_event(tdict_gpu *gpu, tdict_cu_event *out) {

@@ -33,6 +33,10 @@ void tdict_trace_join(tdict_future *transfer, tdict_tracer *tracer);
 /* Its last slice was recorded; its plan is still there. A second call does nothing. */
 void tdict_trace_leave(tdict_future *transfer);
 
+/* A piece of work of the calling thread that belongs to no transfer, from begin_ns to now, with its bytes; or a count, of
+ * TDICT_RANGE_READY. Nothing when no recording is on. */
+void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value);
+
 /* Behind the macros below; the transfer has a recording. */
 void tdict_trace_add(tdict_future *transfer, tdict_range range, int64_t begin_ns, size_t bytes);
 tdict_slice *tdict_trace_open(tdict_future *transfer, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);

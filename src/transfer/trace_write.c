@@ -99,6 +99,11 @@ static void put_transfer(writer *w, const tdict_slice *s) {
         next(w), edges[i], s->transfer, HOST_PID, at[i], s->transfer, s->bytes);
 }
 
+static void put_count(writer *w, const tdict_slice *s) {
+  put(w, "%s{\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"batches\":%zu}}", next(w),
+      HOST_PID, tdict_range_name((tdict_range)s->range), us(w, s->end_ns), s->bytes);
+}
+
 static void put_host_slices(writer *w) {
   for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
     tdict_slice *s = &w->r->slices[i];
@@ -108,6 +113,8 @@ static void put_host_slices(writer *w) {
     place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), us(w, s->begin_ns), us(w, s->end_ns)};
     if (s->range == TDICT_RANGE_TRANSFER)
       put_transfer(w, s);
+    else if (s->range == TDICT_RANGE_READY)
+      put_count(w, s);
     else
       put_slice(w, s, &p);
   }

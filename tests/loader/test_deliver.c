@@ -78,3 +78,58 @@ GPU_CASE(loader_reuses_memory) {
   tdict_loader_destroy(l);
   close_yard(&y);
 }
+
+typedef struct text {
+  char *bytes;
+  size_t count;
+} text;
+static tdict_status take_text(void *user, const char *bytes, size_t count) {
+  text *t = user;
+  char *grown = realloc(t->bytes, t->count + count + 1);
+  if (!grown) return TDICT_ENOMEM;
+  memcpy(grown + t->count, bytes, count);
+  t->bytes = grown;
+  t->count += count;
+  t->bytes[t->count] = 0;
+  return TDICT_OK;
+}
+static int times(const text *t, const char *word) {
+  int count = 0;
+  for (const char *at = t->bytes; (at = strstr(at, word)) != NULL; at++) count++;
+  return count;
+}
+
+/* One slice a fetch, with the batch's bytes; one count when a batch becomes ready and one when it is taken. */
+DEVICE_CASE(loader_shows_on_the_timeline) {
+  yard y = open_yard();
+  for (int workers = 0; workers < 3; workers += 2) {
+    numbers n = numbers_of(40);
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    tdict_tree *batch = NULL;
+    text t = {0};
+    o.batch_size = 10;
+    o.num_workers = workers;
+    o.prefetch = 2;
+    td_ok(tdict_trace_start(y.c, NULL, err));
+    tdict_loader *l = open_loader(&y, &d, &o);
+    for (int i = 0; i < 4; i++) {
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      tdict_release(batch);
+    }
+    tdict_loader_destroy(l);
+    tdict_trace_stop(y.c);
+    td_ok(tdict_trace_write_to(y.c, take_text, &t, err));
+    int fetches = times(&t, "\"name\":\"fetch\""), counts = times(&t, "\"ph\":\"C\"");
+    assert_in_range(fetches, 4, workers ? 6 : 4); /* the next epoch's may have begun */
+    assert_int_equal(times(&t, "\"name\":\"fetch\"") - times(&t, "\"transfer\":0,\"bytes\":280}"), 0);
+    assert_in_range(counts, 8, 4 + 7);
+    int none = times(&t, "\"args\":{\"batches\":0}}"), one = times(&t, "\"args\":{\"batches\":1}}");
+    if (workers == 0)
+      assert_true(none == 4 && one == 4);
+    else
+      assert_true(one >= 1); /* the first one that became ready */
+    free(t.bytes);
+  }
+  close_yard(&y);
+}
