@@ -43,7 +43,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *td, 
  *  [T:unflatten_keys_unflattens].
  *  @param[in] separator  NULL is ".".
  *  @return #TDICT_OK; #TDICT_EEXIST two things would stand at one path; #TDICT_EINVAL a key that begins or ends with the
- *          separator or holds two in a row, since keys are not empty [T:unflatten_keys_refuses]. */
+ *          separator or holds two in a row, since keys are not empty [T:unflatten_keys_refuses]; #TDICT_ESHAPE what comes
+ *          into a tree that is there does not begin with its batch size [T:unflatten_keys_keeps_batch_sizes]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
 /** @brief A tree with what hangs in all of them, as if the first were updated with the second (tdict_update()) and so on;

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tdict/keysets.h"
+#include "tree/agree.h"
 #include "tree/cursor.h"
 #include "tree/map.h"
 
@@ -195,6 +196,24 @@ static tdict_status step_into(tdict_tree **node, const char *part, size_t length
   return TDICT_OK;
 }
 
+/* A leaf as it may hang below a node, which may be one of the source's own with a batch size of its own. */
+static tdict_status fit(const tdict_tree *node, tdict_leaf leaf, const char *what, tdict_leaf *out, tdict_error *err) {
+  tdict_demand demand = tdict_demand_of(node, what, NULL);
+  tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
+  tdict_status status = TDICT_OK;
+  if (!tree) {
+    if (tdict_leaf_tensor(leaf)) status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
+    if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
+    return status;
+  }
+  status = tdict_map_share(tree, what, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_agree_adopt(&demand, copy, &adopted, err);
+  tdict_release(copy);
+  if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
+  return status;
+}
+
 static tdict_status unflatten_key(tdict_tree *node, const char *name, const char *separator, tdict_leaf leaf,
                                   tdict_error *err) {
   static const char what[] = "unflatten_keys";
@@ -203,12 +222,11 @@ static tdict_status unflatten_key(tdict_tree *node, const char *name, const char
     if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", what);
     if (!name[length]) {
       uint32_t hash = tdict_keys_hash(name, length);
-      tdict_tree *tree = tdict_leaf_tree(leaf), *copy = NULL;
+      tdict_leaf held;
       if (tdict_keys_find_hashed(node->keys, name, length, hash) >= 0)
         return tdict_fail(err, TDICT_EEXIST, "%s: another key leads there already", what);
-      tdict_status status = tree ? tdict_map_share(tree, what, &copy, err) : TDICT_OK;
+      tdict_status status = fit(node, leaf, what, &held, err);
       if (status != TDICT_OK) return status;
-      tdict_leaf held = tree ? tdict_leaf_of_tree(copy) : tdict_leaf_retain(leaf);
       if (tdict_node_add(node, name, length, hash, held)) return TDICT_OK;
       tdict_leaf_release(held);
       return no_memory(what, err);

@@ -245,6 +245,25 @@ static void op_flatten_keys(ops *o) {
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_EEXIST)) ops_keep(o, td, made);
 }
 
+static bool starts_with(const m_array *a, const m_tree *t) {
+  return a->ndim >= t->nb && memcmp(a->shape, t->bs, (size_t)t->nb * sizeof *a->shape) == 0;
+}
+
+/* Whether all below agrees with a batch size that is demanded; grown as tdict_set_tree() does. */
+static bool agrees(m_tree *t, const m_tree *under) {
+  bool good = true, empty = ops_cells(t) == 0;
+  for (int i = 0; i < t->count; i++) {
+    m_entry *e = &t->entries[i];
+    if (e->array) good = good && starts_with(e->array, under);
+    if (e->tree) good = agrees(e->tree, under) && good;
+  }
+  int both = t->nb < under->nb ? t->nb : under->nb;
+  if (memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0 && !empty) good = false;
+  if (t->nb < under->nb) t->nb = under->nb;
+  memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
+  return good;
+}
+
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
   char key[M_KEY], *part = key;
   snprintf(key, sizeof key, "%s", e->key);
@@ -255,7 +274,10 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
     m_entry *there = m_find(to, part);
     if (!end) {
       if (there) return TDICT_EEXIST;
-      m_put(to, part, e->array, e->tree ? m_share(e->tree) : NULL);
+      m_tree *copy = e->tree ? m_share(e->tree) : NULL;
+      if (e->array && !starts_with(e->array, to)) return TDICT_ESHAPE; /* `to` may have a batch size of its own */
+      if (copy && !agrees(copy, to)) return TDICT_ESHAPE;
+      m_put(to, part, e->array, copy);
       return TDICT_OK;
     }
     if (there && there->array) return TDICT_EEXIST;
@@ -276,25 +298,6 @@ static void op_unflatten_keys(ops *o) {
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
   if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
-}
-
-static bool starts_with(const m_array *a, const m_tree *t) {
-  return a->ndim >= t->nb && memcmp(a->shape, t->bs, (size_t)t->nb * sizeof *a->shape) == 0;
-}
-
-/* Whether all below agrees with a batch size that is demanded; grown as tdict_set_tree() does. */
-static bool agrees(m_tree *t, const m_tree *under) {
-  bool good = true, empty = ops_cells(t) == 0;
-  for (int i = 0; i < t->count; i++) {
-    m_entry *e = &t->entries[i];
-    if (e->array) good = good && starts_with(e->array, under);
-    if (e->tree) good = agrees(e->tree, under) && good;
-  }
-  int both = t->nb < under->nb ? t->nb : under->nb;
-  if (memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0 && !empty) good = false;
-  if (t->nb < under->nb) t->nb = under->nb;
-  memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
-  return good;
 }
 
 static tdict_status merge(m_tree *to, const m_tree *from, bool locked) {

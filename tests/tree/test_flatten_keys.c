@@ -71,3 +71,29 @@ CASE(unflatten_keys_refuses) {
   }
   assert_null(out);
 }
+
+/* A tree that is there may have a longer batch size than the node that is unflattened: what does not begin with it stays
+ * out. */
+CASE(unflatten_keys_keeps_batch_sizes) {
+  const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
+  tdict_tree *td = NULL, *child = NULL, *out = NULL;
+  tdict_tensor *fits = NULL, *other = NULL;
+  td_ok(tdict_create(1, two, &td, err));
+  td_ok(tdict_create(2, two_three, &child, err));
+  td_ok(tdict_set_tree(td, "x", child, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, 3, good, NULL, &fits, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, 2, bad, NULL, &other, err));
+  td_ok(tdict_set(td, "x\\.fits", fits, err));
+  td_ok(tdict_unflatten_keys(td, NULL, &out, err));
+  assert_true(tdict_has(out, "x.fits"));
+  tdict_release(out);
+  out = NULL;
+  td_ok(tdict_set(td, "x\\.other", other, err));
+  td_fails(TDICT_ESHAPE, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "x\\.other");
+  assert_null(out);
+  tdict_tensor_release(fits);
+  tdict_tensor_release(other);
+  tdict_release(child);
+  tdict_release(td);
+}
