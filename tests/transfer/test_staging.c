@@ -176,7 +176,7 @@ static void check_usage(const usage *a, const usage *b) {
 /* One small transfer after the other, through every call; one thread each, since how many lanes are open at once is
  * chance. */
 static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int i) {
-  way v = way_at(i % 10 * 13 % NUM_WAYS); /* ten of them, all modes among them */
+  way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten of them, all modes among them */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* the library's choice may be several, too */
   tdict_tree *there = move_tree(w, src, w->device, &v);
   v.o.pinned_result = i % 2;
