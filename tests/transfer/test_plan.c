@@ -192,3 +192,58 @@ GPU_CASE(plan_knows_whose_gaps_are) {
   tdict_release(batch);
   close_world(&w);
 }
+
+/* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there already. */
+enum { VARIANTS = 6, VARIED = 40 };
+static tdict_tensor *variant(const world *w, int kind) {
+  const int turn[] = {1, 0};
+  switch (kind) {
+  case 1:
+    return random_tensor(TDICT_F32, SHAPE(40, 25), w->pinned);
+  case 2:
+    return permuted(random_tensor(TDICT_F32, SHAPE(25, 40), NULL), turn);
+  case 3:
+    return random_tensor(TDICT_I32, SHAPE(40, 25), NULL);
+  case 4:
+    return random_tensor(TDICT_F64, SHAPE(40, 25), NULL);
+  case 5: {
+    tdict_tensor *moved = NULL;
+    tdict_tree *one = new_tree();
+    give(one, "x", random_tensor(TDICT_F32, SHAPE(40, 25), NULL));
+    tdict_tree *far = to_device(w, one, w->device);
+    moved = tdict_tensor_retain(leaf_of(far, "x"));
+    tdict_release(far);
+    tdict_release(one);
+    return moved;
+  }
+  default:
+    return random_tensor(TDICT_F32, SHAPE(40, 25), NULL);
+  }
+}
+
+/* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
+GPU_CASE(plan_memory_serves_every_schema) {
+  world w = open_world();
+  for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
+    const int most = step % VARIANTS, other = step / VARIANTS % VARIANTS, which = step * 7 % VARIED;
+    tdict_tree *src = new_tree();
+    for (int i = 0; i < VARIED; i++) {
+      char path[16];
+      snprintf(path, sizeof path, "leaf%d", i);
+      give(src, path, variant(&w, i == which ? other : most));
+    }
+    const way v = way_at(step * 11 % NUM_WAYS);
+    poison(&w, w.memory, line_bytes(src));
+    tdict_tree *got = move_tree(&w, src, w.device, &v);
+    check_device(got, w.device);
+    check_tree(&w, src, got);
+    tdict_release(got);
+    tdict_release(src);
+    if (step < 2) continue;
+    tdict_plan spare;
+    tdict_engine_take_plan(tdict_context_engine(w.c), &spare);
+    assert_true(spare.cap_items >= VARIED); /* so it is used again */
+    tdict_engine_give_plan(tdict_context_engine(w.c), &spare);
+  }
+  close_world(&w);
+}
