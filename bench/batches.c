@@ -1,17 +1,21 @@
-/* tdict-bench batches: what training loops send, from sources that are in the caches and from sources that are not. */
+/* tdict-bench batches: what training loops send: back to back, after a pause, and from sources that are in no cache. */
 #include "rows.h"
 
 #define SMALL .kind = &kind_h2d, .groups = {{3, 368640}}, .threads = -1
 #define SEVEN .kind = &kind_h2d, .groups = {{2, 5419008}, {2, 24576}, {3, 1024}}, .threads = -1
 #define IMAGE .kind = &kind_h2d, .groups = {{1, 38535168}}, .threads = -1
+#define MANY .kind = &kind_h2d, .groups = {{1000, 4000}}, .threads = -1
 #define HUNDRED .kind = &kind_h2d, .groups = {{100, 1000000}}, .threads = -1
 static const bench_row rows[] = {
     {.name = "1.1 MB of 3 leaves", SMALL, .worth = 1},
+    {.name = "1.1 MB of 3 leaves, paused", SMALL, .cache = "paused", .worth = 2},
     {.name = "1.1 MB of 3 leaves, cold", SMALL, .cache = "cold", .worth = 2},
     {.name = "10.9 MB of 7 leaves", SEVEN, .worth = 1},
+    {.name = "10.9 MB of 7 leaves, paused", SEVEN, .cache = "paused", .worth = 2},
     {.name = "10.9 MB of 7 leaves, cold", SEVEN, .cache = "cold", .worth = 2},
     {.name = "10.9 MB of 7 leaves, pinned", SEVEN, .source = "pinned", .worth = 2},
     {.name = "38.5 MB of 1 leaf", IMAGE, .worth = 1},
+    {.name = "38.5 MB of 1 leaf, paused", IMAGE, .cache = "paused", .worth = 2},
     {.name = "38.5 MB of 1 leaf, cold", IMAGE, .cache = "cold", .worth = 2},
     {.name = "100 x 1 MB", HUNDRED, .worth = 1},
     {.name = "100 x 1 MB, cold", HUNDRED, .cache = "cold", .worth = 2},
@@ -21,12 +25,8 @@ static const bench_row rows[] = {
      .threads = -1,
      .source = "pinned",
      .worth = 1},
-    {.name = "1000 x 4000 B, pinned",
-     .kind = &kind_h2d,
-     .groups = {{1000, 4000}},
-     .threads = -1,
-     .source = "pinned",
-     .worth = 1},
+    {.name = "1000 x 4000 B, paused", MANY, .cache = "paused", .worth = 2},
+    {.name = "1000 x 4000 B, pinned", MANY, .source = "pinned", .worth = 1},
     {.name = "10,000 x 4000 B", .kind = &kind_h2d, .groups = {{10000, 4000}}, .threads = -1, .worth = 1},
     {.name = "100,000 x 4000 B",
      .kind = &kind_h2d,
@@ -36,5 +36,5 @@ static const bench_row rows[] = {
      .worth = 2},
 };
 
-const bench_scenario bench_batches = {"batches", "batches of training loops, warm and cold", NULL, rows,
+const bench_scenario bench_batches = {"batches", "batches of training loops, warm, paused and cold", NULL, rows,
                                       sizeof rows / sizeof rows[0]};

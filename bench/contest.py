@@ -10,9 +10,11 @@ import threading
 import time
 
 TURN_SECONDS = 0.01  # what a contender's turn takes at least, if ten repetitions get it there
+WARM, WARM_SECONDS = 4, 0.02  # repetitions of a warm row that are not counted before a turn, as many as fit in this
+PAUSED, PAUSED_SECONDS = 3, 0.06  # repetitions of a turn of a row with pauses, as many as fit in this
 # Turns of a contender, by the seconds that one repetition keeps everybody waiting; longer ones have three.
 TURNS = ((0.1, 11), (0.2, 7), (0.4, 5))
-LEAST_TURNS = 3
+LEAST_TURNS = 3      # in all
 LONG_SECONDS = 0.4   # the warm-up of what takes so long counts as a turn
 
 
@@ -32,8 +34,9 @@ class Worker:
 
     @staticmethod
     def read(stream, lines):
-        for line in stream:
-            lines.put(line)
+        with stream:
+            for line in stream:
+                lines.put(line)
         lines.put(None)
 
     def send(self, **request):
@@ -106,13 +109,13 @@ class Contender:
 
     def __init__(self, name, worker, request, setting=None):
         self.name, self.worker, self.request, self.setting = name, worker, request, setting
-        self.turns, self.cpu, self.count, self.most_turns = [], [], 1, math.inf
+        self.turns, self.cpu, self.count, self.warm, self.most_turns, self.owed = [], [], 1, 0, math.inf, math.inf
 
-    def run(self, count):
+    def run(self, count, warm=0):
         """Seconds of so many repetitions; what one of them keeps everybody waiting for; seconds of processors of one."""
         begin = time.monotonic()
-        answer = self.worker.ask(op="run", count=count, **self.request)
-        wall = (time.monotonic() - begin) / count
+        answer = self.worker.ask(op="run", warm=warm, count=count, **self.request)
+        wall = (time.monotonic() - begin) / (count + warm)
         return [float(f"{one:.5g}") for one in answer["seconds"]], wall, answer.get("cpu_seconds", 0) / count
 
     def first_run(self):
@@ -122,20 +125,35 @@ class Contender:
             self.add_turn(seconds, cpu)
         return seconds, wall
 
-    def plan(self, wall, most):
+    def warm_up(self, worker):
+        """Before a second sitting; the worker may be a new one."""
+        self.worker = worker
+        if self.most_turns == LEAST_TURNS:
+            self.first_run()
+        else:
+            self.run(1, WARM if self.warm else 0)
+
+    def plan(self, wall, most, cache="warm"):
         """How many repetitions make a turn and how many turns there are, from how long one takes."""
         if wall <= LONG_SECONDS:
             self.turns, self.cpu = [], []
-        self.count = max(1, min(most, round(TURN_SECONDS / max(wall, 1e-9))))
-        self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS - len(self.turns))
+        wall = max(wall, 1e-9)
+        least = min(PAUSED, int(PAUSED_SECONDS / wall)) if cache == "paused" else 1
+        self.count = min(most, max(1, least, round(TURN_SECONDS / wall)))
+        self.warm = min(WARM, int(WARM_SECONDS / wall)) if cache == "warm" else 0
+        self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS)
+
+    def sit_down(self, sitting, sittings):
+        """How many turns are owed in this sitting, those that warming up came to being counted."""
+        self.owed = max(0, -(-self.most_turns * (sitting + 1) // sittings) - len(self.turns))
 
     def has_turn(self, turn, turns):
         """Those with fewer turns take them spread over all."""
-        mine = min(self.most_turns, turns)
+        mine = min(self.owed, turns)
         return mine * (turn + 1) // turns > mine * turn // turns
 
     def take_turn(self):
-        seconds, _, cpu = self.run(self.count)
+        seconds, _, cpu = self.run(self.count, self.warm)
         self.add_turn(seconds, cpu)
 
     def add_turn(self, seconds, cpu):
@@ -144,4 +162,4 @@ class Contender:
             self.cpu.append(float(f"{cpu:.4g}"))
 
     def drop_out(self):
-        self.turns, self.cpu, self.most_turns = [], [], 0
+        self.turns, self.cpu, self.most_turns, self.owed = [], [], 0, 0

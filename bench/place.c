@@ -3,12 +3,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "rows.h"
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
 static const size_t evict_bytes = (size_t)768 << 20; /* more than two of the largest caches there are */
 static const size_t touch_bytes = (size_t)64 << 20;  /* more does not stay in a core's caches anyway */
+static const int64_t pause_ns = 5000000;             /* about what a training step leaves between two batches */
 
 static bool open_context(bench_place *p, tdict_device wanted) {
   tdict_error err;
@@ -215,6 +217,8 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   }
   if (kind->no_sources) place_drop_sources(place);
   if (!kind->no_sources && !place_sources(place, &job->row)) return false;
+  if (strcmp(job->row.cache, "cold") == 0 && !place_empty_caches(place))
+    return false; /* its memory is there from now on */
   return !kind->prepare || kind->prepare(job);
 }
 
@@ -250,7 +254,7 @@ static void *walk_part(void *user) {
 }
 
 /* Pushes everything else out of the caches, by several threads so that a cold row does not last for ever. */
-static bool empty_caches(bench_place *p) {
+bool place_empty_caches(bench_place *p) {
   pthread_t threads[EVICT_THREADS];
   bool started[EVICT_THREADS] = {false};
   if (!p->evict) p->evict = calloc(1, evict_bytes);
@@ -268,21 +272,30 @@ static bool empty_caches(bench_place *p) {
   return true;
 }
 
-/* Reads every line of memory, or pushes all of it out of the caches. The sum keeps the compiler from leaving it out. */
-static bool settle_caches(bench_job *job, int tree) {
-  bench_place *p = job->place;
+static int tree_of(const bench_job *job, int number) {
+  return job->place->num_sources > 0 ? number % job->place->num_sources : 0;
+}
+
+/* Reads every line of a source through, as whoever filled it does, and sleeps. The sum keeps the compiler from leaving
+ * the reading out. */
+static void pause_before(const check_source *s) {
   volatile unsigned char sum = 0;
-  if (strcmp(job->row.cache, "cold") == 0) return empty_caches(p);
-  const check_source *s = &p->sources[tree];
-  if (s->total_bytes > touch_bytes) return true;
-  for (int64_t i = 0; i < s->leaves; i++)
+  struct timespec rest = {0, (long)pause_ns};
+  for (int64_t i = 0; i < s->leaves && s->total_bytes <= touch_bytes; i++)
     for (size_t at = 0; at < s->bytes[i]; at += 64) sum = (unsigned char)(sum + s->data[i][at]);
+  while (nanosleep(&rest, &rest) != 0) continue;
+}
+
+bool job_is_warm(const bench_job *job) { return strcmp(job->row.cache, "warm") == 0; }
+
+bool job_settle(bench_job *job, int number) {
+  if (strcmp(job->row.cache, "cold") == 0) return place_empty_caches(job->place);
+  if (strcmp(job->row.cache, "paused") == 0) pause_before(&job->place->sources[tree_of(job, number)]);
   return true;
 }
 
 bool job_sample(bench_job *job, int number, bool driver, double *seconds) {
-  int tree = job->place->num_sources > 0 ? number % job->place->num_sources : 0;
-  if (!settle_caches(job, tree)) return false;
+  int tree = tree_of(job, number);
   if (driver) return job->row.kind->driver(job, tree, seconds);
   if (!job->row.kind->sample(job, tree, seconds)) return false;
   if (job->place->delay > 0) {

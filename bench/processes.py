@@ -11,6 +11,7 @@ import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
 PEER_PROCESSES = 3  # of each setting of a peer; the library has as many as the row says
+NEAR = 1.5  # a setting that took more than this times the best of its peer does nothing in its further processes
 # what taskset does: PROCESSORS PROGRAM ARGUMENTS...
 ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
           "os.execvp(sys.argv[2], sys.argv[2:])")
@@ -56,11 +57,20 @@ def start_singles(row, options, command, invited):
     return singles
 
 
+def is_beaten(key, done):
+    """Whether a setting was already much slower than another of the same peer."""
+    seconds = {one: statistics.median(found[0] for found in many) for one, many in done.items() if one[0] == key[0]}
+    return key in seconds and seconds[key] > NEAR * min(seconds.values())
+
+
 def collect(singles):
     """(name, setting) to lists of (seconds, verified bytes, further facts); and to why it failed."""
     done, broken = {}, {}
     for single in singles:
         key = (single.name, single.setting)
+        if is_beaten(key, done):
+            single.worker.close()
+            continue
         try:
             one = single.do(done[key][0][1] if key in done else 0)
             done.setdefault(key, []).append(one)

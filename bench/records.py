@@ -1,6 +1,6 @@
 """Reading what bench/compare wrote: values and spreads of rows, ratios between them, who is ahead. Standard library only.
 
-A record is one JSON object; see COMPARE in docs/benchmarks.md for its words. A result's "turns" are lists of seconds,
+A record is one JSON object; see docs/benchmarks.md for its words. A result's "turns" are lists of seconds,
 one list a turn; a turn's value is the median of its list.
 """
 import json

@@ -15,6 +15,7 @@ typedef struct rows_options {
 } rows_options;
 
 enum { KEY_TIMELINE = 256, WARMUPS = 2 };
+static const size_t back_to_back_bytes = (size_t)64 << 20;
 static const struct argp_option option_table[] = {
     {"match", 'm', "TEXT", 0, "only rows whose name holds TEXT", 0},
     {"timeline", KEY_TIMELINE, "FILE", 0, "overlap: write a trace for chrome://tracing there", 0},
@@ -49,6 +50,13 @@ static void free_result(row_result *r) {
   bench_samples_free(&r->line);
 }
 
+/* A repetition as the row wants it. Small warm ones come back to back with one by the same hands, as in bench/compare. */
+static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
+  if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
+    return false;
+  return job_settle(job, number) && job_sample(job, number, driver, seconds);
+}
+
 static bool measure(bench_job *job, int64_t repeats, row_result *out) {
   for (int64_t i = -WARMUPS; i < repeats; i++) {
     double line = 0, driver = 0, library = 0;
@@ -59,10 +67,10 @@ static bool measure(bench_job *job, int64_t repeats, row_result *out) {
       if (keep) bench_samples_add(&out->line, line);
     }
     if (job_has_driver(job)) {
-      if (!job_sample(job, tree, true, &driver)) return false;
+      if (!repetition(job, tree, true, &driver)) return false;
       if (keep) bench_samples_add(&out->driver, driver);
     }
-    if (!job_sample(job, tree, false, &library)) return false;
+    if (!repetition(job, tree, false, &library)) return false;
     if (keep) bench_samples_add(&out->library, library);
   }
   return true;

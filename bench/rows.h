@@ -30,11 +30,12 @@ typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
   check_group groups[BENCH_MAX_GROUPS];
-  const char *source;    /* "pageable", "pinned" */
-  const char *cache;     /* "warm", "cold": emptied before each repetition */
-  const char *result;    /* "device"; to the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;     /* "best": the best documented setting of each library; else which one */
-  const char *peers;     /* names that take part, with commas; "all" */
+  const char *source; /* "pageable", "pinned" */
+  const char *cache;  /* "warm": as the repetitions before left them; "cold": emptied before each repetition; "paused":
+                            the sources are read through and there is a pause before each repetition */
+  const char *result; /* "device"; to the host "fresh", "warm", "pinned", "into_pinned" */
+  const char *calls;  /* "best": the best documented setting of each library; else which one */
+  const char *peers;  /* names that take part, with commas; "all" */
   const char *statistic; /* "time"; of the latency rows "p50", "p99" */
   int32_t mode, threads; /* of the library's own call */
   int32_t worth;         /* rows of 1 are measured first, then 2, then 3 */
@@ -73,6 +74,8 @@ void place_close(bench_place *p);
 bool place_furnish(bench_place *p); /* what the line and reading back need; done by place_open() unless bare */
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
 bool place_line(bench_place *p, double *seconds); /* one copy of line_bytes from pinned memory, waited for */
+bool place_empty_caches(bench_place *p);          /* of everything else, by several threads */
+json_t *place_speed(bench_place *p); /* what this machine does without the library; NULL after a complaint */
 /* As many trees as the row wants; those of the row before when they fit. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);
@@ -93,7 +96,9 @@ struct bench_job {
 };
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
-/* The number-th repetition, on the number-th of the trees, in turn. */
+/* The number-th repetition, on the number-th of the trees, in turn; job_settle() does what the row's cache wants before. */
+bool job_is_warm(const bench_job *job); /* nothing is to be done before */
+bool job_settle(bench_job *job, int number);
 bool job_sample(bench_job *job, int number, bool driver, double *seconds);
 bool job_has_driver(const bench_job *job);
 void job_close(bench_job *job);

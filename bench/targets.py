@@ -97,6 +97,7 @@ class Target:
 AUTO, FIRST, PINNED = "tensordict/auto", "fresh/first transfer, 1000 x 4 MB", "fresh/pin_memory, 1000 x 4 MB"
 SMALL, MANY = "non-blocking/best", "batches/100,000 x 4000 B"
 TIMES = "times its time"
+PAUSED = "after a pause of 5 ms"
 
 
 def time_of(name, what, limit=None, aim=None):
@@ -125,6 +126,7 @@ def batch(what, limit, aim):
     name = "batches/" + what
     return [time_of(name, what, limit, aim),
             Target(f"{what}: beside the best peer", lambda rows: rows.seconds(name) / rows.best_peer(name), 1, None, TIMES),
+            time_of(name + ", paused", f"{what}, {PAUSED}"),
             time_of(name + ", cold", f"{what}, cold sources")]
 
 
@@ -154,6 +156,7 @@ TARGETS = [
     Target("the first device allocation of that process", lambda rows: rows.fact(FIRST, "allocation_seconds") * 1e3),
     time_of(SMALL, "1000 x 4000 B", 0.20, 0.13),
     beside(SMALL, "tensordict", "1000 x 4000 B: beside TensorDict's best", 1 / 40),
+    time_of("batches/1000 x 4000 B, paused", f"1000 x 4000 B, {PAUSED}"),
     time_of("batches/10,000 x 4000 B", "10,000 x 4000 B", 1.5, 1.1),
     time_of(MANY, "100,000 x 4000 B", 10, 8.2),
     beside(MANY, "tensordict", "100,000 x 4000 B: beside TensorDict's best", 1 / 100),

@@ -5,9 +5,11 @@
  *   {"op": "rows"}                      every row of every scenario, in the order in which they are to be taken
  *   {"op": "prepare", "scenario": S, "row": R}   sources are made, the work is done once and verified; not yet in rows
  *                                       whose every repetition has a process of its own
- *   {"op": "run", "who": "tdict" | "driver", "count": N}   seconds of N repetitions; seconds of processors, all threads'
+ *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}   seconds of N repetitions, back to back with K that
+ *                                       are not counted before them; seconds of processors of the N, all threads'
  *   {"op": "verify"}                    verifies what such a repetition left
  *   {"op": "line", "count": N}          seconds of N line copies
+ *   {"op": "speed"}                     what this machine does without the library, see speed.c
  *   {"op": "finish"}                    further facts; the row is over, its sources are kept for the next
  *   {"op": "drop"}                      kept sources are given back
  *   {"op": "quit"}
@@ -121,23 +123,36 @@ static double cpu_seconds(void) {
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
+/* So many repetitions, their seconds into `seconds` when there is one; `cpu` are the processors' seconds of the repetitions
+ * alone. */
+static bool repeat(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
+  bool settles = !job_is_warm(&w->job);
+  double begin = cpu_seconds(), outside = 0;
+  for (json_int_t i = 0; i < count; i++) {
+    double one, before = settles ? cpu_seconds() : 0;
+    int number = (int)(w->next_tree++ & INT_MAX);
+    if (!job_settle(&w->job, number)) return false;
+    if (settles) outside += cpu_seconds() - before;
+    if (!job_sample(&w->job, number, driver, &one)) return false;
+    if (seconds) json_array_append_new(seconds, json_real(one));
+  }
+  *cpu = cpu_seconds() - begin - outside;
+  return true;
+}
+
 static json_t *run_samples(worker *w, const json_t *request) {
   const char *who = json_string_value(json_object_get(request, "who"));
+  json_int_t warm = json_integer_value(json_object_get(request, "warm"));
   json_int_t count = json_integer_value(json_object_get(request, "count"));
   bool driver = who && strcmp(who, "driver") == 0;
+  double cpu;
   if (!w->row) return failure("no row is prepared");
   if (driver && !job_has_driver(&w->job)) return failure("the driver has no such row");
   json_t *seconds = json_array();
-  double before = cpu_seconds();
-  for (json_int_t i = 0; i < count; i++) {
-    double one;
-    if (!job_sample(&w->job, w->next_tree++ & INT_MAX, driver, &one)) {
-      json_decref(seconds);
-      return failure("a repetition failed");
-    }
-    json_array_append_new(seconds, json_real(one));
-  }
-  return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu_seconds() - before);
+  if (repeat(w, warm, driver, NULL, &cpu) && repeat(w, count, driver, seconds, &cpu))
+    return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu);
+  json_decref(seconds);
+  return failure("a repetition failed");
 }
 
 static json_t *run_line(worker *w, const json_t *request) {
@@ -152,6 +167,12 @@ static json_t *run_line(worker *w, const json_t *request) {
     json_array_append_new(seconds, json_real(one));
   }
   return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
+}
+
+static json_t *speed(worker *w) {
+  json_t *found = place_speed(&w->place);
+  return found ? json_pack("{s:b, s:o}", "ok", 1, "speed", found)
+               : failure("the machine's speed could not be measured");
 }
 
 static json_t *finish(worker *w) {
@@ -176,6 +197,7 @@ static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv
   if (strcmp(op, "prepare") == 0) return prepare(w, request);
   if (strcmp(op, "run") == 0) return run_samples(w, request);
   if (strcmp(op, "line") == 0) return run_line(w, request);
+  if (strcmp(op, "speed") == 0) return speed(w);
   if (strcmp(op, "verify") == 0) return verify(w);
   if (strcmp(op, "drop") == 0) return drop(w);
   if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return finish(w);

@@ -7,7 +7,8 @@ One JSON object a line on standard input, one line back for each, in order:
     {"op": "prepare", "work": W}          sources are made
     {"op": "verify", "setting": S}        does it once and compares what arrived with what was sent; seconds, not to be
                                           relied on; of a "first" row it compares what the repetition left
-    {"op": "run", "setting": S, "count": N}   seconds of N repetitions; seconds of processors, all threads'
+    {"op": "run", "setting": S, "warm": K, "count": N}   seconds of N repetitions, back to back with K that are not
+                                          counted before them; seconds of processors of the N, all threads'
     {"op": "finish"}                      the row is over; sources are kept, the next row may have the same; further facts
     {"op": "drop"}                        kept sources are given back
     {"op": "quit"}
@@ -33,6 +34,7 @@ import numpy
 EVICT_BYTES = 768 << 20
 EVICT_THREADS = 8
 TOUCH_BYTES = 64 << 20
+PAUSE = 0.005
 BLOCK_WORDS = 1 << 18
 clock = time.perf_counter
 
@@ -166,23 +168,34 @@ class Peer:
             if not same:
                 raise AssertionError(f"leaf {i} differs")
 
-    def settle_caches(self, tree):
+    def empty_caches(self):
+        if self.evict is None:
+            self.evict = numpy.array_split(numpy.zeros(EVICT_BYTES // 8, numpy.uint64), EVICT_THREADS)
+        list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
+
+    def settle(self, tree):
+        """What the row's cache wants before a repetition; seconds of processors that this took."""
+        begin = cpu_seconds()
         if self.work["cache"] == "cold":
-            if self.evict is None:
-                self.evict = numpy.array_split(numpy.zeros(EVICT_BYTES // 8, numpy.uint64), EVICT_THREADS)
-            list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
-        elif self.words and total_bytes(self.work) <= TOUCH_BYTES:
-            for words in self.words[tree]:
-                words[::16].sum()
+            self.empty_caches()
+        else:
+            if self.words and total_bytes(self.work) <= TOUCH_BYTES:
+                for words in self.words[tree]:
+                    words[::16].sum()
+            time.sleep(PAUSE)
+        return cpu_seconds() - begin
 
     def run(self, setting, count):
-        seconds = []
+        """Seconds of so many repetitions; seconds of processors of them alone."""
+        seconds, outside = [], 0
+        begin = cpu_seconds()
         for _ in range(count):
             tree = self.next_tree % max(1, len(self.sources))
             self.next_tree += 1
-            self.settle_caches(tree)
+            if self.work["cache"] != "warm":
+                outside += self.settle(tree)
             seconds.append(self.sample(setting, tree))
-        return seconds
+        return seconds, cpu_seconds() - begin - outside
 
     def answer(self, request):
         op = request.get("op")
@@ -193,15 +206,17 @@ class Peer:
         if op == "prepare":
             self.work = request["work"]
             self.make_sources(self.work)
+            if self.work["cache"] == "cold":
+                self.empty_caches()  # its memory is there from now on
             self.prepare_row()
             return {}
         if op == "verify":
             seconds = self.verify(request["setting"])
             return {"verified_bytes": total_bytes(self.work), "seconds": seconds or 0}
         if op == "run":
-            before = cpu_seconds()
-            seconds = self.run(request["setting"], request["count"])
-            return {"seconds": seconds, "cpu_seconds": cpu_seconds() - before}
+            self.run(request["setting"], request.get("warm", 0))
+            seconds, cpu = self.run(request["setting"], request["count"])
+            return {"seconds": seconds, "cpu_seconds": cpu}
         if op in ("finish", "quit"):
             more = self.more() if op == "finish" and self.work else None
             self.finish_row()
