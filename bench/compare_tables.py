@@ -5,6 +5,7 @@ has a table of its own, with nothing of a peer in it and no chart."""
 import charts
 import records
 import targets
+import two_runs
 from records import DRIVER, LIBRARY, LINE
 
 PEERS = ["torch", "tensordict", "jax"]
@@ -150,42 +151,6 @@ def missing(record):
     return ["", "Not measured:", ""] + lines if lines else []
 
 
-def differing(row, other):
-    """A line for each ratio of a row that is not what it was in another run, by more than its spread; None when the two
-    have no ratio in common."""
-    new, old = records.ratios(row), records.ratios(other)
-    common = [who for who in old if who in new]
-    if not common:
-        return None
-    lines = []
-    for who in common:
-        ratio, relative = old[who]
-        if abs(new[who][0] / ratio - 1) > max(relative, new[who][1]):
-            lines.append(f"- {row['scenario']}, {row['row']}, to {NAMES[who]}: {ratio:.3f}, now {new[who][0]:.3f} (spread "
-                         f"{100 * max(relative, new[who][1]):.0f} %)")
-    return lines
-
-
-def two_runs(record, others):
-    """The ratios of earlier records of the same kind against the last one's."""
-    lines = []
-    last = {records.key(row): row for row in record["rows"] if row["reached"]}
-    for other in others:
-        agree, outside = 0, []
-        for row in other["rows"]:
-            if not row["reached"] or records.key(row) not in last:
-                continue
-            different = differing(last[records.key(row)], row)
-            if different is not None:
-                agree += not different
-                outside += [different] if different else []
-        where = f"the run of {other['date'][:16].replace('T', ' ')} on {other['runs'][0]['machine']['cpu']}"
-        lines += ["", f"Beside {where}: of {agree + len(outside)} rows that both runs have, {agree} agree in all their "
-                  f"ratios inside the spreads, {len(outside)} do not" + (":" if outside else ".")]
-        lines += [""] + [line for one in outside for line in one] if outside else []
-    return ["", "### Two runs"] + lines if lines else []
-
-
 NOTES = {
     "tensordict": ["", "*Pin on the caller* (`num_threads=0`): tdict copies with the calling thread alone. PyTorch's "
                    "`pin_memory()`, which TensorDict calls there, copies with PyTorch's own threads, as many as there are "
@@ -215,9 +180,9 @@ def section(all_records):
         size = "" if record["full"] else ", rows of at most 4 MB"
         lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "
                  "GPU**", ""]
-        return lines + sim_table(record) + [""] + made_text(record) + two_runs(record, all_records[:-1]) + missing(record)
+        return lines + sim_table(record) + [""] + made_text(record) + two_runs.section(all_records) + missing(record)
     lines = [f"**{record['device']['name']}**", ""] + made_text(record) + [who_took_part(record), ""] + standing(record)
-    lines += targets.section(record) + two_runs(record, all_records[:-1])
+    lines += targets.section(record) + two_runs.section(all_records)
     for name, rows in scenario_rows(record):
         lines += ["", f"### {TITLES.get(name, name)}", ""]
         file = f"compare-{record['device']['kind']}-{name}.svg"
