@@ -163,6 +163,21 @@ class Compare(unittest.TestCase):
             self.assertGreater(min(words.values()), 0)
         self.assertEqual(len(record["runs"][0]["speed"]), 2)
 
+    def test_a_peer_that_fails_in_the_second_sitting(self):
+        for op in ("prepare", "run"):  # the eighth run is the one that warms up again
+            times = {"prepare": 2, "run": 8}[op]
+            (self.folder / "fake_peer.py").write_text(FAKE_PEER.replace('    elif op == "finish":', f"""
+    if op == "{op}":
+        asked = globals().get("asked", 0) + 1
+        if asked >= {times}:
+            answer = {{"ok": False, "error": "no more"}}
+    elif op == "finish":"""))
+            out, _ = self.compare("second.json", "--match", "^pin/pageable, best", "--turns", 6, "--peers", "fake",
+                                  "--peers-folder", self.folder)
+            row = records.load(out)["rows"][0]
+            self.assertEqual(row["results"]["fake"].get("failed"), "no more", op)
+            self.assertEqual((len(row["results"]["tdict"]["turns"]), row["sittings"]), (6, 2), op)
+
     def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
         """Seen by how long they take where each has a pause. What is done to the caches before a repetition is no part of
         its processors' seconds: emptying them takes over 30 ms, the repetition less than one."""
