@@ -57,10 +57,10 @@ class Change:
     def __init__(self, who, old, new, factor):
         self.who, self.old, self.new = who, old[0], new[0]
         self.allowed = max(old[1], new[1])
-        moved = self.new / self.old
-        if abs(moved - 1) <= self.allowed:
+        moved = max(self.new / self.old, self.old / self.new)  # the same whichever run came first
+        if moved <= 1 + self.allowed:
             self.verdict = AGREES
-        elif factor is not None and 1 / (factor * (1 + self.allowed)) <= moved <= factor * (1 + self.allowed):
+        elif factor is not None and moved <= factor * (1 + self.allowed):
             self.verdict = MACHINE
         else:
             self.verdict = DIFFERS
