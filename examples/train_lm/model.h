@@ -27,9 +27,33 @@ enum {
   LM_PARAMETERS = LM_B3 + LM_VOCAB
 };
 
-/* Tokens and targets: [rows, window] int32, where the model computes; ids are taken modulo the vocabulary. */
+/* One piece of memory where the model computes: parameters, their gradients, Adam's moments; then for each position its
+ * input, two hidden layers, what the loss says of each, and p: logits, then probabilities, then gradients. */
+typedef struct lm_arrays {
+  float *parameters, *gradients, *first, *second, *x, *dx, *h1, *h2, *d1, *d2, *p;
+} lm_arrays;
+static inline size_t lm_room(int64_t positions) {
+  return 4 * (size_t)LM_PARAMETERS + (size_t)positions * (2 * LM_INPUT + 4 * LM_HIDDEN + LM_VOCAB);
+}
+static inline lm_arrays lm_lay_out(float *memory, int64_t positions) {
+  lm_arrays a;
+  a.parameters = memory;
+  a.gradients = a.parameters + LM_PARAMETERS;
+  a.first = a.gradients + LM_PARAMETERS;
+  a.second = a.first + LM_PARAMETERS;
+  a.x = a.second + LM_PARAMETERS;
+  a.dx = a.x + positions * LM_INPUT;
+  a.h1 = a.dx + positions * LM_INPUT;
+  a.h2 = a.h1 + positions * LM_HIDDEN;
+  a.d1 = a.h2 + positions * LM_HIDDEN;
+  a.d2 = a.d1 + positions * LM_HIDDEN;
+  a.p = a.d2 + positions * LM_HIDDEN;
+  return a;
+}
+
+/* Tokens and targets: [rows, window] int64, where the model computes; ids are taken modulo the vocabulary. */
 typedef struct lm_batch {
-  const int32_t *tokens, *targets;
+  const int64_t *tokens, *targets;
   int64_t rows, window;
 } lm_batch;
 

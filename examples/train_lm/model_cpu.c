@@ -9,13 +9,11 @@ struct lm_model {
   int64_t most; /* positions that the arrays have room for */
   int64_t steps;
   float loss;
-  float *parameters, *gradients, *first, *second; /* and Adam's moments */
-  float *x, *h1, *h2, *p;                         /* [positions, ...], p: logits, then probabilities, then gradients */
-  float *d1, *d2, *dx;
+  lm_arrays a;
 };
 
 static int32_t token_at(const lm_batch *b, int64_t row, int64_t column) {
-  return column < 0 ? -1 : (int32_t)((uint32_t)b->tokens[row * b->window + column] % LM_VOCAB);
+  return column < 0 ? -1 : (int32_t)((uint64_t)b->tokens[row * b->window + column] % LM_VOCAB);
 }
 
 /* A layer maps n vectors of `inner` numbers to n of `cols`; its bias lies behind its weights [inner, cols]. */
@@ -62,11 +60,11 @@ static void embed(const lm_model *m, const lm_batch *b) {
   for (int64_t i = 0; i < b->rows * b->window; i++)
     for (int c = 0; c < LM_CONTEXT; c++) {
       int32_t token = token_at(b, i / b->window, i % b->window - c);
-      float *x = m->x + i * LM_INPUT + c * LM_EMBED;
+      float *x = m->a.x + i * LM_INPUT + c * LM_EMBED;
       if (token < 0)
         memset(x, 0, LM_EMBED * sizeof *x);
       else
-        memcpy(x, m->parameters + LM_TABLE + token * LM_EMBED, LM_EMBED * sizeof *x);
+        memcpy(x, m->a.parameters + LM_TABLE + token * LM_EMBED, LM_EMBED * sizeof *x);
     }
 }
 
@@ -74,9 +72,9 @@ static void embed_back(lm_model *m, const lm_batch *b) {
   for (int64_t i = 0; i < b->rows * b->window; i++)
     for (int c = 0; c < LM_CONTEXT; c++) {
       int32_t token = token_at(b, i / b->window, i % b->window - c);
-      const float *d = m->dx + i * LM_INPUT + c * LM_EMBED;
+      const float *d = m->a.dx + i * LM_INPUT + c * LM_EMBED;
       if (token < 0) continue;
-      for (int e = 0; e < LM_EMBED; e++) m->gradients[LM_TABLE + token * LM_EMBED + e] += d[e];
+      for (int e = 0; e < LM_EMBED; e++) m->a.gradients[LM_TABLE + token * LM_EMBED + e] += d[e];
     }
 }
 
@@ -95,7 +93,7 @@ static float softmax_loss(float *p, const lm_batch *b) {
     float most = p[0], sum = 0;
     for (int j = 1; j < LM_VOCAB; j++) most = p[j] > most ? p[j] : most;
     for (int j = 0; j < LM_VOCAB; j++) sum += p[j] = expf(p[j] - most);
-    int32_t target = (int32_t)((uint32_t)b->targets[i] % LM_VOCAB);
+    int32_t target = (int32_t)((uint64_t)b->targets[i] % LM_VOCAB);
     loss -= (double)logf(p[target] / sum);
     for (int j = 0; j < LM_VOCAB; j++) p[j] /= sum * (float)n;
     p[target] -= 1 / (float)n;
@@ -107,32 +105,32 @@ static void adam(lm_model *m) {
   m->steps++;
   float c1 = 1 - powf(LM_BETA1, (float)m->steps), c2 = 1 - powf(LM_BETA2, (float)m->steps);
   for (int i = 0; i < LM_PARAMETERS; i++) {
-    float g = m->gradients[i];
-    m->first[i] = LM_BETA1 * m->first[i] + (1 - LM_BETA1) * g;
-    m->second[i] = LM_BETA2 * m->second[i] + (1 - LM_BETA2) * g * g;
-    m->parameters[i] -= LM_RATE * (m->first[i] / c1) / (sqrtf(m->second[i] / c2) + LM_EPSILON);
+    float g = m->a.gradients[i];
+    m->a.first[i] = LM_BETA1 * m->a.first[i] + (1 - LM_BETA1) * g;
+    m->a.second[i] = LM_BETA2 * m->a.second[i] + (1 - LM_BETA2) * g * g;
+    m->a.parameters[i] -= LM_RATE * (m->a.first[i] / c1) / (sqrtf(m->a.second[i] / c2) + LM_EPSILON);
   }
 }
 
 static bool step(lm_model *m, const lm_batch *b, void *stream) {
-  const float *w = m->parameters;
-  float *g = m->gradients;
+  const float *w = m->a.parameters;
+  float *g = m->a.gradients;
   int64_t n = b->rows * b->window;
   (void)stream;
   if (n > m->most) return false;
   embed(m, b);
-  layer(m->h1, m->x, w + LM_W1, (shape){n, LM_INPUT, LM_HIDDEN});
-  squash(m->h1, n * LM_HIDDEN);
-  layer(m->h2, m->h1, w + LM_W2, (shape){n, LM_HIDDEN, LM_HIDDEN});
-  squash(m->h2, n * LM_HIDDEN);
-  layer(m->p, m->h2, w + LM_W3, (shape){n, LM_HIDDEN, LM_VOCAB});
-  m->loss = softmax_loss(m->p, b);
+  layer(m->a.h1, m->a.x, w + LM_W1, (shape){n, LM_INPUT, LM_HIDDEN});
+  squash(m->a.h1, n * LM_HIDDEN);
+  layer(m->a.h2, m->a.h1, w + LM_W2, (shape){n, LM_HIDDEN, LM_HIDDEN});
+  squash(m->a.h2, n * LM_HIDDEN);
+  layer(m->a.p, m->a.h2, w + LM_W3, (shape){n, LM_HIDDEN, LM_VOCAB});
+  m->loss = softmax_loss(m->a.p, b);
   memset(g, 0, LM_PARAMETERS * sizeof *g);
-  layer_back(m->p, m->h2, w + LM_W3, g + LM_W3, m->d2, (shape){n, LM_HIDDEN, LM_VOCAB});
-  squash_back(m->d2, m->h2, n * LM_HIDDEN);
-  layer_back(m->d2, m->h1, w + LM_W2, g + LM_W2, m->d1, (shape){n, LM_HIDDEN, LM_HIDDEN});
-  squash_back(m->d1, m->h1, n * LM_HIDDEN);
-  layer_back(m->d1, m->x, w + LM_W1, g + LM_W1, m->dx, (shape){n, LM_INPUT, LM_HIDDEN});
+  layer_back(m->a.p, m->a.h2, w + LM_W3, g + LM_W3, m->a.d2, (shape){n, LM_HIDDEN, LM_VOCAB});
+  squash_back(m->a.d2, m->a.h2, n * LM_HIDDEN);
+  layer_back(m->a.d2, m->a.h1, w + LM_W2, g + LM_W2, m->a.d1, (shape){n, LM_HIDDEN, LM_HIDDEN});
+  squash_back(m->a.d1, m->a.h1, n * LM_HIDDEN);
+  layer_back(m->a.d1, m->a.x, w + LM_W1, g + LM_W1, m->a.dx, (shape){n, LM_INPUT, LM_HIDDEN});
   embed_back(m, b);
   adam(m);
   return true;
@@ -146,32 +144,21 @@ static bool finish(lm_model *m, void *stream, float *loss) {
 
 static void destroy(lm_model *m) {
   if (!m) return;
-  free(m->parameters);
-  free(m->x);
+  free(m->a.parameters);
   free(m);
 }
 
 static lm_model *create(int64_t most, const float *parameters) {
-  size_t each = 2 * LM_INPUT + 4 * LM_HIDDEN + LM_VOCAB;
   lm_model *m = calloc(1, sizeof *m);
-  if (!m) return NULL;
-  m->most = most;
-  m->parameters = calloc(4 * (size_t)LM_PARAMETERS, sizeof *m->parameters);
-  m->x = calloc((size_t)most * each, sizeof *m->x);
-  if (!m->parameters || !m->x) {
-    destroy(m);
+  float *memory = calloc(lm_room(most), sizeof *memory);
+  if (!m || !memory) {
+    free(memory);
+    free(m);
     return NULL;
   }
-  memcpy(m->parameters, parameters, LM_PARAMETERS * sizeof *parameters);
-  m->gradients = m->parameters + LM_PARAMETERS;
-  m->first = m->gradients + LM_PARAMETERS;
-  m->second = m->first + LM_PARAMETERS;
-  m->dx = m->x + most * LM_INPUT;
-  m->h1 = m->dx + most * LM_INPUT;
-  m->h2 = m->h1 + most * LM_HIDDEN;
-  m->d1 = m->h2 + most * LM_HIDDEN;
-  m->d2 = m->d1 + most * LM_HIDDEN;
-  m->p = m->d2 + most * LM_HIDDEN;
+  m->most = most;
+  m->a = lm_lay_out(memory, most);
+  memcpy(m->a.parameters, parameters, LM_PARAMETERS * sizeof *parameters);
   return m;
 }
 

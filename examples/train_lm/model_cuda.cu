@@ -6,12 +6,12 @@
 
 #include "model.h"
 
-enum { TILE = 64, STEP = 16, THREADS = 256, SPLIT = 1024 };
+enum { TILE = 64, STEP = 16, THREADS = 256, WARPS = THREADS / 32, SPLIT = 256 };
 
 struct lm_model {
   int64_t most, steps;
-  int positions; /* of the last step */
-  float *parameters, *gradients, *first, *second, *x, *h1, *h2, *p, *d1, *d2, *dx, *loss;
+  lm_arrays a;
+  float *loss; /* behind them */
 };
 
 static bool good(cudaError_t code, const char *what) {
@@ -26,53 +26,72 @@ struct matrix {
   int row, column;
 };
 
-/* c[m, n] (rows of n) = a[m, k] * b[k, n]. Each block makes a tile of 64 by 64, each thread 4 by 4 of it. gridDim.z > 1
- * splits k among blocks, whose sums are added to c; `bias` may be NULL; squash: tanh of the result. */
-__global__ void multiply(float *c, matrix a, matrix b, int m, int n, int k, const float *bias, bool squash) {
-  __shared__ float left[STEP][TILE + 1], right[STEP][TILE + 1];
+/* What else a multiplication does with its result; what is NULL or false it leaves out. */
+struct finish_by {
+  const float *bias;   /* is added to each row, */
+  bool squash;         /* then tanh is taken; */
+  const float *behind; /* or it is multiplied by 1 - h^2, where h lies at the same place here */
+  float *columns;      /* the sums of b's columns are added there */
+};
+
+/* c[m, n] (rows of n, a multiple of 4) = a[m, k] * b[k, n]. Each block makes a tile of 64 by 64, each thread 4 by 4 of it.
+ * gridDim.z > 1 splits k among blocks, whose sums are added to c. */
+__global__ void multiply(float *c, matrix a, matrix b, int m, int n, int k, finish_by by) {
+  __shared__ float4 left[STEP][TILE / 4 + 1], right[STEP][TILE / 4 + 1];
   int row0 = blockIdx.x * TILE, column0 = blockIdx.y * TILE;
   int part = (k + gridDim.z - 1) / gridDim.z, begin = blockIdx.z * part, end = min(k, begin + part);
   int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
-  float sum[4][4] = {};
+  float sum[4][4] = {}, columns[4] = {};
   for (int at = begin; at < end; at += STEP) {
     for (int i = threadIdx.x; i < STEP * TILE; i += THREADS) {
       int inner = a.column == 1 ? i % STEP : i / TILE, row = a.column == 1 ? i / STEP : i % TILE;
       bool in = row0 + row < m && at + inner < end;
-      left[inner][row] = in ? a.at[(size_t)(row0 + row) * a.row + (size_t)(at + inner) * a.column] : 0;
+      ((float *)left[inner])[row] = in ? a.at[(size_t)(row0 + row) * a.row + (size_t)(at + inner) * a.column] : 0;
       inner = b.column == 1 ? i / TILE : i % STEP;
       int column = b.column == 1 ? i % TILE : i / STEP;
       in = column0 + column < n && at + inner < end;
-      right[inner][column] = in ? b.at[(size_t)(at + inner) * b.row + (size_t)(column0 + column) * b.column] : 0;
+      ((float *)right[inner])[column] = in ? b.at[(size_t)(at + inner) * b.row + (size_t)(column0 + column) * b.column] : 0;
     }
     __syncthreads();
-    for (int s = 0; s < STEP; s++)
+    for (int s = 0; s < STEP; s++) {
+      float4 l = left[s][ty], r = right[s][tx];
+      float x[4] = {l.x, l.y, l.z, l.w}, y[4] = {r.x, r.y, r.z, r.w};
       for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++) sum[i][j] += left[s][ty * 4 + i] * right[s][tx * 4 + j];
+        for (int j = 0; j < 4; j++) sum[i][j] += x[i] * y[j];
+      for (int j = 0; j < 4; j++) columns[j] += y[j];
+    }
     __syncthreads();
   }
-  for (int i = 0; i < 4; i++)
+  int column = column0 + tx * 4;
+  if (column >= n) return;
+  for (int j = 0; j < 4 && by.columns && blockIdx.x == 0 && ty == 0; j++) atomicAdd(&by.columns[column + j], columns[j]);
+  for (int i = 0; i < 4; i++) {
+    int row = row0 + ty * 4 + i;
+    size_t at = (size_t)row * n + column;
+    if (row >= m) continue;
     for (int j = 0; j < 4; j++) {
-      int row = row0 + ty * 4 + i, column = column0 + tx * 4 + j;
-      if (row >= m || column >= n) continue;
-      float value = sum[i][j] + (bias ? bias[column] : 0);
-      if (gridDim.z > 1) atomicAdd(&c[(size_t)row * n + column], value);
-      else c[(size_t)row * n + column] = squash ? tanhf(value) : value;
+      if (by.bias) sum[i][j] += by.bias[column + j];
+      if (by.squash) sum[i][j] = tanhf(sum[i][j]);
+      if (by.behind) sum[i][j] *= 1 - by.behind[at + j] * by.behind[at + j];
+      if (gridDim.z > 1) atomicAdd(&c[at + j], sum[i][j]);
     }
+    if (gridDim.z == 1) *(float4 *)(c + at) = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+  }
 }
 
-__device__ int token_at(const int *tokens, int window, int position, int back) {
+__device__ int token_at(const int64_t *tokens, int window, int position, int back) {
   int column = position % window - back;
-  return column < 0 ? -1 : (int)((unsigned)tokens[position - back] % LM_VOCAB);
+  return column < 0 ? -1 : (int)((uint64_t)tokens[position - back] % LM_VOCAB);
 }
 
-__global__ void embed(float *x, const float *table, const int *tokens, int window, int n) {
+__global__ void embed(float *x, const float *table, const int64_t *tokens, int window, int n) {
   int i = blockIdx.x * THREADS + threadIdx.x, position = i / LM_INPUT, at = i % LM_INPUT;
   if (position >= n) return;
   int token = token_at(tokens, window, position, at / LM_EMBED);
   x[i] = token < 0 ? 0 : table[token * LM_EMBED + at % LM_EMBED];
 }
 
-__global__ void embed_back(float *gradient, const float *dx, const int *tokens, int window, int n) {
+__global__ void embed_back(float *gradient, const float *dx, const int64_t *tokens, int window, int n) {
   __shared__ float mine[LM_VOCAB * LM_EMBED];
   for (int i = threadIdx.x; i < LM_VOCAB * LM_EMBED; i += THREADS) mine[i] = 0;
   __syncthreads();
@@ -85,35 +104,28 @@ __global__ void embed_back(float *gradient, const float *dx, const int *tokens, 
 }
 
 /* A warp a position: logits become gradients of the mean loss, which is added up. */
-__global__ void softmax_loss(float *p, const int *targets, int n, float *loss) {
+__global__ void softmax_loss(float *p, const int64_t *targets, int n, float *loss) {
+  __shared__ float losses[WARPS];
   int position = (blockIdx.x * THREADS + threadIdx.x) / 32, lane = threadIdx.x % 32;
-  if (position >= n) return;
-  float *row = p + (size_t)position * LM_VOCAB, value[LM_VOCAB / 32], most = -1e30f, sum = 0;
-  for (int i = 0; i < LM_VOCAB / 32; i++) most = fmaxf(most, value[i] = row[i * 32 + lane]);
-  for (int o = 16; o; o /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, o));
-  for (int i = 0; i < LM_VOCAB / 32; i++) sum += value[i] = expf(value[i] - most);
-  for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-  int target = (int)((unsigned)targets[position] % LM_VOCAB);
-  for (int i = 0; i < LM_VOCAB / 32; i++) {
-    bool right = i * 32 + lane == target;
-    if (right) atomicAdd(loss, -logf(value[i] / sum) / n);
-    row[i * 32 + lane] = (value[i] / sum - (right ? 1 : 0)) / n;
+  if (threadIdx.x < WARPS) losses[threadIdx.x] = 0;
+  __syncthreads();
+  if (position < n) {
+    float *row = p + (size_t)position * LM_VOCAB, value[LM_VOCAB / 32], most = -1e30f, sum = 0;
+    for (int i = 0; i < LM_VOCAB / 32; i++) most = fmaxf(most, value[i] = row[i * 32 + lane]);
+    for (int o = 16; o; o /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, o));
+    for (int i = 0; i < LM_VOCAB / 32; i++) sum += value[i] = expf(value[i] - most);
+    for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
+    int target = (int)((uint64_t)targets[position] % LM_VOCAB);
+    for (int i = 0; i < LM_VOCAB / 32; i++) {
+      bool right = i * 32 + lane == target;
+      if (right) losses[threadIdx.x / 32] = -logf(value[i] / sum) / n;
+      row[i * 32 + lane] = (value[i] / sum - (right ? 1 : 0)) / n;
+    }
   }
-}
-
-/* d *= 1 - h^2 */
-__global__ void squash_back(float *d, const float *h, int count) {
-  int i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < count) d[i] *= 1 - h[i] * h[i];
-}
-
-/* Sums of columns, added to `out`; a block takes SPLIT rows. */
-__global__ void add_columns(float *out, const float *d, int n, int columns) {
-  int column = threadIdx.x % columns, each = THREADS / columns;
-  int end = min(n, (int)(blockIdx.x + 1) * SPLIT);
-  float sum = 0;
-  for (int row = blockIdx.x * SPLIT + threadIdx.x / columns; row < end; row += each) sum += d[(size_t)row * columns + column];
-  atomicAdd(&out[column], sum);
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int i = 1; i < WARPS; i++) losses[0] += losses[i];
+  atomicAdd(loss, losses[0]);
 }
 
 __global__ void adam(float *parameters, const float *gradients, float *first, float *second, float c1, float c2) {
@@ -126,44 +138,45 @@ __global__ void adam(float *parameters, const float *gradients, float *first, fl
 }
 
 static int blocks(int64_t count) { return (int)((count + THREADS - 1) / THREADS); }
+static int tiles(int count) { return (count + TILE - 1) / TILE; }
 
-static void forward(float *out, const float *in, const float *w, const float *bias, int n, int inner, int cols, bool squash,
-                    cudaStream_t s) {
-  dim3 grid((n + TILE - 1) / TILE, (cols + TILE - 1) / TILE, 1);
-  multiply<<<grid, THREADS, 0, s>>>(out, matrix{in, inner, 1}, matrix{w, cols, 1}, n, cols, inner, bias, squash);
+/* A layer's weights [inner, cols], its bias behind them. */
+static void forward(float *out, const float *in, const float *w, int n, int inner, int cols, bool squash, cudaStream_t s) {
+  finish_by by = {w + inner * cols, squash, NULL, NULL};
+  multiply<<<dim3(tiles(n), tiles(cols), 1), THREADS, 0, s>>>(out, matrix{in, inner, 1}, matrix{w, cols, 1}, n, cols, inner,
+                                                              by);
 }
 
-/* As layer_back() of model_cpu.c; the bias' gradient lies behind the weights'. */
+/* As layer_back() of model_cpu.c; the gradient of `in` goes on through the tanh that made it, or not. */
 static void backward(const float *dout, const float *in, const float *w, float *dw, float *din, int n, int inner, int cols,
-                     cudaStream_t s) {
-  dim3 weights((inner + TILE - 1) / TILE, (cols + TILE - 1) / TILE, (n + SPLIT - 1) / SPLIT + 1);
-  dim3 inputs((n + TILE - 1) / TILE, (inner + TILE - 1) / TILE, 1);
-  multiply<<<weights, THREADS, 0, s>>>(dw, matrix{in, 1, inner}, matrix{dout, cols, 1}, inner, cols, n, NULL, false);
-  add_columns<<<(n + SPLIT - 1) / SPLIT, THREADS, 0, s>>>(dw + inner * cols, dout, n, cols);
-  multiply<<<inputs, THREADS, 0, s>>>(din, matrix{dout, cols, 1}, matrix{w, 1, cols}, n, inner, cols, NULL, false);
+                     bool squashed, cudaStream_t s) {
+  finish_by weights = {NULL, false, NULL, dw + inner * cols}, inputs = {NULL, false, squashed ? in : NULL, NULL};
+  multiply<<<dim3(tiles(inner), tiles(cols), n / SPLIT + 2), THREADS, 0, s>>>(dw, matrix{in, 1, inner},
+                                                                              matrix{dout, cols, 1}, inner, cols, n, weights);
+  multiply<<<dim3(tiles(n), tiles(inner), 1), THREADS, 0, s>>>(din, matrix{dout, cols, 1}, matrix{w, 1, cols}, n, inner, cols,
+                                                               inputs);
 }
 
 static bool step(lm_model *m, const lm_batch *b, void *stream) {
   cudaStream_t s = (cudaStream_t)stream;
-  float *w = m->parameters, *g = m->gradients;
+  const lm_arrays *a = &m->a;
+  float *w = a->parameters, *g = a->gradients;
   int n = (int)(b->rows * b->window), window = (int)b->window;
   if (b->rows * b->window > m->most) return false;
   m->steps++;
   cudaMemsetAsync(g, 0, LM_PARAMETERS * sizeof *g, s);
   cudaMemsetAsync(m->loss, 0, sizeof *m->loss, s);
-  embed<<<blocks((int64_t)n * LM_INPUT), THREADS, 0, s>>>(m->x, w + LM_TABLE, b->tokens, window, n);
-  forward(m->h1, m->x, w + LM_W1, w + LM_B1, n, LM_INPUT, LM_HIDDEN, true, s);
-  forward(m->h2, m->h1, w + LM_W2, w + LM_B2, n, LM_HIDDEN, LM_HIDDEN, true, s);
-  forward(m->p, m->h2, w + LM_W3, w + LM_B3, n, LM_HIDDEN, LM_VOCAB, false, s);
-  softmax_loss<<<blocks((int64_t)n * 32), THREADS, 0, s>>>(m->p, b->targets, n, m->loss);
-  backward(m->p, m->h2, w + LM_W3, g + LM_W3, m->d2, n, LM_HIDDEN, LM_VOCAB, s);
-  squash_back<<<blocks((int64_t)n * LM_HIDDEN), THREADS, 0, s>>>(m->d2, m->h2, n * LM_HIDDEN);
-  backward(m->d2, m->h1, w + LM_W2, g + LM_W2, m->d1, n, LM_HIDDEN, LM_HIDDEN, s);
-  squash_back<<<blocks((int64_t)n * LM_HIDDEN), THREADS, 0, s>>>(m->d1, m->h1, n * LM_HIDDEN);
-  backward(m->d1, m->x, w + LM_W1, g + LM_W1, m->dx, n, LM_INPUT, LM_HIDDEN, s);
-  embed_back<<<256, THREADS, 0, s>>>(g + LM_TABLE, m->dx, b->tokens, window, n);
+  embed<<<blocks((int64_t)n * LM_INPUT), THREADS, 0, s>>>(a->x, w + LM_TABLE, b->tokens, window, n);
+  forward(a->h1, a->x, w + LM_W1, n, LM_INPUT, LM_HIDDEN, true, s);
+  forward(a->h2, a->h1, w + LM_W2, n, LM_HIDDEN, LM_HIDDEN, true, s);
+  forward(a->p, a->h2, w + LM_W3, n, LM_HIDDEN, LM_VOCAB, false, s);
+  softmax_loss<<<blocks((int64_t)n * 32), THREADS, 0, s>>>(a->p, b->targets, n, m->loss);
+  backward(a->p, a->h2, w + LM_W3, g + LM_W3, a->d2, n, LM_HIDDEN, LM_VOCAB, true, s);
+  backward(a->d2, a->h1, w + LM_W2, g + LM_W2, a->d1, n, LM_HIDDEN, LM_HIDDEN, true, s);
+  backward(a->d1, a->x, w + LM_W1, g + LM_W1, a->dx, n, LM_INPUT, LM_HIDDEN, false, s);
+  embed_back<<<1024, THREADS, 0, s>>>(g + LM_TABLE, a->dx, b->tokens, window, n);
   float c1 = 1 - powf(LM_BETA1, (float)m->steps), c2 = 1 - powf(LM_BETA2, (float)m->steps);
-  adam<<<blocks(LM_PARAMETERS), THREADS, 0, s>>>(w, g, m->first, m->second, c1, c2);
+  adam<<<blocks(LM_PARAMETERS), THREADS, 0, s>>>(w, g, a->first, a->second, c1, c2);
   return good(cudaGetLastError(), "a step");
 }
 
@@ -174,32 +187,24 @@ static bool finish(lm_model *m, void *stream, float *loss) {
 
 static void destroy(lm_model *m) {
   if (!m) return;
-  cudaFree(m->parameters);
+  cudaFree(m->a.parameters);
   free(m);
 }
 
 static lm_model *create(int64_t most, const float *parameters) {
-  size_t each = 2 * LM_INPUT + 4 * LM_HIDDEN + LM_VOCAB, room = 4 * (size_t)LM_PARAMETERS + 1 + (size_t)most * each;
+  float *memory = NULL;
+  size_t room = lm_room(most), bytes = (room + 1) * sizeof *memory;
   lm_model *m = (lm_model *)calloc(1, sizeof *m);
   if (!m) return NULL;
-  if (!good(cudaMalloc((void **)&m->parameters, room * sizeof(float)), "device memory") ||
-      !good(cudaMemset(m->parameters, 0, room * sizeof(float)), "device memory") ||
-      !good(cudaMemcpy(m->parameters, parameters, LM_PARAMETERS * sizeof(float), cudaMemcpyHostToDevice), "parameters")) {
-    destroy(m);
+  if (!good(cudaMalloc((void **)&memory, bytes), "device memory") || !good(cudaMemset(memory, 0, bytes), "device memory") ||
+      !good(cudaMemcpy(memory, parameters, LM_PARAMETERS * sizeof *memory, cudaMemcpyHostToDevice), "parameters")) {
+    cudaFree(memory);
+    free(m);
     return NULL;
   }
   m->most = most;
-  m->gradients = m->parameters + LM_PARAMETERS;
-  m->first = m->gradients + LM_PARAMETERS;
-  m->second = m->first + LM_PARAMETERS;
-  m->x = m->second + LM_PARAMETERS;
-  m->dx = m->x + most * LM_INPUT;
-  m->h1 = m->dx + most * LM_INPUT;
-  m->h2 = m->h1 + most * LM_HIDDEN;
-  m->d1 = m->h2 + most * LM_HIDDEN;
-  m->d2 = m->d1 + most * LM_HIDDEN;
-  m->p = m->d2 + most * LM_HIDDEN;
-  m->loss = m->p + most * LM_VOCAB;
+  m->a = lm_lay_out(memory, most);
+  m->loss = memory + room;
   return m;
 }
 

@@ -22,8 +22,8 @@ static const tdict_schema *schema(void *self) { return &((text *)self)->schema; 
 static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
   const text *t = self;
   (void)err;
-  int32_t *tokens = (int32_t *)tdict_data(batch, "tokens") + row * t->window;
-  int32_t *targets = (int32_t *)tdict_data(batch, "targets") + row * t->window;
+  int64_t *tokens = (int64_t *)tdict_data(batch, "tokens") + row * t->window;
+  int64_t *targets = (int64_t *)tdict_data(batch, "targets") + row * t->window;
   for (int64_t i = 0; i < t->window; i++) {
     tokens[i] = t->bytes[index + i];
     targets[i] = t->bytes[index + i + 1];
@@ -59,8 +59,8 @@ tdict_status text_dataset(const char *path, int64_t window, tdict_dataset *out, 
     return TDICT_EIO;
   }
   t->window = window;
-  t->fields[0] = (tdict_field){"tokens", TDICT_I32, 1, {window}};
-  t->fields[1] = (tdict_field){"targets", TDICT_I32, 1, {window}};
+  t->fields[0] = (tdict_field){"tokens", TDICT_I64, 1, {window}};
+  t->fields[1] = (tdict_field){"targets", TDICT_I64, 1, {window}};
   t->schema = (tdict_schema){t->fields, 2};
   *out = tdict_dataset_default();
   out->name = "text";
