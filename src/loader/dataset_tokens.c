@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "loader/stores.h"
 #include "loader/token_file.h"
 #include "tdict/dataset.h"
 
@@ -63,19 +64,40 @@ static bool widen_u32(const uint32_t *src, int64_t count, bool wide, void *dst) 
   return seen <= INT32_MAX;
 }
 
-static tdict_status write_window(const source *s, int64_t index, char *tokens, char *targets, tdict_error *err) {
-  int64_t f = file_of(s, index);
-  const tdict_token_file *file = &s->files[f];
-  int64_t begin = (index - s->first[f]) * s->step;
+static bool widen(const tdict_token_file *file, int64_t begin, int64_t count, bool wide, void *dst) {
+  if (file->width == 4) return widen_u32((const uint32_t *)file->tokens + begin, count, wide, dst);
+  widen_u16((const uint16_t *)file->tokens + begin, count, wide, dst);
+  return true;
+}
+
+/* Where a batch goes, and how it is written. */
+typedef struct writing {
+  char *tokens, *targets;
+  tdict_stores stores;
+} writing;
+
+/* Stores that pass by the cache want whole lines, so tokens are widened in a small buffer. */
+static bool write_tokens(const source *s, const tdict_token_file *file, int64_t begin, char *dst,
+                         tdict_stream_kind stores) {
+  enum { PART = 256 };
+  int64_t part[PART];
   bool wide = s->dtype == TDICT_I64, fits = true;
-  if (file->width == 2) {
-    const uint16_t *src = (const uint16_t *)file->tokens + begin;
-    widen_u16(src, s->window, wide, tokens);
-    widen_u16(src + 1, s->window, wide, targets);
-  } else {
-    const uint32_t *src = (const uint32_t *)file->tokens + begin;
-    fits = widen_u32(src, s->window, wide, tokens) && widen_u32(src + 1, s->window, wide, targets);
+  if (stores == TDICT_STREAM_PLAIN) return widen(file, begin, s->window, wide, dst);
+  for (int64_t at = 0; at < s->window; at += PART) {
+    int64_t count = s->window - at < PART ? s->window - at : PART;
+    size_t bytes = tdict_dtype_bytes(s->dtype);
+    fits &= widen(file, begin + at, count, wide, part);
+    tdict_stream_copy(stores, dst + (size_t)at * bytes, part, (size_t)count * bytes);
   }
+  return fits;
+}
+
+static tdict_status write_window(const source *s, int64_t index, int64_t row, const writing *w, tdict_error *err) {
+  int64_t f = file_of(s, index), begin = (index - s->first[f]) * s->step;
+  size_t at = (size_t)row * (size_t)s->window * tdict_dtype_bytes(s->dtype);
+  tdict_stream_kind stores = tdict_stores_at(&w->stores, row);
+  bool fits = write_tokens(s, &s->files[f], begin, w->tokens + at, stores) &&
+              write_tokens(s, &s->files[f], begin + 1, w->targets + at, stores);
   if (fits) return TDICT_OK;
   return tdict_fail(err, TDICT_EOVERFLOW, "tokens: a token of sample %lld does not fit int32", (long long)index);
 }
@@ -83,17 +105,21 @@ static tdict_status write_window(const source *s, int64_t index, char *tokens, c
 static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
                                 tdict_error *err) {
   const source *s = self;
-  char *tokens = tdict_data(batch, "tokens"), *targets = tdict_data(batch, "targets");
-  size_t row = (size_t)s->window * tdict_dtype_bytes(s->dtype);
-  if (!tokens || !targets) return tdict_fail(err, TDICT_EINVAL, "tokens: the batch has no tokens or no targets");
-  for (int64_t i = 0; i < count; i++) {
+  tdict_tensor *t;
+  writing w = {.tokens = tdict_data(batch, "tokens"), .targets = tdict_data(batch, "targets")};
+  if (!w.tokens || !w.targets || tdict_get(batch, "tokens", &t, NULL) != TDICT_OK)
+    return tdict_fail(err, TDICT_EINVAL, "tokens: the batch has no tokens or no targets");
+  w.stores = tdict_stores_of(t, count, (size_t)s->window * tdict_dtype_bytes(s->dtype));
+  tdict_status status = TDICT_OK;
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     if (indices[i] < 0 || indices[i] >= s->first[s->num_files])
-      return tdict_fail(err, TDICT_EINVAL, "tokens: sample %lld of %lld", (long long)indices[i],
-                        (long long)s->first[s->num_files]);
-    tdict_status status = write_window(s, indices[i], tokens + (size_t)i * row, targets + (size_t)i * row, err);
-    if (status != TDICT_OK) return status;
+      status = tdict_fail(err, TDICT_EINVAL, "tokens: sample %lld of %lld", (long long)indices[i],
+                          (long long)s->first[s->num_files]);
+    else
+      status = write_window(s, indices[i], i, &w, err);
   }
-  return TDICT_OK;
+  if (w.stores.last != TDICT_STREAM_PLAIN) tdict_stream_fence();
+  return status;
 }
 
 static tdict_status check(const tdict_token_options *o, tdict_error *err) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "loader/stores.h"
 #include "tdict/dataset.h"
 #include "tdict/index.h"
 #include "tdict/object.h"
@@ -83,17 +84,20 @@ static tdict_status missing(const tdict_field *field, tdict_error *err) {
 /* One field of all samples: rows that are one piece. */
 static tdict_status gather(const source *s, size_t f, const int64_t *indices, int64_t count, tdict_tree *batch,
                            tdict_error *err) {
-  tdict_tensor *from;
+  tdict_tensor *from, *to;
   const tdict_field *field = &s->fields[f];
   size_t bytes = s->row_bytes[f];
   tdict_status status = tdict_get(s->tree, field->path, &from, err);
+  if (status == TDICT_OK) status = tdict_get(batch, field->path, &to, err);
   if (status != TDICT_OK) return status;
   if (bytes == 0 || s->length == 0) return TDICT_OK;
   const char *src = tdict_tensor_const_data(from);
-  char *dst = tdict_data(batch, field->path);
+  char *dst = tdict_tensor_data(to);
   if (!src || !dst) return missing(field, err);
   int64_t pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
-  for (int64_t i = 0; i < count; i++) memcpy(dst + (size_t)i * bytes, src + indices[i] * pitch, bytes);
+  tdict_stores stores = tdict_stores_of(to, count, bytes);
+  for (int64_t i = 0; i < count; i++)
+    tdict_stream_copy(tdict_stores_at(&stores, i), dst + (size_t)i * bytes, src + indices[i] * pitch, bytes);
   return TDICT_OK;
 }
 
@@ -120,6 +124,7 @@ static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t coun
   if (s->strided) return write_rows(s, indices, count, batch, err);
   tdict_status status = TDICT_OK;
   for (size_t f = 0; f < s->num_fields && status == TDICT_OK; f++) status = gather(s, f, indices, count, batch, err);
+  tdict_stream_fence();
   return status;
 }
 

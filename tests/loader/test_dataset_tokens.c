@@ -67,7 +67,8 @@ static void check_windows(const yard *y, int64_t window, int64_t step, tdict_dty
   tdict_loader_options lo = tdict_loader_options_default();
   lo.batch_size = 1;
   tdict_loader *l = open_loader(y, &d, &lo);
-  int64_t seen = 0, tokens[64], targets[64];
+  static int64_t tokens[1000], targets[1000];
+  int64_t seen = 0;
   size_t item = dtype == TDICT_I64 ? 8 : 4;
   for (int f = 0; f < 3; f++) {
     for (int64_t at = 0; at + window + 1 <= counts[f]; at += step ? step : window, seen++) {
@@ -98,6 +99,8 @@ DEVICE_CASE(dataset_tokens_windows) {
   check_windows(&y, 9, 0, TDICT_I32); /* the third file holds just one */
   check_windows(&y, 36, 5, TDICT_I64);
   check_windows(&y, 1, 3, TDICT_I32);
+  check_windows(&y, 601, 7, TDICT_I64); /* long enough for stores that pass by the cache, and rows off their lines */
+  check_windows(&y, 999, 1, TDICT_I32);
   remove_folder(3, names);
   close_yard(&y);
 }
