@@ -4,7 +4,8 @@
  * Which samples make a batch depends on the sampler alone, never on the number of workers
  * [T:loader_same_batches_for_any_workers]. Workers go on into the next epoch while the last batches of this one are used.
  * Batches are new trees from the pinned pool and the device's cache, and their memory goes back there when the last
- * holder lets go and the streams that used it are done [T:loader_reuses_memory].
+ * holder lets go and the streams that used it are done [T:loader_reuses_memory]. At most four batches travel at once
+ * [T:loader_sends_few_at_once]; of these the loader may hold one that was released until it sends others.
  * Thread rule: next and set_state by one thread at a time; the others from any thread. A loader ends before its context,
  * and belongs to the process that made it. */
 #ifndef TDICT_LOADER_H
@@ -113,7 +114,7 @@ typedef struct tdict_loader_stats {
   size_t total_bytes;                           /**< of batches handed over */
   double wait_seconds;                          /**< the consumer's, in next */
   double fetch_seconds;                         /**< fetching and collating, summed over workers */
-  double idle_seconds;                          /**< workers waiting for room, summed */
+  double idle_seconds;                          /**< workers waiting for room, or until others had been sent, summed */
   double mean_ready;                            /**< batches that were ready when next was called, on average */
   int32_t num_ready;                            /**< and now */
 } tdict_loader_stats;

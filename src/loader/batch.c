@@ -3,11 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "loader/loader_state.h"
+#include "sched/spin.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
+#include "transfer/engine.h"
 #include "tree/create_from.h"
+
+#define LOOK_NS 5000000 /* how long a worker waits for the link before it looks whether it still should */
 
 /* Puts the sample's index before what a dataset's function said. */
 static tdict_status blame(const tdict_loader *l, tdict_load *slot, int64_t index, tdict_status status) {
@@ -134,8 +139,66 @@ static tdict_status pin(tdict_loader *l, tdict_load *slot) {
   return TDICT_OK;
 }
 
+/* Whether a worker queues all of it by itself: another thread would have to be woken, only to queue a copy. Hooks and
+ * what is not pinned want threads. */
+static bool is_only_queued(const tdict_loader *l, const tdict_load *slot) {
+  return !l->options.collate && tdict_num_objects(slot->tree) == 0;
+}
+
+static bool is_called_off(tdict_loader *l) {
+  pthread_mutex_lock(&l->lock);
+  bool off = l->stopping || l->held;
+  pthread_mutex_unlock(&l->lock);
+  return off;
+}
+
+static tdict_fence *exchange(tdict_loader *l, int place, tdict_fence *fence) {
+  pthread_mutex_lock(&l->lock);
+  tdict_fence *before = l->under_way[place];
+  l->under_way[place] = fence;
+  pthread_mutex_unlock(&l->lock);
+  return before;
+}
+
+/* A device that stands still must not keep the loader from its end. */
+static void wait_for_oldest(tdict_loader *l, int place) {
+  tdict_fence *oldest = exchange(l, place, NULL);
+  if (!oldest) return;
+  while (!oldest->ops->wait(oldest, tdict_deadline_ns(LOOK_NS)) && !is_called_off(l)) continue;
+  oldest->ops->release(oldest);
+}
+
+/* Transfers that have ended would keep batches that nobody else has. */
+static void forget_ended(tdict_loader *l) {
+  tdict_fence *ended[TDICT_LOADER_UNDER_WAY];
+  int count = 0;
+  pthread_mutex_lock(&l->lock);
+  for (int i = 0; i < TDICT_LOADER_UNDER_WAY; i++) {
+    if (!l->under_way[i] || !l->under_way[i]->ops->poll(l->under_way[i])) continue;
+    ended[count++] = l->under_way[i];
+    l->under_way[i] = NULL;
+  }
+  pthread_mutex_unlock(&l->lock);
+  for (int i = 0; i < count; i++) ended[i]->ops->release(ended[i]);
+}
+
+/* One worker at a time: in the driver they would put each other to sleep. */
 static tdict_status send(tdict_loader *l, tdict_load *slot) {
-  tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, NULL, &slot->future, &slot->error);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  if (is_only_queued(l, slot)) o.num_threads = 0;
+  forget_ended(l);
+  int64_t since = tdict_now_ns();
+  if (!tdict_spin_try(&l->sending)) pthread_mutex_lock(&l->sending);
+  int place = (int)(l->num_sent++ % TDICT_LOADER_UNDER_WAY);
+  wait_for_oldest(l, place);
+  slot->waited_ns = tdict_now_ns() - since;
+  tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
+  if (status == TDICT_OK) {
+    tdict_fence *fence = &slot->future->fence;
+    fence->ops->retain(fence);
+    exchange(l, place, fence);
+  }
+  pthread_mutex_unlock(&l->sending);
   if (status != TDICT_OK) return blame(l, slot, -1, status);
   tdict_release(slot->tree); /* the transfer keeps what it reads */
   slot->tree = NULL;

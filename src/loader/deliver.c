@@ -81,7 +81,7 @@ static void take(tdict_loader *l, tdict_load *slot, tdict_load *out) {
     }
   }
   tdict_loader_show_ready(l);
-  pthread_cond_broadcast(&l->room);
+  pthread_cond_signal(&l->room);
 }
 
 static tdict_status fail_with(tdict_loader *l, const tdict_error *error, tdict_error *err) {

@@ -109,6 +109,7 @@ static void free_all(tdict_loader *l) {
   pthread_cond_destroy(&l->ready);
   pthread_cond_destroy(&l->turn);
   pthread_mutex_destroy(&l->lock);
+  pthread_mutex_destroy(&l->sending);
   free(l);
 }
 
@@ -117,6 +118,7 @@ static void init_sync(tdict_loader *l) {
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&l->lock, NULL);
+  pthread_mutex_init(&l->sending, NULL);
   pthread_cond_init(&l->room, NULL);
   pthread_cond_init(&l->ready, &monotonic);
   pthread_cond_init(&l->turn, NULL);
@@ -175,6 +177,8 @@ void tdict_loader_destroy(tdict_loader *l) {
   tdict_loader_stop(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
   for (int32_t i = 0; i < l->depth; i++) tdict_load_empty(&l->slots[i]);
+  for (int i = 0; i < TDICT_LOADER_UNDER_WAY; i++)
+    if (l->under_way[i]) l->under_way[i]->ops->release(l->under_way[i]);
   tdict_dataset_reset(&l->dataset);
   free_all(l);
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/forkmark.h"
+#include "memory/fence.h"
 #include "tdict/loader.h"
 #include "transfer/trace.h"
 
@@ -21,6 +22,7 @@ typedef struct tdict_load {
   tdict_place_in_epoch place;
   int64_t ticket, asked; /* its number since the last set_state; samples asked for */
   int64_t began_ns;
+  int64_t waited_ns; /* of that, until others had been sent; the worker's while BUSY */
   int32_t worker;
   int64_t count;        /* samples that it has, from here on the worker's while BUSY */
   bool ended;           /* the epoch is over: behind its samples, if it has any */
@@ -39,6 +41,9 @@ typedef struct tdict_loader_worker {
   int32_t number;
 } tdict_loader_worker;
 
+/* More transfers at once gain nothing on the link, and each keeps a thread of the pool until its copies end. */
+enum { TDICT_LOADER_UNDER_WAY = 4 };
+
 struct tdict_loader {
   tdict_context *context; /* borrowed; what follows is fixed when the threads start */
   tdict_forkmark *mark;   /* counted */
@@ -55,12 +60,16 @@ struct tdict_loader {
   tdict_loader_worker *workers;
   tdict_load *slots;
 
-  pthread_mutex_t lock; /* guards all that follows, and the slots' states */
-  pthread_cond_t room;  /* a batch may be begun, or the end has come */
-  pthread_cond_t ready; /* a batch is whole, or no worker is busy; by the monotonic clock */
-  pthread_cond_t turn;  /* in_order: the next call may be made */
-  int64_t begun, taken; /* tickets, since the last set_state */
-  int64_t fetched;      /* in_order: the ticket whose turn it is */
+  pthread_mutex_t sending; /* whose turn it is to send; taken before `lock`. Guards: num_sent */
+  int64_t num_sent;        /* the next batch takes the place num_sent modulo the places in under_way */
+
+  pthread_mutex_t lock;                           /* guards all that follows, and the slots' states */
+  tdict_fence *under_way[TDICT_LOADER_UNDER_WAY]; /* counted: transfers that may not have ended; or NULL */
+  pthread_cond_t room;                            /* a batch may be begun, or the end has come */
+  pthread_cond_t ready;                           /* a batch is whole, or no worker is busy; by the monotonic clock */
+  pthread_cond_t turn;                            /* in_order: the next call may be made */
+  int64_t begun, taken;                           /* tickets, since the last set_state */
+  int64_t fetched;                                /* in_order: the ticket whose turn it is */
   tdict_place_in_epoch next_begun, next_taken;
   size_t bytes_ahead, bytes_of_one; /* of batches that are whole and not taken; of the last one that was */
   int32_t num_busy, num_ready;

@@ -37,10 +37,12 @@ static tdict_load *begin(tdict_loader *l, int32_t worker) {
   slot->ended = slot->count == 0;
   slot->status = TDICT_OK;
   slot->bytes = 0;
+  slot->waited_ns = 0;
   slot->began_ns = tdict_now_ns();
   slot->worker = worker;
   l->next_begun = tdict_loader_after(l, l->next_begun);
   l->num_busy++;
+  if (may_begin(l)) pthread_cond_signal(&l->room); /* whoever made the room woke one worker only */
   return slot;
 }
 
@@ -49,7 +51,8 @@ void tdict_loader_show_ready(const tdict_loader *l) {
 }
 
 static void end(tdict_loader *l, tdict_load *slot) {
-  l->stats.fetch_seconds += (double)(tdict_now_ns() - slot->began_ns) * 1e-9;
+  l->stats.fetch_seconds += (double)(tdict_now_ns() - slot->began_ns - slot->waited_ns) * 1e-9;
+  l->stats.idle_seconds += (double)slot->waited_ns * 1e-9;
   slot->state = TDICT_LOAD_READY;
   l->num_busy--;
   l->num_ready++;

@@ -38,6 +38,35 @@ DEVICE_CASE(loader_bounds_what_is_ahead) {
   close_yard(&y);
 }
 
+/* On a device that stands still four batches are sent; a worker that has a fifth waits with it. The loader ends though,
+ * and the next one on that device has every batch. */
+SIM_CASE(loader_sends_few_at_once) {
+  enum { SENT = 4, WORKERS = 3, LENGTH = 60 };
+  yard y = open_yard();
+  for (int ends = 0; ends < 2; ends++) {
+    numbers n = numbers_of(LENGTH);
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = 2;
+    o.num_workers = WORKERS;
+    o.prefetch = 20;
+    td_ok(tdict_sim_hold(y.c, err));
+    tdict_loader *l = open_loader(&y, &d, &o);
+    settle(l, SENT);
+    usleep(50000); /* more would have been sent by now */
+    settle(l, SENT);
+    assert_in_range(n.fetches, 2 * SENT + 2, 2 * (SENT + WORKERS));
+    if (ends == 0) td_ok(tdict_sim_resume(y.c, err));
+    int64_t ids[LENGTH];
+    if (ends == 0) assert_int_equal(read_epoch(&y, l, ids, LENGTH), LENGTH);
+    for (int64_t i = 0; i < LENGTH && ends == 0; i++) assert_int_equal(ids[i], i);
+    tdict_loader_destroy(l);
+    assert_int_equal(n.released, 1);
+    td_ok(tdict_sim_resume(y.c, err));
+  }
+  close_yard(&y);
+}
+
 DEVICE_CASE(loader_in_order_dataset) {
   yard y = open_yard();
   numbers n = numbers_of(200);
