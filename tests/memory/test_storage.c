@@ -234,7 +234,7 @@ typedef struct user_of_bytes {
 } user_of_bytes;
 static void *use_then_end(void *user) {
   user_of_bytes *u = user;
-  usleep(30000);
+  fake_fence_await_waiter(&u->fence);
   *(int64_t *)u->node.storage->data = u->value; /* a plain write that the waiter reads: order is what is tested */
   tdict_storage_detach(&u->node);
   fake_fence_end(&u->fence);
