@@ -115,7 +115,8 @@ TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_te
  *  [T:data_waits_for_readers]; a device address is given at once. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *t);
 /** @brief The address of the first element, to be read. For host memory it first waits until no transfer writes the
- *  storage [T:const_data_waits_for_writer]. */
+ *  storage [T:const_data_waits_for_writer]. In a fork neither of the two waits for what the parent's threads do
+ *  [T:storage_lists_of_a_parent_are_left_behind] [T:fork_is_refused]. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *t);
 /** @brief Describes @p t; shape and strides stay the tensor's, `data` is unfenced and `storage_bytes` reaches to the
  *  end of the storage [T:tensor_get_view].

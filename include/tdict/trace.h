@@ -39,8 +39,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_start(tdict_context *context,
  *  [T:trace_begins_anew]. */
 TDICT_API void tdict_trace_stop(tdict_context *context);
 /** @brief Writes what was recorded so far to a file, over one that is there. A recording that is on goes on
- *  [T:trace_is_written_meanwhile]. Copies that are
- *  not done are left out and counted [T:trace_leaves_out_unfinished_copies].
+ *  [T:trace_is_written_meanwhile]. Copies that are not done are left out and counted
+ *  [T:trace_leaves_out_unfinished_copies].
  *  @return #TDICT_OK [T:trace_holds_every_slice]; #TDICT_EINVAL a NULL, or nothing was ever recorded [T:trace_refuses];
  *          #TDICT_EIO the file cannot be written, err->native has errno [T:trace_refuses]; #TDICT_EFORKED
  *          [T:trace_in_a_fork]. */

@@ -76,7 +76,8 @@ typedef struct tdict_transfer_options {
   int32_t mode;              /**< a tdict_mode */
   int32_t num_threads;       /**< 0: the calling thread works; n: n threads of the context's pool, which has as many;
                                   -1 (default): the library chooses; in calls that wait the caller may work too,
-                                  and then needs no free thread [T:choose_caller_needs_no_free_thread].
+                                  and then needs no free thread [T:choose_caller_needs_no_free_thread]: not for
+                                  trees of 2048 leaves and more, and others named in docs/engine.md.
                                   BLOCKING and NON_BLOCKING use one thread: the
                                   caller in calls that wait, else one of the pool unless 0 is given */
   const tdict_stream *after; /**< copies to and from devices wait for what is queued on this stream; NULL: from the host

@@ -39,7 +39,7 @@ static void blocks_sse2(char *dst, const char *src, size_t bytes) {
 }
 
 __attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *src, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 2 * LINE) {
+  for (size_t at = 0; at < bytes; at += (size_t)2 * LINE) {
     const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(src + at));
     const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 32));
     const __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 64));
@@ -90,9 +90,9 @@ void tdict_stream_fence(void) { _mm_sfence(); }
 
 bool tdict_stream_has(tdict_stream_kind kind) { return kind == TDICT_STREAM_PLAIN; }
 
-void tdict_stream_copy(tdict_stream_kind kind, void *dst, const void *src, size_t bytes) {
+void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes) {
   (void)kind;
-  if (bytes) memcpy(dst, src, bytes);
+  if (bytes) memcpy(to, from, bytes);
 }
 
 void tdict_stream_fence(void) {}

@@ -19,7 +19,7 @@ tdict_stream_kind tdict_stream_best(void);
 bool tdict_stream_has(tdict_stream_kind kind);
 /* Copies; the two do not overlap. Nobody else may count on seeing the bytes before tdict_stream_fence(), called by the
  * same thread. The processor must have the kind. */
-void tdict_stream_copy(tdict_stream_kind kind, void *dst, const void *src, size_t bytes);
+void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
 void tdict_stream_fence(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* The pinned pool: see pinned_pool.h. It counts, keeps to the limit and asks fences; blocks are cut in pinned_blocks.c. */
 #include "memory/pinned_pool.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/checked.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -18,7 +19,7 @@ static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdic
   atomic_init(&s->marks, 0);
   atomic_init(&s->busy_uses, 0);
   atomic_init(&s->lost, false);
-  pthread_mutex_init(&s->lock, NULL);
+  atomic_init(&s->lock, 0);
   s->bytes = bytes;
   s->device = device;
   s->flags = flags;
@@ -27,7 +28,6 @@ static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdic
 }
 
 static void dispose(tdict_storage *s) {
-  pthread_mutex_destroy(&s->lock);
   free(s->uses);
   free(s);
 }
@@ -113,49 +113,65 @@ void tdict_storage_release(tdict_storage *s) {
   if (memory) memory->ops->release(memory);
 }
 
-#define MARKS_TAKEN ((uintptr_t)1)
+/* What is held for a few instructions is marked with the process that holds it, and who comes meanwhile spins. In a fork of
+ * that process nobody would ever give it back: there it is taken away, and what it guards counts for nothing, since the
+ * transfers and streams that it is about are the parent's. */
+#define TAKEN ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
-/* The list of marks is one thread's from here until give_marks(): a few instructions, so who comes meanwhile spins. */
-static tdict_fence_node *take_marks(tdict_storage *s) {
-  uintptr_t seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
+/* Takes what `word` guards, *held is what it held; false: the thread that had it is no thread of this process. */
+static bool take(_Atomic(uintptr_t) *word, uintptr_t *held) {
+  const uintptr_t own = (uintptr_t)getpid() << 1 | TAKEN;
+  uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
   for (int spins = 1;; spins++) {
-    if (!(seen & MARKS_TAKEN) && atomic_compare_exchange_weak_explicit(&s->marks, &seen, seen | MARKS_TAKEN,
-                                                                       memory_order_acquire, memory_order_relaxed))
-      return (tdict_fence_node *)seen;
+    if (seen != own &&
+        atomic_compare_exchange_weak_explicit(word, &seen, own, memory_order_acquire, memory_order_relaxed)) {
+      *held = seen & TAKEN ? 0 : seen;
+      return !(seen & TAKEN);
+    }
     if (spins % SPINS_BEFORE_YIELD == 0) sched_yield();
-    seen = atomic_load_explicit(&s->marks, memory_order_relaxed);
+    seen = atomic_load_explicit(word, memory_order_relaxed);
   }
 }
 
+static tdict_fence_node *take_marks(tdict_storage *s) {
+  uintptr_t first;
+  (void)take(&s->marks, &first);
+  return (tdict_fence_node *)first;
+}
 static void give_marks(tdict_storage *s, tdict_fence_node *first) {
   atomic_store_explicit(&s->marks, (uintptr_t)first, memory_order_release);
 }
+static tdict_fence_node *next_of(const tdict_fence_node *node) {
+  return atomic_load_explicit(&node->next, memory_order_relaxed);
+}
+static void set_next(tdict_fence_node *node, tdict_fence_node *next) {
+  atomic_store_explicit(&node->next, next, memory_order_relaxed);
+}
 
 void tdict_storage_attach(tdict_fence_node *node) {
-  node->next = take_marks(node->storage);
+  set_next(node, take_marks(node->storage));
   give_marks(node->storage, node);
 }
 
+/* The only mark is taken off by one exchange: marks come before those that are there, so its next stays none. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
-  if (atomic_compare_exchange_strong_explicit(&s->marks, &own, own | MARKS_TAKEN, memory_order_acquire,
-                                              memory_order_relaxed)) {
-    give_marks(s, node->next);
+  if (!next_of(node) &&
+      atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
-  }
-  tdict_fence_node *first = take_marks(s), **at = &first;
-  while (*at != node) at = &(*at)->next;
-  *at = node->next;
-  give_marks(s, first);
+  tdict_fence_node *first = take_marks(s), *before = NULL, *at = first;
+  while (at && at != node) before = at, at = next_of(at);
+  if (at && before) set_next(before, next_of(node));
+  give_marks(s, at == first && at ? next_of(node) : first);
 }
 
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except) {
   if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return NULL;
   tdict_fence *found = NULL;
   tdict_fence_node *first = take_marks(s);
-  for (tdict_fence_node *n = first; n && !found; n = n->next)
+  for (tdict_fence_node *n = first; n && !found; n = next_of(n))
     if (n->fence != except && (to_write || n->writes)) found = n->fence;
   if (found) found->ops->retain(found);
   give_marks(s, first);
@@ -166,15 +182,24 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
                                  void *user) {
   if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return;
   tdict_fence_node *first = take_marks(s);
-  for (tdict_fence_node *n = first; n; n = n->next)
+  for (tdict_fence_node *n = first; n; n = next_of(n))
     if (to_write || n->writes) fn(user, n->fence);
   give_marks(s, first);
 }
 
+static void lock_uses(tdict_storage *s) {
+  uintptr_t none;
+  if (take(&s->lock, &none)) return;
+  s->uses = NULL; /* half changed, maybe */
+  s->num_uses = s->cap_uses = 0;
+  atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
+}
+static void unlock_uses(tdict_storage *s) { atomic_store_explicit(&s->lock, 0, memory_order_release); }
+
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user) {
-  pthread_mutex_lock(&s->lock);
+  lock_uses(s);
   for (int i = 0; i < s->num_uses; i++) fn(user, s->uses[i]);
-  pthread_mutex_unlock(&s->lock);
+  unlock_uses(s);
 }
 
 /* Drops uses that are done. Under the lock. */
@@ -194,11 +219,11 @@ static void prune_uses(tdict_storage *s) {
 
 /* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
 static tdict_fence *find_use(tdict_storage *s) {
-  pthread_mutex_lock(&s->lock);
+  lock_uses(s);
   prune_uses(s);
   tdict_fence *use = s->num_uses > 0 ? s->uses[s->num_uses - 1] : NULL;
   if (use) use->ops->retain(use);
-  pthread_mutex_unlock(&s->lock);
+  unlock_uses(s);
   return use;
 }
 
@@ -217,7 +242,7 @@ void tdict_storage_set_lost(tdict_storage *s, bool lost) {
 
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  pthread_mutex_lock(&s->lock);
+  lock_uses(s);
   prune_uses(s);
   if (s->num_uses == s->cap_uses) {
     int cap = s->cap_uses ? 2 * s->cap_uses : 4;
@@ -234,6 +259,6 @@ tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_e
     s->uses[s->num_uses++] = fence;
     atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
   }
-  pthread_mutex_unlock(&s->lock);
+  unlock_uses(s);
   return status;
 }

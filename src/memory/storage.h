@@ -3,7 +3,6 @@
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "memory/memory.h"
@@ -18,8 +17,8 @@ typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
 /* A transfer's mark on a storage; it lies in the transfer's plan, so that marking allocates nothing. */
 struct tdict_fence_node {
-  tdict_fence_node *next; /* the storage's */
-  tdict_storage *storage; /* counted by the plan, not by the node */
+  _Atomic(tdict_fence_node *) next; /* the storage's; relaxed: whoever has the list writes it, its own thread looks */
+  tdict_storage *storage;           /* counted by the plan, not by the node */
   tdict_fence *fence;
   bool writes;
 };
@@ -28,8 +27,8 @@ struct tdict_storage {
   /* What every transfer looks at comes first: a large tree has as many storages as leaves, and each line of them that is
    * touched costs more than all that is done with it. */
   _Atomic(int64_t) refs;
-  _Atomic(uintptr_t)
-      marks; /* acquire/release: the first node, 0 for none; bit 0: a thread has the list, for a moment */
+  /* Acquire/release: the first node, 0 for none; with bit 0 the process of the thread that has the list for a moment. */
+  _Atomic(uintptr_t) marks;
   void *data;
   size_t bytes;
   tdict_device device;
@@ -40,8 +39,8 @@ struct tdict_storage {
   tdict_block block;          /* what memory gave */
   void (*release)(void *user);
   void *user;
-  pthread_mutex_t lock; /* guards: uses and their numbers */
-  tdict_fence **uses;   /* counted fences that only the giving back of the bytes waits for */
+  _Atomic(uintptr_t) lock; /* guards: uses and their numbers; 0, or the process of who has it, as in marks */
+  tdict_fence **uses;      /* counted fences that only the giving back of the bytes waits for */
   int num_uses, cap_uses;
 };
 
@@ -60,7 +59,7 @@ void tdict_storage_detach(tdict_fence_node *node);
 /* The same where no other mark is on the storage, which is nearly always; false: there is one, and nothing was done. */
 static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
   uintptr_t none = 0;
-  node->next = NULL;
+  atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
                                                  memory_order_acquire);
 }

@@ -39,8 +39,12 @@ struct tdict_recording {
   _Atomic(bool) on; /* relaxed */
   int64_t begin_ns;
   _Atomic(uint32_t) num_transfers; /* relaxed: numbers them */
-  _Atomic(int64_t) next;           /* relaxed: a ticket counter; above capacity it counts what is dropped */
-  _Atomic(int64_t) dropped;        /* relaxed: for other reasons */
+  /* A ticket counter; above capacity it counts what is dropped. A ticket is taken by a release, after its thread has named
+   * its track and its gpu has been entered, and the writer begins with an acquire: without them a processor that
+   * reorders could show the ticket first, and the slice would stand on a track without a name. What is in a slice is
+   * ordered by its own `complete`. */
+  _Atomic(int64_t) next;
+  _Atomic(int64_t) dropped; /* relaxed: for other reasons */
   int64_t capacity;
   _Atomic(int32_t) num_workers, num_callers; /* relaxed: numbers them */
   tdict_track tracks[TDICT_TRACE_TRACKS];

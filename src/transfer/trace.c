@@ -90,7 +90,7 @@ void tdict_trace_leave(tdict_future *t) {
 /* The next slice, or NULL and one more that is dropped. */
 static tdict_slice *take(tdict_recording *r) {
   if (!atomic_load_explicit(&r->on, memory_order_relaxed)) return NULL;
-  int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+  int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_release);
   if (n >= r->capacity) return NULL;
   r->slices[n].gpu = -1;
   return &r->slices[n];

@@ -20,8 +20,8 @@ typedef struct writer {
   tdict_recording *r;
   tdict_trace_sink write;
   void *user;
-  tdict_status status; /* the first that was not OK */
-  int64_t num_slices, num_unfinished;
+  tdict_status status;             /* the first that was not OK */
+  int64_t num_slices, num_written; /* all that were taken, and those of them that stand in the text */
   bool comma;
   int num_streams;
   stream_track streams[MAX_STREAMS]; /* of the gpu that is written */
@@ -108,8 +108,8 @@ static void put_host_slices(writer *w) {
   for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
     tdict_slice *s = &w->r->slices[i];
     bool complete = atomic_load_explicit(&s->complete, memory_order_acquire);
-    if (!complete) w->num_unfinished++; /* streams' too; those of streams that are not timed below */
     if (!complete || s->gpu >= 0) continue;
+    w->num_written++;
     place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), us(w, s->begin_ns), us(w, s->end_ns)};
     if (s->range == TDICT_RANGE_TRANSFER)
       put_transfer(w, s);
@@ -174,10 +174,8 @@ static void put_gpu_slices(writer *w, int index) {
     const tdict_slice *s = &w->r->slices[i];
     if (!is_on(s, index)) continue;
     stream_track *track = read_times(w, g, s, &p) ? find_stream(w, p.pid, s->stream) : NULL;
-    if (!track) {
-      w->num_unfinished++;
-      continue;
-    }
+    if (!track) continue;
+    w->num_written++;
     p.tid = (int)(track - w->streams) + 1;
     p.begin_us += shift;
     p.end_us += shift;
@@ -196,7 +194,7 @@ static void put_end(writer *w) {
   put(w,
       "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"library\":\"tdict\",\"transfers\":%" PRIu32
       ",\"dropped_events\":%" PRId64 ",\"unfinished_events\":%" PRId64 ",",
-      atomic_load_explicit(&r->num_transfers, memory_order_relaxed), dropped, w->num_unfinished);
+      atomic_load_explicit(&r->num_transfers, memory_order_relaxed), dropped, w->num_slices - w->num_written);
   put(w, "\"stream_times\":\"device events before and after each copy; waiting for the copy engine is within\"}}\n");
 }
 
@@ -206,7 +204,7 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   w->r = r;
   w->write = write;
   w->user = user;
-  int64_t taken = atomic_load_explicit(&r->next, memory_order_relaxed);
+  int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire); /* before tracks and gpus are looked at */
   w->num_slices = taken < r->capacity ? taken : r->capacity;
   pthread_mutex_lock(&r->lock);
   int num_gpus = r->num_gpus;

@@ -6,7 +6,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tdict/keysets.h"
-#include "tree/agree.h"
 #include "tree/cursor.h"
 #include "tree/map.h"
 
@@ -16,6 +15,14 @@ typedef struct name_buffer {
   char *text;
   size_t cap;
 } name_buffer;
+
+/* An empty name in a buffer of its own, so that there is always one to read from and write to. */
+static bool first_name(name_buffer *name) {
+  enum { BYTES = 64 };
+  name->text = calloc(1, BYTES);
+  name->cap = name->text ? BYTES : 0;
+  return name->text != NULL;
+}
 
 static bool grow(name_buffer *name, size_t bytes) {
   char *text = realloc(name->text, bytes * 2);
@@ -121,7 +128,7 @@ static tdict_status flatten_node(tdict_frame *top, name_buffer *name, tdict_tree
 static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_buffer *name, tdict_tree *made,
                             tdict_error *err) {
   const size_t between = strlen(separator);
-  if (!reserve(cursor, between, made)) return no_memory(flatten_keys, err);
+  if (!reserve(cursor, between, made) || !first_name(name)) return no_memory(flatten_keys, err);
   tdict_cursor_rewind(cursor, cursor->frames[0].node);
   while (cursor->depth) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -196,24 +203,6 @@ static tdict_status step_into(tdict_tree **node, const char *part, size_t length
   return TDICT_OK;
 }
 
-/* A leaf as it may hang below a node, which may be one of the source's own with a batch size of its own. */
-static tdict_status fit(const tdict_tree *node, tdict_leaf leaf, const char *what, tdict_leaf *out, tdict_error *err) {
-  tdict_demand demand = tdict_demand_of(node, what, NULL);
-  tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
-  tdict_status status = TDICT_OK;
-  if (!tree) {
-    if (tdict_leaf_tensor(leaf)) status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
-    if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
-    return status;
-  }
-  status = tdict_map_share(tree, what, &copy, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_agree_adopt(&demand, copy, &adopted, err);
-  tdict_release(copy);
-  if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
-  return status;
-}
-
 static tdict_status unflatten_key(tdict_tree *node, const char *name, const char *separator, tdict_leaf leaf,
                                   tdict_error *err) {
   static const char what[] = "unflatten_keys";
@@ -225,7 +214,7 @@ static tdict_status unflatten_key(tdict_tree *node, const char *name, const char
       tdict_leaf held;
       if (tdict_keys_find_hashed(node->keys, name, length, hash) >= 0)
         return tdict_fail(err, TDICT_EEXIST, "%s: another key leads there already", what);
-      tdict_status status = fit(node, leaf, what, &held, err);
+      tdict_status status = tdict_map_adopt(node, leaf, what, &held, err);
       if (status != TDICT_OK) return status;
       if (tdict_node_add(node, name, length, hash, held)) return TDICT_OK;
       tdict_leaf_release(held);

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/layout.h"
+#include "tree/agree.h"
 
 enum { MOST_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
@@ -321,4 +322,22 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   }
   *out = made;
   return TDICT_OK;
+}
+
+tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
+                             tdict_error *err) {
+  tdict_demand demand = tdict_demand_of(under, what, NULL);
+  tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
+  tdict_status status = TDICT_OK;
+  if (!tree) {
+    if (tdict_leaf_tensor(leaf)) status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
+    if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
+    return status;
+  }
+  status = tdict_map_share(tree, what, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_agree_adopt(&demand, copy, &adopted, err);
+  tdict_release(copy);
+  if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
+  return status;
 }

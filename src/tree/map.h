@@ -36,5 +36,9 @@ struct tdict_map {
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* A tree with new nodes that share key tables and leaves; not locked. TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
+/* What a leaf of one tree becomes below a node of another, with a reference of the caller's: a tree as a copy, so that no
+ * node hangs in both. Errors of tdict_agree_tensor() and tdict_agree_below(); TDICT_ENOMEM. */
+tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
+                             tdict_error *err);
 
 #endif

@@ -13,7 +13,7 @@ tdict_name tdict_name_read_long(const char *text, const char *end) {
   const size_t left = (size_t)(end - text);
   size_t length = left;
   for (size_t at = 0; left - at > TDICT_WORD_BYTES;) { /* the last word overlaps: its first bytes are no stops */
-    at = left - at >= 2 * TDICT_WORD_BYTES ? at + TDICT_WORD_BYTES : left - TDICT_WORD_BYTES;
+    at = left - at >= (size_t)2 * TDICT_WORD_BYTES ? at + TDICT_WORD_BYTES : left - TDICT_WORD_BYTES;
     uint64_t stops = tdict_word_stops(tdict_word_load(text + at));
     if (!stops) continue;
     length = at + (size_t)(unsigned)__builtin_ctzll(stops) / 8;

@@ -244,10 +244,10 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   if (shared) return leave_list(td, cap);
   tdict_leaf_list *list = td->leaves ? tdict_node_list(td) : NULL;
   const bool first = !list;
-  list = realloc(list, sizeof *list + cap * sizeof *list->leaves);
-  if (!list) return false;
-  if (first) atomic_init(&list->refs, 1);
-  td->leaves = list->leaves;
+  tdict_leaf_list *grown = realloc(list, sizeof *grown + cap * sizeof *grown->leaves);
+  if (!grown) return false;
+  if (first) atomic_init(&grown->refs, 1);
+  td->leaves = grown->leaves;
   td->cap_leaves = (uint32_t)cap;
   return true;
 }

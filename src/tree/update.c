@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "tdict/write.h"
-#include "tree/agree.h"
 #include "tree/map.h"
 #include "tree/select.h"
 
@@ -38,30 +37,10 @@ static tdict_status stand_in(merger *m, tdict_tree *node, tdict_tree **out, tdic
   return TDICT_OK;
 }
 
-/* What a leaf of the source becomes below a node: a tree as a copy, so that no node hangs in both trees. */
-static tdict_status adopt(const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
-  tdict_demand demand = tdict_demand_of(under, what, NULL);
-  tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
-  if (!tree) {
-    if (tdict_leaf_tensor(leaf)) {
-      tdict_status status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
-      if (status != TDICT_OK) return status;
-    }
-    *out = tdict_leaf_retain(leaf);
-    return TDICT_OK;
-  }
-  tdict_status status = tdict_map_share(tree, what, &copy, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_agree_adopt(&demand, copy, &adopted, err);
-  tdict_release(copy);
-  if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
-  return status;
-}
-
 /* Puts a leaf of the source into the stand-in. */
 static tdict_status put(tdict_tree *stand, const tdict_key *key, int64_t slot, tdict_leaf leaf, tdict_error *err) {
   tdict_leaf held = 0;
-  tdict_status status = adopt(stand, leaf, &held, err);
+  tdict_status status = tdict_map_adopt(stand, leaf, what, &held, err);
   if (status != TDICT_OK) return status;
   if (slot >= 0) {
     tdict_leaf_release(stand->leaves[slot]);

@@ -231,7 +231,10 @@ static void check_tree(const tdict_tree *moved) {
 GPU_CASE(context_destroy_waits) {
   enum { COUNT = 4 };
   tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.latency_ns = 5000000; /* so that a context that did not wait would be gone before its transfers */
   o.num_threads = 3;
+  o.sim = &sim;
   tdict_context *c = td_context(&o);
   tdict_tree *src = make_tree(), *results[COUNT];
   tdict_future *futures[COUNT];

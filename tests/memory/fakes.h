@@ -37,8 +37,12 @@ static inline void fake_fence_init(fake_fence *f) {
   atomic_init(&f->done, false);
 }
 static inline void fake_fence_end(fake_fence *f) { atomic_store(&f->done, true); }
+/* On a thread: once somebody waits for it. */
+static inline void fake_fence_await_waiter(fake_fence *f) {
+  while (atomic_load(&f->waits) == 0) usleep(100);
+}
 static inline void *fake_fence_end_later(void *user) {
-  usleep(30000);
+  fake_fence_await_waiter(user);
   fake_fence_end(user);
   return NULL;
 }

@@ -1,5 +1,6 @@
 /* Storage: where bytes come from and when they go back, and the marks of those who use them. */
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "memory/fakes.h"
 #include "support/fail_alloc.h"
@@ -234,7 +235,7 @@ typedef struct user_of_bytes {
 } user_of_bytes;
 static void *use_then_end(void *user) {
   user_of_bytes *u = user;
-  usleep(30000);
+  fake_fence_await_waiter(&u->fence);
   *(int64_t *)u->node.storage->data = u->value; /* a plain write that the waiter reads: order is what is tested */
   tdict_storage_detach(&u->node);
   fake_fence_end(&u->fence);
@@ -259,6 +260,57 @@ CASE(storage_wait_waits_for_who_stands_in_the_way) {
     assert_true(atomic_load(&u.fence.waits) >= 1);
     tdict_storage_release(s);
   }
+}
+
+/* In a fork made while a list of the storage is held: the thread that held it is not there, and nobody waits for it. */
+static void live_in_fork(tdict_storage *s) {
+  fake_fence own;
+  alarm(10);
+  tdict_storage_wait(s, true);
+  fake_fence_init(&own);
+  tdict_fence_node node = mark(s, &own, true);
+  tdict_storage_attach(&node);
+  bool good = stands_in_the_way(s, true, NULL, &own);
+  tdict_storage_detach(&node);
+  fake_fence_end(&own);
+  good = tdict_storage_add_use(s, &own.fence, NULL) == TDICT_OK && good;
+  _exit(good && s->num_uses == 1 ? 0 : 1);
+}
+typedef struct forking {
+  tdict_storage *storage;
+  int status;
+} forking;
+static void fork_once(void *user, tdict_fence *fence) {
+  forking *f = user;
+  (void)fence;
+  if (f->status >= 0) return;
+  pid_t child = fork();
+  if (child == 0) live_in_fork(f->storage);
+  if (child < 0 || waitpid(child, &f->status, 0) != child) f->status = 1;
+}
+
+CASE(storage_lists_of_a_parent_are_left_behind) {
+  forking f = {.status = -1};
+  fake_fence fences[2];
+  tdict_fence_node nodes[2];
+  td_ok(tdict_storage_create(NULL, 16, false, &f.storage, err));
+  for (int i = 0; i < 2; i++) {
+    fake_fence_init(&fences[i]);
+    nodes[i] = mark(f.storage, &fences[i], true);
+    tdict_storage_attach(&nodes[i]);
+  }
+  tdict_storage_each_conflict(f.storage, true, fork_once, &f);
+  assert_int_equal(f.status, 0);
+  assert_true(stands_in_the_way(f.storage, true, &fences[0], &fences[1])); /* here all is as it was */
+  for (int i = 0; i < 2; i++) tdict_storage_detach(&nodes[i]);
+  f.status = -1;
+  td_ok(tdict_storage_add_use(f.storage, &fences[0].fence, err));
+  tdict_storage_each_use(f.storage, fork_once, &f);
+  assert_int_equal(f.status, 0);
+  assert_int_equal(f.storage->num_uses, 1);
+  fake_fence_end(&fences[0]);
+  tdict_storage_release(f.storage);
+  assert_int_equal(atomic_load(&fences[0].refs), 1);
 }
 
 enum { MARKERS = 4, MARKS = 500 };

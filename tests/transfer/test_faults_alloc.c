@@ -2,6 +2,7 @@
  * those of the calling thread are counted, once those of the pool, which has one thread here. Allocations of the driver
  * are not among them: what a driver that is short of memory answers is in test_faults.c. */
 #include "context.h"
+#include "fault_cases.h"
 #include "sched/latch.h"
 #include "sched/pool.h"
 #include "support/fail_alloc.h"
@@ -168,19 +169,4 @@ GPU_CASE(faults_alloc_pin_memory) { sweep(FW_PIN_MEMORY, 0, 4); }
 GPU_CASE(faults_alloc_single_tensors) { sweep(FW_TENSORS, 0, 1); }
 GPU_CASE(faults_alloc_context) { sweep(FW_CONTEXT, 0, 1); }
 
-/* By hand, for scripts/sweep-faults: every operation in every mode, a case each so that many run at once. */
-#define LONG(name, op, variant) \
-  TD_CASE(faults_alloc_long_##name##_##variant) { sweep(op, variant, 1); }
-#define LONG_ALL(name, op) \
-  LONG(name, op, 0)        \
-  LONG(name, op, 1) LONG(name, op, 2) LONG(name, op, 3) LONG(name, op, 4) LONG(name, op, 5) LONG(name, op, 6)
-LONG_ALL(to_device, FW_TO_DEVICE)
-LONG_ALL(to_device_async, FW_TO_DEVICE_ASYNC)
-LONG_ALL(to_host, FW_TO_HOST)
-LONG_ALL(to_host_async, FW_TO_HOST_ASYNC)
-LONG_ALL(into_device, FW_INTO_DEVICE)
-LONG_ALL(into_host_async, FW_INTO_HOST_ASYNC)
-LONG_ALL(into_within, FW_INTO_WITHIN)
-LONG_ALL(pin_memory, FW_PIN_MEMORY)
-LONG(tensors, FW_TENSORS, 0)
-LONG(context, FW_CONTEXT, 0)
+ALL_FAULT_CASES(faults_alloc_long)

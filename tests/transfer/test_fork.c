@@ -220,6 +220,56 @@ GPU_CASE(fork_leaves_locks_behind) {
   end_family(&f);
 }
 
+typedef struct mover {
+  place *w;
+  const tdict_tree *src;
+  atomic_bool stops, fails;
+} mover;
+static void *move_often(void *user) {
+  mover *m = user;
+  while (!atomic_load(&m->stops) && !atomic_load(&m->fails)) {
+    tdict_future *f[3] = {NULL};
+    for (int i = 0; i < 3; i++)
+      if (tdict_to_device_async(m->w->c, m->src, m->w->device, NULL, &f[i], NULL) != TDICT_OK)
+        atomic_store(&m->fails, true);
+    for (int i = 0; i < 3; i++) {
+      if (f[i] && tdict_future_wait(f[i], NULL, NULL) != TDICT_OK) atomic_store(&m->fails, true);
+      tdict_future_release(f[i]);
+    }
+  }
+  return NULL;
+}
+
+/* Wherever the parent's threads are: a pointer of its trees is asked for in the child, and nobody is waited for. */
+SIM_CASE(fork_asks_for_pointers_at_any_time) {
+  enum { FORKS = 100 };
+  place w = place_open(3);
+  tdict_tree *src = numbered_tree(&w, NULL, 1);
+  mover m = {.w = &w, .src = src};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, move_often, &m), 0);
+  fflush(NULL);
+  for (int i = 0; i < FORKS; i++) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      alarm(30);
+      CHILD(tdict_const_data(src, "a") != NULL);
+      CHILD(tdict_data(src, "a") != NULL);
+      _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+  }
+  atomic_store(&m.stops, true);
+  pthread_join(thread, NULL);
+  assert_false(atomic_load(&m.fails));
+  tdict_release(src);
+  place_close(&w);
+}
+
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define NO_THREADS_AFTER_FORK 1
