@@ -5,6 +5,17 @@
 #include "memory/fakes.h"
 #include "support/fail_alloc.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 static bool all_bytes(const void *p, size_t bytes, unsigned char value) {
   const unsigned char *c = p;
   for (size_t i = 0; i < bytes; i++)
@@ -32,7 +43,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
 
 /* New pages cost as much as the copy that fills them: what was freed serves again, whatever its alignment took. */
 CASE(storage_plain_pages_serve_again) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANITIZED
   skip(); /* their allocators keep what is freed, to find who still uses it */
 #endif
   static const size_t sizes[] = {65536, 300001, 2000000, 10948608, (size_t)31 << 20};
