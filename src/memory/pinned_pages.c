@@ -11,10 +11,11 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-enum { PAGE = 4096, HUGE_PAGE = 2 << 20, TOUCH_HELPERS = 15 };
-/* Who waits for the driver's lock gets it only when it is left alone for as long as a thread takes to wake. */
-enum { PAUSE_NS = 50000 };
-enum { LOG_WARNING = 2 }; /* TDICT_LOG_WARNING of tdict/context.h, which is of a layer above */
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_TOUCHING = 16, LEFT_CPUS = 2 };
+/* Who waits for the driver's lock gets it only when it is left alone for as long as a thread takes to wake. That is less
+ * than half of this, but not always: what has to wait for several pieces would wait too long. */
+enum { PAUSE_NS = 200000 }; /* after a whole piece */
+enum { LOG_WARNING = 2 };   /* TDICT_LOG_WARNING of tdict/context.h, which is of a layer above */
 
 /* Maps `bytes` at an address that is a multiple of `alignment`; NULL without address space. */
 static void *map_aligned(size_t bytes, size_t alignment) {
@@ -28,15 +29,15 @@ static void *map_aligned(size_t bytes, size_t alignment) {
   return raw + head;
 }
 
-static void let_others_in(void) {
-  const struct timespec pause = {0, PAUSE_NS};
+static void let_others_in(size_t piece) {
+  const struct timespec pause = {0, (long)(PAUSE_NS / (TDICT_PINNED_PIECE / piece))};
   nanosleep(&pause, NULL);
 }
 
 /* Unregisters the first `bytes`, which are whole pieces or all. */
 static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
   for (size_t at = 0; at < bytes; at += piece) {
-    if (at) let_others_in();
+    if (at) let_others_in(piece);
     p->ops->unreg(p->self, data + at, bytes - at < piece ? bytes - at : piece);
   }
 }
@@ -71,7 +72,7 @@ static void register_more(making *m, bool all_touched) {
   while (mine && is_next_there(m, all_touched)) {
     size_t at = m->registered, bytes = piece_at(m, at);
     pthread_mutex_unlock(&m->lock);
-    if (at) let_others_in();
+    if (at) let_others_in(m->piece);
     tdict_error why = {0};
     tdict_status status = m->pinner->ops->reg(m->pinner->self, m->data + at, bytes, &why);
     pthread_mutex_lock(&m->lock);
@@ -93,6 +94,13 @@ static void touch_huge_page(void *user, long i) {
   if (atomic_fetch_sub_explicit(&m->missing[begin / m->piece], 1, memory_order_acq_rel) == 1) register_more(m, false);
 }
 
+/* A thread that loses its processor inside the driver's lock holds up everybody's copies for some milliseconds, so there
+ * is to be one for each thread, the program's included. */
+static int count_helpers(const tdict_pool *pool) {
+  int threads = pool ? tdict_pool_room(pool, LEFT_CPUS) : 1;
+  return (threads < MOST_TOUCHING ? threads : MOST_TOUCHING) - 1;
+}
+
 static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
 
 static atomic_int *make_counters(const making *m) {
@@ -107,7 +115,8 @@ static atomic_int *make_counters(const making *m) {
 static tdict_status register_all(making *m, tdict_error *err) {
   pthread_mutex_init(&m->lock, NULL);
   m->missing = make_counters(m);
-  tdict_parallel_for(m->pinner->pool, TOUCH_HELPERS, (long)count_huge_pages(m->bytes), touch_huge_page, m);
+  const long pages = (long)count_huge_pages(m->bytes);
+  tdict_parallel_for(m->pinner->pool, count_helpers(m->pinner->pool), pages, touch_huge_page, m);
   register_more(m, true);
   free(m->missing);
   pthread_mutex_destroy(&m->lock);

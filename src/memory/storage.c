@@ -2,6 +2,7 @@
 #include "memory/storage.h"
 
 #include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +12,10 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
+/* Between these two a block of malloc is aligned by hand. What posix_memalign() has cut to size is too small to serve the
+ * next call for as much, so that each call would get new pages; malloc hands out again what was freed. */
+#define REUSED_FROM ((size_t)64 << 10)
+#define REUSED_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time, whatever was freed */
 
 static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out, tdict_error *err) {
   tdict_storage *s = calloc(1, sizeof *s);
@@ -32,15 +37,23 @@ static void dispose(tdict_storage *s) {
   free(s);
 }
 
+/* The first write to a small page costs as much as copying it; what is no whole huge page would take more memory. */
+static void ask_for_huge_pages(char *data, size_t bytes) {
+  size_t head = (HUGE_PAGE - (uintptr_t)data % HUGE_PAGE) % HUGE_PAGE;
+  if (bytes >= HUGE_BYTES) madvise(data + head, (bytes - head) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+}
+
 static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err) {
   if (s->bytes == 0) return TDICT_OK;
-  bool huge = s->bytes >= HUGE_BYTES;
-  if (posix_memalign(&s->data, huge ? HUGE_PAGE : HOST_ALIGNMENT, s->bytes) != 0) {
-    s->data = NULL;
-    return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for %zu bytes", s->bytes);
-  }
-  /* The first write to a small page costs as much as copying it; what is no whole huge page would take more memory. */
-  if (huge) madvise(s->data, s->bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  void *block = NULL;
+  if (s->bytes >= REUSED_FROM && s->bytes <= REUSED_UP_TO)
+    block = malloc(s->bytes + HOST_ALIGNMENT);
+  else if (posix_memalign(&block, s->bytes >= HUGE_BYTES ? HUGE_PAGE : HOST_ALIGNMENT, s->bytes) != 0)
+    block = NULL;
+  if (!block) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for %zu bytes", s->bytes);
+  s->block.data = block;
+  s->data = (char *)block + (HOST_ALIGNMENT - (uintptr_t)block % HOST_ALIGNMENT) % HOST_ALIGNMENT;
+  ask_for_huge_pages(s->data, s->bytes);
   if (zero) memset(s->data, 0, s->bytes);
   return TDICT_OK;
 }
@@ -107,7 +120,7 @@ void tdict_storage_release(tdict_storage *s) {
   } else if (s->release) {
     s->release(s->user);
   } else if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
-    free(s->data);
+    free(s->block.data);
   }
   dispose(s);
   if (memory) memory->ops->release(memory);

@@ -36,7 +36,7 @@ struct tdict_storage {
   _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for who looks without the lock */
   _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
   tdict_memory *memory;       /* counted; NULL: plain host memory or the program's own */
-  tdict_block block;          /* what memory gave */
+  tdict_block block;          /* what memory gave; of plain host memory, its data is what is freed */
   void (*release)(void *user);
   void *user;
   _Atomic(uintptr_t) lock; /* guards: uses and their numbers; 0, or the process of who has it, as in marks */

@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "sched/spin.h"
 
-enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, LOOKS_A_CLOCK = 16 };
+enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, FEW_CPUS = 3, LOOKS_A_CLOCK = 16 };
 
 struct tdict_pool {
   pthread_mutex_t lock; /* guards: first to max_spinning */
@@ -143,6 +143,9 @@ void tdict_pool_destroy(tdict_pool *pool) {
 
 int tdict_pool_size(const tdict_pool *pool) { return pool->num_threads; }
 int tdict_pool_num_cpus(const tdict_pool *pool) { return pool->num_cpus; }
+int tdict_pool_room(const tdict_pool *pool, int left) {
+  return pool->num_cpus <= FEW_CPUS || pool->num_cpus <= left ? pool->num_cpus : pool->num_cpus - left;
+}
 
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus) {
   bool good = true;

@@ -27,6 +27,8 @@ void tdict_pool_destroy(tdict_pool *pool);
 int tdict_pool_size(const tdict_pool *pool);
 /* The CPUs that the process could use when the pool was made. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
+/* Threads that may work at once so that `left` CPUs stay free for others; all where there are three or less. */
+int tdict_pool_room(const tdict_pool *pool, int left);
 /* Moves the threads to these processors, of which the process may use at least one. Before the first task. False: the
  * system refused for some. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);

@@ -34,6 +34,14 @@ static uint32_t num_hooked(const tdict_plan *p) {
 
 static int at_most(int n, int most) { return n < most ? n : most; }
 
+/* That of most of the bytes. */
+static tdict_tuning_direction direction_of(const tdict_plan *p) {
+  const size_t *bytes = p->way_bytes;
+  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
+  if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
+  return p->writes_old ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
+}
+
 /* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
 static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   tdict_pool *pool = tdict_engine_pool(r->engine);
@@ -42,21 +50,15 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   bool busy = r->plan->num_items >= MANY_ITEMS; /* the caller makes the result's tree meanwhile */
   bool helps = r->waits && r->asked < 0 && c->row.caller && !hooks && !busy;
   int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
-  int chosen = at_most(c->row.workers, cpus);
+  /* Copies on the host keep the memory busy, not the link: one processor more gains little, and the program wants one. */
+  bool leaves = direction_of(r->plan) == TDICT_TUNING_HOST;
+  int chosen = at_most(c->row.workers, leaves ? tdict_pool_room(pool, 1) : cpus);
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
   c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
   c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);
   if (c->on_caller && !helps) c->num_workers = 1;
   if (tdict_pool_is_worker(pool)) c->num_workers = 1;
   c->spin_ns = r->waits && cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
-}
-
-/* That of most of the bytes. */
-static tdict_tuning_direction direction_of(const tdict_plan *p) {
-  const size_t *bytes = p->way_bytes;
-  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
-  if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
-  return p->writes_old ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
 /* A caller that leaves when all is queued wants a slot for each chunk, if that goes. Where all chunks are alike they become

@@ -7,38 +7,45 @@
 #define MIB(n) ((size_t)(n) << 20)
 
 /* up to, chunk, first, workers, slots, streaming, caller, spin_us */
-static const tdict_tuning built_in = {
-    .rows[TDICT_TUNING_IN] =
-        {
-            {KIB(384), KIB(256), KIB(256), 1, 4, 1, 1, 300},
-            {MIB(2), KIB(384), KIB(384), 2, 4, 1, 1, 300},
-            {MIB(6), KIB(512), KIB(512), 6, 4, 1, 1, 300},
-            {MIB(24), MIB(1), MIB(1), 4, 4, 1, 1, 300},
-            {MIB(80), MIB(2), KIB(512), 8, 2, 1, 1, 300},
-            {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},
-            {SIZE_MAX, MIB(4), MIB(1), 8, 2, 0, 1, 50},
-        },
-    .rows[TDICT_TUNING_OUT] =
-        {
-            {KIB(512), KIB(512), KIB(512), 1, 4, 0, 1, 300},
-            {MIB(16), MIB(1), MIB(1), 4, 4, 0, 0, 300},
-            {SIZE_MAX, MIB(4), MIB(4), 8, 2, 1, 0, 50},
-        },
-    .rows[TDICT_TUNING_OUT_NEW] =
-        {
-            {KIB(512), KIB(512), KIB(512), 1, 4, 0, 1, 300},
-            {MIB(16), MIB(1), MIB(1), 4, 4, 0, 0, 300},
-            {SIZE_MAX, MIB(4), MIB(4), 16, 1, 1, 0, 50},
-        },
-    .rows[TDICT_TUNING_HOST] =
-        {
-            {KIB(512), KIB(512), KIB(512), 1, 1, 0, 1, 300},
-            {MIB(2), KIB(128), KIB(128), 8, 1, 1, 1, 300},
-            {MIB(16), KIB(256), KIB(256), 12, 1, 1, 1, 300},
-            {MIB(80), MIB(1), MIB(1), 16, 1, 1, 1, 300},
-            {SIZE_MAX, MIB(4), MIB(4), 16, 1, 1, 1, 50},
-        },
-    .num_rows = {[TDICT_TUNING_IN] = 7, [TDICT_TUNING_OUT] = 3, [TDICT_TUNING_OUT_NEW] = 3, [TDICT_TUNING_HOST] = 5}};
+static const tdict_tuning built_in =
+    {.rows[TDICT_TUNING_IN] =
+         {
+             {KIB(384), KIB(256), KIB(256), 1, 4, 1, 1, 300},
+             {MIB(2), KIB(384), KIB(384), 2, 4, 1, 1, 300},
+             {MIB(6), KIB(512), KIB(512), 6, 4, 1, 1, 300},
+             {MIB(24), MIB(1), MIB(1), 4, 4, 1, 1, 300},
+             {MIB(80), MIB(2), KIB(512), 8, 2, 1, 1, 300},
+             {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},
+             {SIZE_MAX, MIB(4), MIB(1), 8, 2, 0, 1, 50},
+         },
+     .rows[TDICT_TUNING_OUT] =
+         {
+             {KIB(192), KIB(192), KIB(192), 1, 4, 0, 1, 300},
+             {KIB(768), KIB(128), KIB(128), 2, 4, 1, 1, 300},
+             {MIB(3), KIB(256), KIB(256), 3, 4, 1, 1, 300},
+             {MIB(10), KIB(256), KIB(256), 6, 2, 1, 1, 300},
+             {MIB(24), KIB(512), KIB(512), 4, 4, 1, 1, 300},
+             {MIB(48), MIB(1), MIB(1), 4, 4, 1, 1, 300},
+             {MIB(160), MIB(2), MIB(2), 4, 4, 1, 1, 300},
+             {SIZE_MAX, MIB(4), MIB(4), 8, 2, 1, 1, 50},
+         },
+     .rows[TDICT_TUNING_OUT_NEW] =
+         {
+             {KIB(512), KIB(512), KIB(512), 1, 4, 0, 1, 300},
+             {MIB(3), KIB(256), KIB(256), 4, 4, 1, 1, 300},
+             {MIB(32), MIB(1), MIB(1), 8, 2, 1, 1, 300},
+             {SIZE_MAX, MIB(2), MIB(2), 16, 1, 0, 1, 50},
+         },
+     .rows[TDICT_TUNING_HOST] =
+         {
+             {KIB(512), KIB(512), KIB(512), 1, 1, 0, 1, 300},
+             {MIB(2), KIB(128), KIB(128), 4, 1, 1, 1, 300},
+             {MIB(6), KIB(256), KIB(256), 8, 1, 1, 1, 300},
+             {MIB(80), KIB(512), KIB(512), 12, 1, 1, 1, 300},
+             {MIB(256), MIB(1), MIB(1), 16, 1, 1, 1, 300},
+             {SIZE_MAX, MIB(4), MIB(4), 16, 1, 1, 1, 50},
+         },
+     .num_rows = {[TDICT_TUNING_IN] = 7, [TDICT_TUNING_OUT] = 8, [TDICT_TUNING_OUT_NEW] = 4, [TDICT_TUNING_HOST] = 6}};
 
 tdict_tuning tdict_tuning_default(void) { return built_in; }
 

@@ -27,6 +27,23 @@ static tdict_pool *open_pool(int num_threads) {
   return pool;
 }
 
+/* On more processors than this machine may have: the pool believes what it is told. */
+CASE(pool_leaves_room_where_there_is_some) {
+  static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
+  tdict_pool *pool = open_pool(2);
+  for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (size_t n = 0; n < (size_t)cpus[i]; n++) CPU_SET(n, &set);
+    (void)tdict_pool_set_cpus(pool, &set);
+    assert_int_equal(tdict_pool_num_cpus(pool), cpus[i]);
+    assert_int_equal(tdict_pool_room(pool, 0), cpus[i]);
+    assert_int_equal(tdict_pool_room(pool, 1), one_left[i]);
+    assert_int_equal(tdict_pool_room(pool, 2), two_left[i]);
+  }
+  tdict_pool_destroy(pool);
+}
+
 CASE(pool_first_come_first_served) {
   enum { COUNT = 200 };
   tdict_pool *pool = open_pool(1);

@@ -37,6 +37,23 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
   close_world(&w);
 }
 
+/* Copies on the host leave a processor to the program where there are more than three. */
+GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 16;
+  world w = world_over(td_context(&o));
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (size_t n = 0; n < 8; n++) CPU_SET(n, &set);
+  (void)tdict_pool_set_cpus(tdict_engine_pool(tdict_context_engine(w.c)), &set);
+  for (int waits = 0; waits < 2; waits++) {
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 7);
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).num_workers, 8); /* as asked */
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 8);
+  }
+  close_world(&w);
+}
+
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
 GPU_CASE(choose_small_trees_are_the_callers) {
   world w = open_world();
