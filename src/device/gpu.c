@@ -124,6 +124,8 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   pthread_mutex_init(&gpu->lock, NULL);
   pthread_mutex_init(&gpu->bounce_lock, NULL);
   pthread_mutex_init(&gpu->queue_lock, NULL);
+  tdict_block_cache_init(&gpu->kept);
+  gpu->cache_bytes = cache_bytes;
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
@@ -153,6 +155,7 @@ tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
 
 static void close_inside(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
+  tdict_block_cache_shrink(gpu, 0);
   for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
   for (int i = 0; i < gpu->num_events; i++) tdict_counted_event_destroy(d, gpu->events[i]);
   if (gpu->alloc_stream) tdict_counted_stream_destroy(d, gpu->alloc_stream);
@@ -177,6 +180,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   pthread_mutex_destroy(&gpu->lock);
   pthread_mutex_destroy(&gpu->bounce_lock);
   pthread_mutex_destroy(&gpu->queue_lock);
+  tdict_block_cache_reset(&gpu->kept);
   free(gpu->streams);
   free(gpu->events);
   tdict_driver_release(gpu->driver);
