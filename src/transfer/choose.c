@@ -2,7 +2,6 @@
 #include "transfer/choose.h"
 
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
-#define SMALL_BYTES ((size_t)64 << 10)    /* as in tdict_plan_pack() */
 #define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
 
 /* Pinned leaves that tdict_plan_pack() is likely to send through slots, once they have their places. */
@@ -11,7 +10,7 @@ static size_t packed_bytes(const tdict_plan *p) {
   if (!p->way_bytes[TDICT_WAY_DIRECT]) return bytes;
   for (uint32_t i = 0; i < p->num_items; i++) {
     const tdict_item *item = &p->items[i];
-    if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= SMALL_BYTES) continue;
+    if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= TDICT_SMALL_DIRECT_BYTES) continue;
     if (i > 0 && item[-1].src->storage == item->src->storage) continue;
     bytes += item->bytes;
   }
