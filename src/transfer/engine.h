@@ -40,6 +40,9 @@ int tdict_engine_ring_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* The bytes of each slot of a ring. */
 size_t tdict_engine_slot_bytes(const tdict_engine *engine);
 size_t tdict_engine_num_slots(const tdict_engine *engine);
+/* The next transfer is likely to want as many threads of the pool as this one: they are woken while its tree is read. */
+void tdict_engine_rouse(tdict_engine *engine);
+void tdict_engine_note_helpers(tdict_engine *engine, int count);
 /* The memory of an ended plan, which may be none; and giving such memory back, to be kept when it is not too much. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);

@@ -12,7 +12,7 @@
 #include "transfer/hooks.h"
 #include "transfer/work.h"
 
-enum { READERS = 8, MANY_ITEMS = 8192 };
+enum { READERS = 8, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
 
 /* What a start works with; lives for one call. */
 typedef struct starter {
@@ -264,12 +264,14 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
   if (status == TDICT_OK) status = check_options(&s, err);
   if (status == TDICT_OK) status = choose_memory(&s, err);
+  if (status == TDICT_OK && start->src->keys->num_live >= LONG_READ) tdict_engine_rouse(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   if (status == TDICT_OK) status = make_plan(&s, err);
   tdict_range_pop();
   if (status != TDICT_OK) return status;
   s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
   int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
+  tdict_engine_note_helpers(s.engine, others);
   if (others > 0) tdict_pool_rouse(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
   tdict_future *t;
   status = tdict_transfer_create(s.engine, s.choice.num_workers, &t, err);
