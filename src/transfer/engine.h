@@ -92,6 +92,7 @@ struct tdict_future {
   int num_helpers;      /* threads that may help the starting one to mark very many sources */
   bool places_late;     /* of very many items: whoever marks an item gives it its place, too */
   bool on_caller;       /* the starting thread is the first worker; threads of the pool are the others */
+  bool if_free;         /* on_caller no more, once there is another transfer to wait for; both settled by the begin */
   tdict_tuning_row row; /* how leaves go through slots */
   int64_t spin_ns;      /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
@@ -106,6 +107,7 @@ struct tdict_future {
   uint32_t num_uses;
   uint64_t *hashes; /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
   struct tdict_hooks *hooks;     /* owned; NULL: the tree has no objects */
+  struct tdict_rest *rest;       /* owned; NULL: no thread leaves its waiting to others, see work.h */
   tdict_latch queued;            /* down once for each worker that has nothing more to queue */
   _Atomic(bool) tailless;        /* relaxed: a worker could not record its tail; ordered by `queued` */
   _Atomic(bool) observed;        /* relaxed: somebody was told how it ended */

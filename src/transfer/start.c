@@ -230,9 +230,8 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     tdict_transfer_end_at_once(t);
     return TDICT_OK;
   }
-  tdict_rest *rest = NULL;
   bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
-  if (leaves && (rest = tdict_rest_create()) == NULL)
+  if (leaves && !tdict_rest_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
   bool hooks = t->hooks != NULL, goes_on = true, builds = builds_meanwhile(s, t);
   tdict_status status = TDICT_OK;
@@ -241,14 +240,11 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     goes_on = run_hooks(t);
   else
     status = tdict_transfer_begin(t, err);
-  if (status != TDICT_OK || !goes_on) {
-    free(rest);
-    return status;
-  }
+  if (status != TDICT_OK || !goes_on) return status;
   if (builds) status = build_meanwhile(s, t, err);
   if (t->on_caller) tdict_transfer_wait_to_start(t);
-  if (rest)
-    tdict_work_and_leave(&t->workers[0], rest);
+  if (t->on_caller && leaves) /* a thread of the pool may have it after all */
+    tdict_work_and_leave(&t->workers[0]);
   else if (t->on_caller)
     tdict_work_with_others(&t->workers[0]);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
@@ -283,6 +279,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->begin_ns = s.begin_ns;
   t->mode = s.mode;
   t->on_caller = s.choice.on_caller;
+  t->if_free = s.choice.if_free;
   t->row = s.choice.row;
   t->spin_ns = s.choice.spin_ns;
   t->num_helpers = s.choice.num_workers > 1 ? s.choice.num_workers : 0;

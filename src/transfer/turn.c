@@ -270,6 +270,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     status = take_turn(t, &stranger, err);
     bool begins = status == TDICT_OK && !stranger;
     bool ready = begins && t->pending == 0;
+    if (begins && !ready && t->if_free) t->on_caller = false; /* whoever launches it reads that behind the lock */
     if (begins && !t->hooks) come_alive(t);
     pthread_mutex_unlock(&e->lock);
     if (ready) launch(t);

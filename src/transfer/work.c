@@ -247,23 +247,34 @@ void tdict_work_with_others(tdict_worker *worker) {
 }
 
 struct tdict_rest {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool gives it back. It holds the transfer */
   tdict_lane lane;
   tdict_status status;
+  _Atomic(bool) offered; /* acquire/release: whoever takes that back does it */
 };
-tdict_rest *tdict_rest_create(void) { return calloc(1, sizeof(tdict_rest)); }
 
-static void run_rest(tdict_task *task) {
-  tdict_rest *rest = (tdict_rest *)task;
+bool tdict_rest_create(tdict_future *t) {
+  t->rest = calloc(1, sizeof *t->rest);
+  return t->rest != NULL;
+}
+
+void tdict_rest_take(tdict_future *t) {
+  tdict_rest *rest = t->rest;
+  if (!rest || !atomic_exchange_explicit(&rest->offered, false, memory_order_acq_rel)) return;
   int64_t cpu = tdict_thread_cpu_ns();
   if (rest->lane.gpu) tdict_lane_resume(&rest->lane);
   finish_lane(&rest->lane, rest->status, cpu);
-  free(rest);
 }
 
-void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest) {
+static void run_rest(tdict_task *task) {
+  tdict_future *t = ((tdict_rest *)task)->lane.worker->transfer;
+  tdict_rest_take(t);
+  tdict_transfer_release(t);
+}
+
+void tdict_work_and_leave(tdict_worker *worker) {
   tdict_future *t = worker->transfer;
-  tdict_pool *pool = tdict_engine_pool(t->engine);
+  tdict_rest *rest = t->rest;
   tdict_error err = {0};
   int64_t cpu = tdict_thread_cpu_ns();
   rest->lane.worker = worker;
@@ -272,11 +283,12 @@ void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest) {
     rest->status = tdict_lane_settle(&rest->lane, &err);
   if (rest->status != TDICT_OK) { /* slots of copies out would be kept from the threads that `rest` waits for */
     finish_lane(&rest->lane, rest->status, cpu);
-    free(rest);
     return;
   }
   if (rest->lane.gpu) tdict_lane_pause(&rest->lane);
   worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
   rest->task.run = run_rest;
-  tdict_pool_submit(pool, &rest->task);
+  atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+  atomic_store_explicit(&rest->offered, true, memory_order_release);
+  tdict_pool_submit(tdict_engine_pool(t->engine), &rest->task);
 }
