@@ -101,6 +101,7 @@ struct tdict_future {
   bool finished;
   bool pins;            /* pin_memory */
   bool waits;           /* the starting call waits for the end, so nobody asks for less */
+  bool uncounted;       /* nobody can ask for the statistics */
   tdict_forkmark *mark; /* counted, like the log */
   tdict_log *log;
   tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */

@@ -285,6 +285,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->num_helpers = s.choice.num_workers > 1 ? s.choice.num_workers : 0;
   t->source = start->src;
   t->waits = start->waits;
+  t->uncounted = start->waits && !start->options.stats;
   t->pins = start->pin;
   tdict_trace_join(t, tdict_engine_tracer(s.engine));
   tdict_range_push(TDICT_RANGE_PLAN);

@@ -315,6 +315,7 @@ static void give_gates(tdict_future *t) {
 static void fill_stats(tdict_future *t) {
   tdict_transfer_stats *s = &t->stats;
   const tdict_plan *p = &t->plan;
+  if (t->uncounted) return;
   s->num_leaves = p->num_leaves;
   s->num_shared_leaves = p->num_shared;
   s->total_bytes = p->total_bytes;
