@@ -21,7 +21,8 @@ typedef struct tdict_context_options {
                                   none of the program's signals [T:pool_threads_take_no_signals] */
   size_t staging_bytes; /**< pinned bytes of the staging ring of each device; default 64 MiB, at least 64 KiB */
   size_t pinned_bytes;  /**< the most that the pinned pool holds, live and cached; 0 (default): no limit */
-  size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it */
+  size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it
+                                  [T:kept_blocks_are_bounded] */
   void (*log)(void *user, int32_t level, const char *text); /**< NULL (default): silence. Called from any thread,
                                                                  with no lock held; must not call the library */
   void *user;                                               /**< for `log` */

@@ -13,7 +13,8 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_memory tdict_memory;
 
 /** Byte counts of one memory, all in bytes. A block's bytes are what was asked for, rounded up to 4096 for pinned
- *  memory and to 256 for device memory; never to a power of two [T:pinned_pool_exact_sizes]. */
+ *  memory and to 256 for device memory; never to a power of two [T:pinned_pool_exact_sizes]. A block of device memory that
+ *  was kept may be up to an eighth larger than asked for, and counts as it is [T:kept_blocks_fit]. */
 typedef struct tdict_memory_counts {
   size_t live_bytes;       /**< in storages that are alive */
   size_t cached_bytes;     /**< freed and kept for the next allocation */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device/counted.h"
 #include "device/gpu_memory.h"
+#include "memory/pinned_pool.h"
 #include "sched/spin.h"
 
 /* Codes after which every call of the context fails: see CUresult in the driver's manual. */
@@ -124,6 +125,8 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   pthread_mutex_init(&gpu->lock, NULL);
   pthread_mutex_init(&gpu->bounce_lock, NULL);
   pthread_mutex_init(&gpu->queue_lock, NULL);
+  tdict_block_cache_init(&gpu->kept);
+  gpu->cache_bytes = cache_bytes;
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
@@ -153,6 +156,7 @@ tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
 
 static void close_inside(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
+  tdict_block_cache_shrink(gpu, 0);
   for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
   for (int i = 0; i < gpu->num_events; i++) tdict_counted_event_destroy(d, gpu->events[i]);
   if (gpu->alloc_stream) tdict_counted_stream_destroy(d, gpu->alloc_stream);
@@ -177,6 +181,7 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   pthread_mutex_destroy(&gpu->lock);
   pthread_mutex_destroy(&gpu->bounce_lock);
   pthread_mutex_destroy(&gpu->queue_lock);
+  tdict_block_cache_reset(&gpu->kept);
   free(gpu->streams);
   free(gpu->events);
   tdict_driver_release(gpu->driver);
@@ -271,7 +276,10 @@ void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn) {
 
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
-  uintptr_t at = (uintptr_t)address;
+  uintptr_t at = (uintptr_t)address, in = at - (uintptr_t)storage->data;
+  const tdict_gpu *pinned_by = tdict_pinned_pool_self(storage->memory);
+  bool own = pinned_by && pinned_by->driver == gpu->driver;
+  if (own && in <= storage->bytes && bytes <= storage->bytes - in) return true; /* nothing to ask */
   for (size_t left = bytes;;) {
     tdict_cu_pointer p = {0};
     if (gpu->driver->ops->pointer(gpu->driver, (const void *)at, &p) != TDICT_CU_SUCCESS) return false;

@@ -6,12 +6,12 @@
 #include <pthread.h>
 
 #include "base/forkmark.h"
+#include "device/block_cache.h"
 #include "device/driver.h"
 #include "memory/memory.h"
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
 
-typedef struct tdict_gpu tdict_gpu;
 struct tdict_gpu {
   tdict_memory memory; /* first: a gpu is its memory */
   _Atomic(int64_t) refs;
@@ -20,6 +20,8 @@ struct tdict_gpu {
   tdict_cu_context context;
   tdict_cu_pool pool;
   tdict_cu_stream alloc_stream, free_stream; /* allocations never queue behind a free that waits */
+  size_t cache_bytes;                        /* the most that is kept of freed memory */
+  tdict_block_cache kept;
   char name[64];
   tdict_forkmark *mark;  /* counted; NULL: forks are not looked for */
   tdict_log *log;        /* counted; NULL: nobody is told */
@@ -32,6 +34,7 @@ struct tdict_gpu {
   tdict_cu_event *events; /* idle ones */
   int num_events, cap_events;
   tdict_memory_counts counts;
+  size_t peak_live_bytes;
   pthread_mutex_t
       queue_lock; /* held while a copy and its event are queued: inside the driver threads would sleep for it */
   pthread_mutex_t bounce_lock; /* guards: bounce; held over the copies that use it */

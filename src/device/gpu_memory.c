@@ -25,6 +25,7 @@ static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, td
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
   if (result == TDICT_CU_OUT_OF_MEMORY) { /* what was freed may still be on its way back */
+    tdict_block_cache_shrink(gpu, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
     result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
@@ -48,48 +49,82 @@ static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, td
   return status;
 }
 
+/* `held`: what the driver's pool holds now, 0: no more than before. */
+static void count_block(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
+  pthread_mutex_lock(&gpu->lock);
+  tdict_memory_counts *c = &gpu->counts;
+  c->live_bytes += bytes;
+  c->num_allocations++;
+  c->num_reused += reused;
+  if (c->live_bytes > gpu->peak_live_bytes) gpu->peak_live_bytes = c->live_bytes;
+  if (held < c->live_bytes) held = c->live_bytes;
+  if (held > c->peak_bytes) c->peak_bytes = held;
+  pthread_mutex_unlock(&gpu->lock);
+}
+
 static tdict_status gpu_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
   tdict_gpu *gpu = (tdict_gpu *)m;
   size_t bytes;
   if (!tdict_round_up(asked ? asked : 1, ALIGNMENT, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "device memory: %zu bytes do not fit the address space", asked);
   tdict_gpu_scope scope;
-  void *data = NULL;
+  tdict_kept_block block = {.bytes = bytes};
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  size_t held_before = held_bytes(gpu);
-  status = allocate_inside(gpu, bytes, &data, err);
-  size_t held = held_bytes(gpu);
+  bool kept = tdict_block_cache_take(gpu, bytes, &block);
+  size_t held_before = kept ? 0 : held_bytes(gpu), held = 0;
+  if (!kept) {
+    status = allocate_inside(gpu, bytes, &block.data, err);
+    held = held_bytes(gpu);
+  }
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
-  pthread_mutex_lock(&gpu->lock);
-  tdict_memory_counts *c = &gpu->counts;
-  c->live_bytes += bytes;
-  c->num_allocations++;
-  c->num_reused += held <= held_before; /* the pool did not grow for it */
-  if (held < c->live_bytes) held = c->live_bytes;
-  if (held > c->peak_bytes) c->peak_bytes = held;
-  pthread_mutex_unlock(&gpu->lock);
-  *out = (tdict_block){data, bytes, NULL};
+  count_block(gpu, block.bytes, held <= held_before, held); /* the pool did not grow for it */
+  *out = (tdict_block){block.data, block.bytes, NULL};
   return TDICT_OK;
 }
 
-static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
-  tdict_gpu *gpu = (tdict_gpu *)m;
+/* Has the stream for freeing wait for the uses, and lets go of them. An event behind those that are not done, NULL when
+ * all are; false: they could not be told apart. */
+static bool follow_uses(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
-  bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK;
+  bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, good = entered, busy = false;
   for (int i = 0; i < num_fences; i++) {
     const tdict_fence_ops *o = fences[i]->ops;
-    if (!entered || !o->wait_on_stream || !o->wait_on_stream(fences[i], gpu, gpu->free_stream))
-      o->wait(fences[i], INT64_MAX);
+    bool done = o->poll(fences[i]);
+    bool follows = !done && entered && o->wait_on_stream && o->wait_on_stream(fences[i], gpu, gpu->free_stream);
+    if (!done && !follows) o->wait(fences[i], INT64_MAX);
+    busy |= follows;
     o->release(fences[i]);
   }
-  gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream); /* needs no current context */
+  *out = NULL;
+  if (good && busy) good = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
+  if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
+    tdict_gpu_give_event(gpu, *out);
+    good = false;
+  }
   tdict_gpu_leave(gpu, &scope);
+  return good;
+}
+
+/* Freed memory is kept as long as it is no more than was ever in use at once; small amounts always are. */
+#define ALWAYS_KEPT ((size_t)64 << 20)
+
+static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
+  tdict_gpu *gpu = (tdict_gpu *)m;
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
+  tdict_kept_block freed = {block->data, block->bytes, NULL};
+  bool keeps = !atomic_load_explicit(&gpu->lost, memory_order_relaxed);
+  if (num_fences > 0) keeps &= follow_uses(gpu, fences, num_fences, &freed.event);
   pthread_mutex_lock(&gpu->lock);
   gpu->counts.live_bytes -= block->bytes;
+  size_t most = gpu->peak_live_bytes > ALWAYS_KEPT ? gpu->peak_live_bytes : ALWAYS_KEPT;
   pthread_mutex_unlock(&gpu->lock);
+  if (most > gpu->cache_bytes) most = gpu->cache_bytes;
+  if (keeps)
+    tdict_block_cache_give(gpu, freed, most);
+  else
+    gpu->driver->ops->mem_free_async(gpu->driver, freed.data, gpu->free_stream); /* needs no current context */
 }
 
 /* A pool's memory is its own device's until others are let in. That is asked for once; where it goes wrong, copies that
@@ -312,6 +347,7 @@ static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
   tdict_gpu_scope scope;
   if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) {
+    tdict_block_cache_shrink(gpu, keep_bytes);
     gpu->driver->ops->stream_synchronize(gpu->driver, gpu->free_stream);
     pthread_mutex_lock(&gpu->lock);
     size_t live = gpu->counts.live_bytes;

@@ -1,5 +1,6 @@
 /* The thread pool: one queue, one lock. A thread that has worked looks for more for a moment before it sleeps, since to be
- * woken takes longer than many a task. */
+ * woken takes longer than many a task. The thread that fell asleep last is woken first: it is the quickest to come, and
+ * what it needs is still in the caches. */
 #include "sched/pool.h"
 
 #include <pthread.h>
@@ -15,9 +16,17 @@
 
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, FEW_CPUS = 3, LOOKS_A_CLOCK = 16 };
 
+/* One a thread: where it sleeps. */
+typedef struct sleeper {
+  struct sleeper *next; /* who fell asleep before */
+  pthread_cond_t woken;
+  bool called;
+} sleeper;
+
 struct tdict_pool {
-  pthread_mutex_t lock; /* guards: first to max_spinning */
-  pthread_cond_t work;
+  pthread_mutex_t lock; /* guards: asleep to max_spinning */
+  sleeper *asleep;      /* those that nobody has called yet, the last one first */
+  int num_begun;        /* threads that have their sleeper */
   tdict_task *first, *last;
   bool stop;
   int num_queued, num_asleep;
@@ -25,6 +34,7 @@ struct tdict_pool {
   _Atomic(bool) come;       /* relaxed: a hint to look at the queue under the lock */
   int max_spinning;
   int num_threads, num_cpus;
+  sleeper *sleepers;
   pthread_t threads[];
 };
 
@@ -79,11 +89,23 @@ static void look_for_tasks(tdict_pool *pool) {
   pool->num_spinning--;
 }
 
-/* Under the lock. Whoever wakes up looks at the queue before it sleeps again: it is one of those that were roused. */
-static void sleep_for_tasks(tdict_pool *pool) {
-  pool->num_asleep++;
-  pthread_cond_wait(&pool->work, &pool->lock);
+/* Under the lock: the one that fell asleep last; somebody sleeps. The lock is let go of before it is signalled, because it
+ * wants it. */
+static sleeper *call_one(tdict_pool *pool) {
+  sleeper *s = pool->asleep;
+  pool->asleep = s->next;
   pool->num_asleep--;
+  s->called = true;
+  return s;
+}
+
+/* Under the lock. Whoever wakes up looks at the queue before it sleeps again: it is one of those that were roused. */
+static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
+  self->called = false;
+  self->next = pool->asleep;
+  pool->asleep = self;
+  pool->num_asleep++;
+  while (!self->called) pthread_cond_wait(&self->woken, &pool->lock);
   if (pool->roused == 0) return;
   pool->roused--;
   look_for_tasks(pool);
@@ -93,8 +115,9 @@ static void *worker(void *argument) {
   tdict_pool *pool = argument;
   own.pool = pool;
   pthread_mutex_lock(&pool->lock);
+  sleeper *self = &pool->sleepers[pool->num_begun++];
   for (;;) {
-    while (!pool->first && !pool->stop) sleep_for_tasks(pool);
+    while (!pool->first && !pool->stop) sleep_for_tasks(pool, self);
     tdict_task *task = pool->first;
     if (!task) break;
     unlink_task(pool, task);
@@ -111,20 +134,27 @@ static void join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
   tell_spinning(pool);
-  pthread_cond_broadcast(&pool->work);
+  while (pool->asleep) pthread_cond_signal(&call_one(pool)->woken);
   pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < num_threads; i++) pthread_join(pool->threads[i], NULL);
-  pthread_cond_destroy(&pool->work);
+  for (int i = 0; i < pool->num_threads; i++) pthread_cond_destroy(&pool->sleepers[i].woken);
   pthread_mutex_destroy(&pool->lock);
+  free(pool->sleepers);
   free(pool);
 }
 
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err) {
   tdict_pool *pool = calloc(1, sizeof *pool + (size_t)num_threads * sizeof pool->threads[0]);
-  if (!pool) return tdict_fail(err, TDICT_ENOMEM, "pool: no host memory for %d threads", num_threads);
+  sleeper *sleepers = calloc((size_t)num_threads + 1, sizeof *sleepers);
+  if (!pool || !sleepers) {
+    free(pool);
+    free(sleepers);
+    return tdict_fail(err, TDICT_ENOMEM, "pool: no host memory for %d threads", num_threads);
+  }
   pthread_mutex_init(&pool->lock, NULL);
-  pthread_cond_init(&pool->work, NULL);
+  pool->sleepers = sleepers;
   pool->num_threads = num_threads;
+  for (int i = 0; i < num_threads; i++) pthread_cond_init(&sleepers[i].woken, NULL);
   pool->num_cpus = count_cpus();
   pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
   for (int i = 0; i < num_threads; i++) {
@@ -171,21 +201,25 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pool->num_queued++;
   tell_spinning(pool);
   /* Threads that look for tasks, or were woken to, take the lock once more before they sleep. */
-  if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->roused) pthread_cond_signal(&pool->work);
+  sleeper *called = NULL;
+  if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->roused) called = call_one(pool);
   pthread_mutex_unlock(&pool->lock);
+  if (called) pthread_cond_signal(&called->woken);
 }
 
 void tdict_pool_rouse(tdict_pool *pool, int count) {
+  enum { MOST_AT_ONCE = 64 };
+  sleeper *called[MOST_AT_ONCE];
   pthread_mutex_lock(&pool->lock);
-  int room = pool->max_spinning - pool->num_spinning - pool->roused, asleep = pool->num_asleep - pool->roused;
+  int room = pool->max_spinning - pool->num_spinning - pool->roused;
   count -= pool->num_spinning + pool->roused;
   if (count > room) count = room;
-  if (count > asleep) count = asleep;
-  for (int i = 0; i < count; i++) {
-    pool->roused++;
-    pthread_cond_signal(&pool->work);
-  }
+  if (count > pool->num_asleep) count = pool->num_asleep;
+  if (count > MOST_AT_ONCE) count = MOST_AT_ONCE;
+  for (int i = 0; i < count; i++) called[i] = call_one(pool);
+  if (count > 0) pool->roused += count;
   pthread_mutex_unlock(&pool->lock);
+  for (int i = 0; i < count; i++) pthread_cond_signal(&called[i]->woken);
 }
 
 void tdict_pool_set_looking(tdict_pool *pool, int most) {

@@ -1,8 +1,9 @@
 /* Choosing threads and chunks. See choose.h. */
 #include "transfer/choose.h"
 
+#include "transfer/lane.h"
+
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
-#define SMALL_BYTES ((size_t)64 << 10)    /* as in tdict_plan_pack() */
 #define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
 
 /* Pinned leaves that tdict_plan_pack() is likely to send through slots, once they have their places. */
@@ -11,7 +12,8 @@ static size_t packed_bytes(const tdict_plan *p) {
   if (!p->way_bytes[TDICT_WAY_DIRECT]) return bytes;
   for (uint32_t i = 0; i < p->num_items; i++) {
     const tdict_item *item = &p->items[i];
-    if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= SMALL_BYTES) continue;
+    if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= TDICT_SMALL_DIRECT_BYTES)
+      continue;
     if (i > 0 && item[-1].src->storage == item->src->storage) continue;
     bytes += item->bytes;
   }
@@ -30,6 +32,16 @@ static uint32_t num_hooked(const tdict_plan *p) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
   return count;
+}
+
+/* The driver does it all, and all of it can be queued at once: that takes less time than to wake a thread. A call that does
+ * not wait makes these copies begin, too. */
+enum { FEW_ITEMS = 16 };
+static bool is_queued_at_once(const tdict_choice_request *r, size_t bytes) {
+  const tdict_plan *p = r->plan;
+  return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 && p->way_bytes[TDICT_WAY_DIRECT] == p->total_bytes &&
+         p->num_items > 0 && p->num_items <= FEW_ITEMS && p->num_objects == 0 && !p->writes_old &&
+         p->line_bytes <= TDICT_LANE_DIRECT * TDICT_LARGE_DIRECT_BYTES;
 }
 
 static int at_most(int n, int most) { return n < most ? n : most; }
@@ -56,9 +68,11 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
   c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
   c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);
+  c->if_free = r->asked < 0 && !r->waits && !c->on_caller && is_queued_at_once(r, bytes);
+  c->on_caller |= c->if_free;
   if (c->on_caller && !helps) c->num_workers = 1;
   if (tdict_pool_is_worker(pool)) c->num_workers = 1;
-  c->spin_ns = r->waits && cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
+  c->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
 }
 
 /* A caller that leaves when all is queued wants a slot for each chunk, if that goes. Where all chunks are alike they become

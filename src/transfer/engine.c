@@ -50,6 +50,14 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
+void tdict_engine_rouse(tdict_engine *e) {
+  int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
+  if (count > 0) tdict_pool_rouse(e->config.pool, count);
+}
+void tdict_engine_note_helpers(tdict_engine *e, int count) {
+  atomic_store_explicit(&e->last_helpers, count, memory_order_relaxed);
+}
+
 #define SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {

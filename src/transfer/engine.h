@@ -40,6 +40,9 @@ int tdict_engine_ring_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* The bytes of each slot of a ring. */
 size_t tdict_engine_slot_bytes(const tdict_engine *engine);
 size_t tdict_engine_num_slots(const tdict_engine *engine);
+/* The next transfer is likely to want as many threads of the pool as this one: they are woken while its tree is read. */
+void tdict_engine_rouse(tdict_engine *engine);
+void tdict_engine_note_helpers(tdict_engine *engine, int count);
 /* The memory of an ended plan, which may be none; and giving such memory back, to be kept when it is not too much. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
@@ -89,6 +92,7 @@ struct tdict_future {
   int num_helpers;      /* threads that may help the starting one to mark very many sources */
   bool places_late;     /* of very many items: whoever marks an item gives it its place, too */
   bool on_caller;       /* the starting thread is the first worker; threads of the pool are the others */
+  bool if_free;         /* on_caller no more, once there is another transfer to wait for; both settled by the begin */
   tdict_tuning_row row; /* how leaves go through slots */
   int64_t spin_ns;      /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
@@ -97,12 +101,14 @@ struct tdict_future {
   bool finished;
   bool pins;            /* pin_memory */
   bool waits;           /* the starting call waits for the end, so nobody asks for less */
+  bool uncounted;       /* nobody can ask for the statistics */
   tdict_forkmark *mark; /* counted, like the log */
   tdict_log *log;
   tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */
   uint32_t num_uses;
   uint64_t *hashes; /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
   struct tdict_hooks *hooks;     /* owned; NULL: the tree has no objects */
+  struct tdict_rest *rest;       /* owned; NULL: no thread leaves its waiting to others, see work.h */
   tdict_latch queued;            /* down once for each worker that has nothing more to queue */
   _Atomic(bool) tailless;        /* relaxed: a worker could not record its tail; ordered by `queued` */
   _Atomic(bool) observed;        /* relaxed: somebody was told how it ended */

@@ -17,6 +17,7 @@ struct tdict_engine {
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
   tdict_tracer tracer;
+  _Atomic(int32_t) last_helpers; /* relaxed, a hint: the pool's threads that the last transfer was given */
 };
 
 #endif

@@ -7,6 +7,7 @@
 #include "memory/pinned_pool.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
+#include "transfer/work.h"
 
 enum { HELP_EVERY_NS = 200000 };
 
@@ -101,6 +102,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_storage_release(f->arena);
   tdict_release(f->mirror);
   tdict_release(f->result);
+  free(f->rest);
   free(f->writes);
   free(f->waits_for);
   free(f->uses);
@@ -138,6 +140,7 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
+  tdict_rest_take(f);
   if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   wait_for(f, &f->ended, INT64_MAX);
   return answer(f, out, err);

@@ -7,9 +7,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-#define SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this a driver copy of its own costs more than packing */
-#define LARGE_DIRECT_BYTES ((size_t)16 << 20) /* above this the program's own copies would wait too long behind it */
-
 /* Neighbours of one slab are let go with one count. */
 static void drop_sources(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
@@ -90,7 +87,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = tdict_plan_run_end(plan, i);
     plan->one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
-    if (run_bytes >= SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
+    if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
       plan->items[k].way = TDICT_WAY_STAGE_IN;
       plan->way_bytes[TDICT_WAY_DIRECT] -= plan->items[k].bytes;
@@ -165,7 +162,7 @@ static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) 
     const tdict_item *b = &plan->items[end];
     if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
     uint32_t next = tdict_plan_run_end(plan, end);
-    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > LARGE_DIRECT_BYTES) break;
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > TDICT_LARGE_DIRECT_BYTES) break;
     end = next;
   }
   return end;
@@ -180,7 +177,7 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
     end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
-    size_t most = whole ? SIZE_MAX / 2 : direct ? LARGE_DIRECT_BYTES : chunk_bytes;
+    size_t most = whole ? SIZE_MAX / 2 : direct ? TDICT_LARGE_DIRECT_BYTES : chunk_bytes;
     status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
   }
   return status;

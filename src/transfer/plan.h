@@ -13,6 +13,9 @@
 #include "tree/node.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
+#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this a driver copy of its own costs more than packing */
+#define TDICT_LARGE_DIRECT_BYTES \
+  ((size_t)16 << 20) /* above this the program's own copies would wait too long behind it */
 
 typedef enum tdict_way {
   TDICT_WAY_STAGE_IN,    /* host, any strides -> slot -> device */

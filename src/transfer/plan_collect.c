@@ -466,6 +466,8 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     char path[TDICT_PATH_BYTES];
     if (c.many.to && cursor.depth && c.misses < MOST_MISSES && hangs_once(&c, &cursor)) {
       const uint32_t before = plan->num_items;
+      const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
+      c.many.packs = c.many.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1; /* one alone is one copy */
       tdict_many_collect(&c.many, &cursor.frames[cursor.depth - 1]);
       c.misses = plan->num_items > before ? 0 : c.misses + 1;
     }

@@ -15,6 +15,12 @@ static inline bool is_plain(const tdict_tensor *t) {
 }
 bool tdict_many_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
+/* Nobody else has bytes of the storage, so a small pinned leaf can be no part of a larger driver copy. */
+static inline bool passes_slots(const tdict_many *m, const tdict_storage *s) {
+  if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
+  return m->packs && s->bytes < TDICT_SMALL_DIRECT_BYTES;
+}
+
 /* Fills an item and its node with the leaf, at the end of the line, whose end is moved; false: it is not common. */
 static inline bool take(const tdict_many *m, tdict_leaf leaf, uint32_t n, uint32_t number, size_t *line) {
   if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
@@ -22,7 +28,7 @@ static inline bool take(const tdict_many *m, tdict_leaf leaf, uint32_t n, uint32
   if (t->slab || atomic_load_explicit(&t->refs, memory_order_relaxed) != 1) return false;
   tdict_storage *s = t->storage;
   size_t begin, end, bytes = tdict_tensor_nbytes(t);
-  if (s->device.type != TDICT_DEVICE_CPU || s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED) ||
+  if (s->device.type != TDICT_DEVICE_CPU || !passes_slots(m, s) ||
       atomic_load_explicit(&s->refs, memory_order_relaxed) != 1 || !is_plain(t) ||
       !tdict_round_up(*line, TDICT_LEAF_ALIGNMENT, &begin) || !tdict_add_size(begin, bytes, &end))
     return false;

@@ -12,7 +12,7 @@
 #include "transfer/hooks.h"
 #include "transfer/work.h"
 
-enum { READERS = 8, MANY_ITEMS = 8192 };
+enum { READERS = 8, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
 
 /* What a start works with; lives for one call. */
 typedef struct starter {
@@ -230,9 +230,8 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     tdict_transfer_end_at_once(t);
     return TDICT_OK;
   }
-  tdict_rest *rest = NULL;
   bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
-  if (leaves && (rest = tdict_rest_create()) == NULL)
+  if (leaves && !tdict_rest_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
   bool hooks = t->hooks != NULL, goes_on = true, builds = builds_meanwhile(s, t);
   tdict_status status = TDICT_OK;
@@ -241,14 +240,11 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     goes_on = run_hooks(t);
   else
     status = tdict_transfer_begin(t, err);
-  if (status != TDICT_OK || !goes_on) {
-    free(rest);
-    return status;
-  }
+  if (status != TDICT_OK || !goes_on) return status;
   if (builds) status = build_meanwhile(s, t, err);
   if (t->on_caller) tdict_transfer_wait_to_start(t);
-  if (rest)
-    tdict_work_and_leave(&t->workers[0], rest);
+  if (t->on_caller && leaves) /* a thread of the pool may have it after all */
+    tdict_work_and_leave(&t->workers[0]);
   else if (t->on_caller)
     tdict_work_with_others(&t->workers[0]);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
@@ -264,12 +260,14 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
   if (status == TDICT_OK) status = check_options(&s, err);
   if (status == TDICT_OK) status = choose_memory(&s, err);
+  if (status == TDICT_OK && start->src->keys->num_live >= LONG_READ) tdict_engine_rouse(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   if (status == TDICT_OK) status = make_plan(&s, err);
   tdict_range_pop();
   if (status != TDICT_OK) return status;
   s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
   int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
+  tdict_engine_note_helpers(s.engine, others);
   if (others > 0) tdict_pool_rouse(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
   tdict_future *t;
   status = tdict_transfer_create(s.engine, s.choice.num_workers, &t, err);
@@ -281,11 +279,13 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->begin_ns = s.begin_ns;
   t->mode = s.mode;
   t->on_caller = s.choice.on_caller;
+  t->if_free = s.choice.if_free;
   t->row = s.choice.row;
   t->spin_ns = s.choice.spin_ns;
   t->num_helpers = s.choice.num_workers > 1 ? s.choice.num_workers : 0;
   t->source = start->src;
   t->waits = start->waits;
+  t->uncounted = start->waits && !start->options.stats;
   t->pins = start->pin;
   tdict_trace_join(t, tdict_engine_tracer(s.engine));
   tdict_range_push(TDICT_RANGE_PLAN);

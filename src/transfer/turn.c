@@ -270,6 +270,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     status = take_turn(t, &stranger, err);
     bool begins = status == TDICT_OK && !stranger;
     bool ready = begins && t->pending == 0;
+    if (begins && !ready && t->if_free) t->on_caller = false; /* whoever launches it reads that behind the lock */
     if (begins && !t->hooks) come_alive(t);
     pthread_mutex_unlock(&e->lock);
     if (ready) launch(t);
@@ -314,6 +315,7 @@ static void give_gates(tdict_future *t) {
 static void fill_stats(tdict_future *t) {
   tdict_transfer_stats *s = &t->stats;
   const tdict_plan *p = &t->plan;
+  if (t->uncounted) return;
   s->num_leaves = p->num_leaves;
   s->num_shared_leaves = p->num_shared;
   s->total_bytes = p->total_bytes;

@@ -129,6 +129,14 @@ static tdict_status launch_unmarked(tdict_lane *lane, tdict_error *err) {
   return last && status == TDICT_OK ? tdict_lane_launch(lane, NULL, last, false, err) : status;
 }
 
+/* No more copies follow. Where they are waited for and nothing else is under way, the stream says when they are done. */
+static tdict_status end_unmarked(tdict_lane *lane, tdict_error *err) {
+  if (!lane->unmarked || !lane->worker->transfer->waits || lane->count > 0) return launch_unmarked(lane, err);
+  lane->unmarked = NULL;
+  lane->unmarked_bytes = 0;
+  return tdict_lane_synchronize(lane, err);
+}
+
 /* Copies by the driver alone. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
@@ -204,12 +212,15 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }
   const uint32_t last = lane->unmarked ? lane->unmarked->first : UINT32_MAX;
-  if (status == TDICT_OK && (status = launch_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
+  if (status == TDICT_OK && (status = end_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->tailless, true, memory_order_relaxed);
   tdict_latch_down(&t->queued);
   return status;
 }
+
+/* Asking takes a call of the system. */
+static int64_t cpu_now(const tdict_future *t) { return t->uncounted ? 0 : tdict_thread_cpu_ns(); }
 
 /* Brings the lane to its end; the last worker ends the transfer. `cpu`: the thread's processor time when it began. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
@@ -219,14 +230,14 @@ static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
-  worker->cpu_ns += tdict_thread_cpu_ns() - cpu; /* slots are emptied up to the last moment */
+  worker->cpu_ns += cpu_now(t) - cpu; /* slots are emptied up to the last moment */
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
 void tdict_work(tdict_worker *worker) {
   tdict_lane lane = {.worker = worker};
   tdict_error err = {0};
-  int64_t cpu = tdict_thread_cpu_ns();
+  int64_t cpu = cpu_now(worker->transfer);
   tdict_status status = claim_chunks(&lane, &err);
   finish_lane(&lane, status, cpu);
 }
@@ -236,7 +247,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   tdict_pool *pool = tdict_engine_pool(t->engine);
   tdict_lane lane = {.worker = worker};
   tdict_error err = {0};
-  int64_t cpu = tdict_thread_cpu_ns();
+  int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
@@ -247,36 +258,48 @@ void tdict_work_with_others(tdict_worker *worker) {
 }
 
 struct tdict_rest {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool gives it back. It holds the transfer */
   tdict_lane lane;
   tdict_status status;
+  _Atomic(bool) offered; /* acquire/release: whoever takes that back does it */
 };
-tdict_rest *tdict_rest_create(void) { return calloc(1, sizeof(tdict_rest)); }
 
-static void run_rest(tdict_task *task) {
-  tdict_rest *rest = (tdict_rest *)task;
-  int64_t cpu = tdict_thread_cpu_ns();
-  if (rest->lane.gpu) tdict_lane_resume(&rest->lane);
-  finish_lane(&rest->lane, rest->status, cpu);
-  free(rest);
+bool tdict_rest_create(tdict_future *t) {
+  t->rest = calloc(1, sizeof *t->rest);
+  return t->rest != NULL;
 }
 
-void tdict_work_and_leave(tdict_worker *worker, tdict_rest *rest) {
+void tdict_rest_take(tdict_future *t) {
+  tdict_rest *rest = t->rest;
+  if (!rest || !atomic_exchange_explicit(&rest->offered, false, memory_order_acq_rel)) return;
+  int64_t cpu = cpu_now(t);
+  if (rest->lane.gpu) tdict_lane_resume(&rest->lane);
+  finish_lane(&rest->lane, rest->status, cpu);
+}
+
+static void run_rest(tdict_task *task) {
+  tdict_future *t = ((tdict_rest *)task)->lane.worker->transfer;
+  tdict_rest_take(t);
+  tdict_transfer_release(t);
+}
+
+void tdict_work_and_leave(tdict_worker *worker) {
   tdict_future *t = worker->transfer;
-  tdict_pool *pool = tdict_engine_pool(t->engine);
+  tdict_rest *rest = t->rest;
   tdict_error err = {0};
-  int64_t cpu = tdict_thread_cpu_ns();
+  int64_t cpu = cpu_now(t);
   rest->lane.worker = worker;
   rest->status = claim_chunks(&rest->lane, &err);
   if (rest->status == TDICT_OK && rest->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     rest->status = tdict_lane_settle(&rest->lane, &err);
   if (rest->status != TDICT_OK) { /* slots of copies out would be kept from the threads that `rest` waits for */
     finish_lane(&rest->lane, rest->status, cpu);
-    free(rest);
     return;
   }
   if (rest->lane.gpu) tdict_lane_pause(&rest->lane);
-  worker->cpu_ns = tdict_thread_cpu_ns() - cpu;
+  worker->cpu_ns = cpu_now(t) - cpu;
   rest->task.run = run_rest;
-  tdict_pool_submit(pool, &rest->task);
+  atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+  atomic_store_explicit(&rest->offered, true, memory_order_release);
+  tdict_pool_submit(tdict_engine_pool(t->engine), &rest->task);
 }

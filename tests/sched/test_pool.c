@@ -283,3 +283,34 @@ CASE(pool_runs_or_removes_each_once) {
   for (int i = 0; i < SUBMITTERS; i++)
     assert_int_equal(atomic_load(&submitters[i].runs) + submitters[i].removed, ROUNDS);
 }
+
+typedef struct whose {
+  tdict_task task; /* first */
+  pthread_t thread;
+  atomic_bool done;
+} whose;
+static void note_thread(tdict_task *task) {
+  whose *w = (whose *)task;
+  w->thread = pthread_self();
+  atomic_store(&w->done, true);
+}
+
+/* One task after the other is nearly always the same thread's: a machine that is busy may let another come first, but a pool
+ * that goes round takes each thread as often. */
+CASE(pool_wakes_who_slept_last) {
+  enum { THREADS = 12, TASKS = 120 };
+  tdict_pool *pool = open_pool(THREADS);
+  tdict_pool_set_looking(pool, 0);
+  pthread_t last = pthread_self();
+  int same = 0;
+  for (int i = 0; i < TASKS; i++) {
+    whose w = {.task = {.run = note_thread}};
+    usleep(1000);
+    tdict_pool_submit(pool, &w.task);
+    while (!atomic_load(&w.done)) usleep(50);
+    same += pthread_equal(w.thread, last) != 0;
+    last = w.thread;
+  }
+  if (same < TASKS / 3) fail_msg("only %d of %d tasks came to the thread of the one before", same, TASKS);
+  tdict_pool_destroy(pool);
+}

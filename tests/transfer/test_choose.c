@@ -126,3 +126,67 @@ GPU_CASE(choose_threads_that_look_move_every_byte) {
     }
   close_world(&w);
 }
+
+/* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them end. */
+GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 2;
+  o.staging_bytes = STAGING;
+  world w = world_over(td_context(&o));
+  tdict_pool *pool = tdict_engine_pool(tdict_context_engine(w.c));
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
+  pool_gate gates[2];
+  for (int i = 0; i < 2; i++) pool_gate_close(pool, &gates[i]);
+  for (int i = 0; i < 3; i++) {
+    tdict_future *future = NULL;
+    poison(&w, w.memory, line_bytes(src));
+    td_ok(tdict_to_device_async(w.c, src, w.device, NULL, &future, err));
+    assert_true(tdict_latch_is_zero(&future->queued));
+    td_ok(tdict_future_wait(future, &there, err));
+    check_tree(&w, src, there);
+    spoil_tree(&w, there);
+    tdict_release(there);
+    tdict_future_release(future);
+  }
+  for (int i = 0; i < 2; i++) pool_gate_open(&gates[i]);
+  tdict_release(src);
+  close_world(&w);
+}
+
+static void hold_a_stream(void *user) {
+  while (!atomic_load((atomic_bool *)user)) usleep(100);
+}
+
+/* But where another transfer writes the leaves first the call does not wait for that. */
+SIM_CASE(choose_calls_do_not_wait_for_transfers) {
+  world w = open_world();
+  tdict_tree *src = new_tree(), *pinned = new_tree(), *device, *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), NULL));
+  give(pinned, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  device = move_as_chosen(&w, src);
+  tdict_stream s;
+  atomic_bool open = false;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  td_ok(tdict_sim_launch(s, hold_a_stream, &open, err));
+  tdict_transfer_options after = tdict_transfer_options_default();
+  after.after = &s;
+  tdict_future *first = NULL, *second = NULL;
+  td_ok(tdict_copy_into_async(w.c, device, pinned, &after, &first, err));
+  td_ok(tdict_to_device_async(w.c, pinned, w.device, NULL, &second, err));
+  assert_false(tdict_future_is_ready(first));
+  assert_false(tdict_future_is_ready(second));
+  atomic_store(&open, true);
+  td_ok(tdict_future_wait(second, &there, err));
+  check_tree(&w, src, there);
+  td_ok(tdict_future_wait(first, NULL, err));
+  tdict_future_release(first);
+  tdict_future_release(second);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(there);
+  tdict_release(device);
+  tdict_release(pinned);
+  tdict_release(src);
+  close_world(&w);
+}

@@ -28,7 +28,7 @@ GPU_CASE(plan_ways) {
   give(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
-  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed: nobody needs to be asked */
   assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
   assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver was asked */
   assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
@@ -39,6 +39,7 @@ GPU_CASE(plan_ways) {
   for (int i = 0; i < 2; i++) {
     p = collect(&w, src, modes[i]);
     assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
+    assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_DIRECT);
     assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_PAGEABLE_IN);
     assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
     assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_PAGEABLE_IN);

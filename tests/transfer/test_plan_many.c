@@ -197,3 +197,37 @@ GPU_CASE(plans_see_what_has_changed) {
   tdict_release(src);
   close_world(&w);
 }
+
+/* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */
+GPU_CASE(many_small_pinned_leaves_are_common) {
+  enum { FEW = 300 };
+  world w = open_world();
+  tdict_tree *src = new_tree(), *alone = new_tree();
+  char path[32];
+  for (int i = 0; i < FEW; i++) {
+    snprintf(path, sizeof path, "leaf%d", i);
+    give(src, path, random_tensor(TDICT_U8, SHAPE(1 + i * 7), i % 3 ? w.pinned : NULL));
+  }
+  give(alone, "x", random_tensor(TDICT_U8, SHAPE(4000), w.pinned));
+  tdict_plan p = collect(&w, src, 0, false), one = collect(&w, alone, 0, false);
+  assert_int_equal(p.num_common, FEW);
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], p.total_bytes);
+  assert_int_equal(one.way_bytes[TDICT_WAY_DIRECT], 4000);
+  tdict_plan_reset(&p);
+  tdict_plan_reset(&one);
+  snprintf(path, sizeof path, "large"); /* too large to be packed: it is asked about, and stays where it is */
+  give(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
+  p = collect(&w, src, 0, false);
+  assert_int_equal(p.num_common, FEW);
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], 65536);
+  tdict_plan_reset(&p);
+  poison(&w, w.memory, line_bytes(src));
+  tdict_tree *there = NULL;
+  td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
+  check_tree(&w, src, there);
+  spoil_tree(&w, there);
+  tdict_release(there);
+  tdict_release(src);
+  tdict_release(alone);
+  close_world(&w);
+}

@@ -1,0 +1,170 @@
+/* Freed blocks that are kept: which allocation gets one, how many are kept, and what the driver is asked meanwhile. */
+#include "device/block_cache.h"
+
+#include "device/gpu_help.h"
+#include "device/use.h"
+
+enum { KIB = 1 << 10, MIB = 1 << 20 };
+
+static shim counting;
+static int num_allocs, num_frees;
+static tdict_cu count_alloc(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
+  num_allocs++;
+  return counting.real->mem_alloc_async(d, out, bytes, pool, stream);
+}
+static tdict_cu count_free(tdict_driver *d, void *data, tdict_cu_stream stream) {
+  num_frees++;
+  return counting.real->mem_free_async(d, data, stream);
+}
+static void begin_counting(bench *b) {
+  shim_begin(&counting, b->d);
+  counting.ops.mem_alloc_async = count_alloc;
+  counting.ops.mem_free_async = count_free;
+  num_allocs = num_frees = 0;
+}
+
+static void give(const bench *b, tdict_block *block) { b->memory->ops->free(b->memory, block, NULL, 0); }
+
+GPU_CASE(kept_blocks_need_no_driver) {
+  bench b = bench_open(NULL);
+  tdict_block first = bench_take(&b, MIB), again;
+  begin_counting(&b);
+  for (int i = 0; i < 10; i++) {
+    give(&b, &first);
+    again = bench_take(&b, MIB);
+    assert_ptr_equal(again.data, first.data);
+    first = again;
+  }
+  assert_int_equal(num_allocs + num_frees, 0);
+  tdict_memory_counts n = bench_memory(&b);
+  assert_int_equal(n.live_bytes, MIB);
+  assert_int_equal(n.num_allocations, 11);
+  assert_int_equal(n.num_reused, 10);
+  give(&b, &first);
+  n = bench_memory(&b);
+  assert_int_equal(n.live_bytes, 0);
+  assert_true(n.cached_bytes >= MIB && n.peak_bytes >= n.cached_bytes);
+  tdict_context_trim(b.context, td_device(), 0);
+  assert_int_equal(num_frees, 1);
+  assert_int_equal(bench_memory(&b).cached_bytes, 0);
+  shim_end(&counting, b.d);
+  bench_close(&b);
+}
+
+/* The smallest that is large enough, and at most an eighth too large; what it is too large is live, too. */
+GPU_CASE(kept_blocks_fit) {
+  bench b = bench_open(NULL);
+  tdict_block small = bench_take(&b, 900 * KIB), fits = bench_take(&b, 1000 * KIB), large = bench_take(&b, 1024 * KIB);
+  void *at[3] = {small.data, fits.data, large.data};
+  give(&b, &fits);
+  give(&b, &large);
+  give(&b, &small);
+  tdict_block got = bench_take(&b, 950 * KIB);
+  assert_ptr_equal(got.data, at[1]);
+  assert_int_equal(got.bytes, 1000 * KIB);
+  assert_int_equal(bench_memory(&b).live_bytes, 1000 * KIB);
+  tdict_block next = bench_take(&b, 950 * KIB);
+  assert_ptr_equal(next.data, at[2]);
+  begin_counting(&b);
+  tdict_block none = bench_take(&b, 799 * KIB); /* 900 would be more than an eighth too large */
+  assert_int_equal(num_allocs, 1);
+  assert_int_equal(none.bytes, 799 * KIB);
+  shim_end(&counting, b.d);
+  give(&b, &none);
+  give(&b, &next);
+  give(&b, &got);
+  bench_close(&b);
+}
+
+/* No more than device_cache_bytes, no more than was in use at once, no more than the list holds: the oldest go first. */
+GPU_CASE(kept_blocks_are_bounded) {
+  tdict_context_options o = tdict_context_options_default();
+  o.device_cache_bytes = MIB;
+  bench b = bench_open(&o);
+  tdict_block blocks[TDICT_KEPT_BLOCKS + 8];
+  for (int i = 0; i < 3; i++) blocks[i] = bench_take(&b, 512 * KIB);
+  begin_counting(&b);
+  for (int i = 0; i < 3; i++) give(&b, &blocks[i]);
+  assert_int_equal(num_frees, 1);
+  assert_int_equal(b.gpu->kept.bytes, MIB);
+  assert_ptr_equal(b.gpu->kept.blocks[0].data, blocks[1].data);
+  tdict_block two = bench_take(&b, 2 * MIB);
+  give(&b, &two); /* larger than all that may be kept */
+  assert_int_equal(b.gpu->kept.bytes, MIB);
+  shim_end(&counting, b.d);
+  bench_close(&b);
+
+  b = bench_open(NULL);
+  enum { MANY = TDICT_KEPT_BLOCKS + 8 };
+  for (int i = 0; i < MANY; i++) blocks[i] = bench_take(&b, 4 * KIB);
+  for (int i = 0; i < MANY; i++) give(&b, &blocks[i]);
+  assert_int_equal(b.gpu->kept.count, TDICT_KEPT_BLOCKS);
+  assert_int_equal(b.gpu->kept.bytes, TDICT_KEPT_BLOCKS * 4 * KIB);
+  tdict_gpu_trim(b.gpu, 8 * KIB);
+  assert_int_equal(b.gpu->kept.count, 2);
+  tdict_block large = bench_take(&b, 96 * MIB), other = bench_take(&b, 97 * MIB);
+  give(&b, &large);
+  give(&b, &other);
+  assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* as much as was live at once, so the small ones had to go */
+  bench_close(&b);
+}
+
+typedef struct held {
+  atomic_bool open;
+} held;
+static void hold(void *user) {
+  while (!atomic_load(&((held *)user)->open)) usleep(100);
+}
+
+/* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is done. */
+SIM_CASE(kept_blocks_wait_for_their_uses) {
+  bench b = bench_open(NULL);
+  tdict_stream s;
+  held kernel = {false};
+  tdict_fence *use;
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  td_ok(tdict_sim_launch(s, hold, &kernel, err));
+  td_ok(tdict_use_create(b.gpu, s.handle, &use, err));
+  tdict_block busy = bench_take(&b, MIB), ready = bench_take(&b, MIB);
+  void *where = busy.data;
+  give(&b, &ready);
+  tdict_fence *fences[1] = {use};
+  b.memory->ops->free(b.memory, &busy, fences, 1);
+  tdict_device_counts counts = bench_counts(&b);
+  tdict_block first = bench_take(&b, MIB), second = bench_take(&b, MIB);
+  assert_ptr_equal(first.data, ready.data);
+  assert_ptr_not_equal(second.data, where);
+  atomic_store(&kernel.open, true);
+  b.d->ops->stream_synchronize(b.d, b.gpu->free_stream);
+  tdict_block third = bench_take(&b, MIB);
+  assert_ptr_equal(third.data, where);
+  assert_int_equal(bench_counts(&b).num_events, counts.num_events); /* the event went back */
+  give(&b, &first);
+  give(&b, &second);
+  give(&b, &third);
+  tdict_stream_destroy(b.context, s);
+  bench_close(&b);
+}
+
+/* A context that ends while a kept block is in use waits for the use; the block is no leak. */
+SIM_CASE(kept_blocks_end_with_their_gpu) {
+  bench b = bench_open(NULL);
+  tdict_stream s;
+  held kernel = {false};
+  tdict_fence *use;
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  td_ok(tdict_sim_launch(s, hold, &kernel, err));
+  td_ok(tdict_use_create(b.gpu, s.handle, &use, err));
+  tdict_block busy = bench_take(&b, MIB);
+  tdict_fence *fences[1] = {use};
+  b.memory->ops->free(b.memory, &busy, fences, 1);
+  tdict_driver *d = tdict_driver_retain(b.d);
+  atomic_store(&kernel.open, true);
+  b.d->ops->stream_synchronize(b.d, s.handle);
+  tdict_stream_destroy(b.context, s);
+  bench_close(&b);
+  tdict_driver_sim_count left;
+  tdict_driver_sim_counts(d, 0, &left);
+  assert_int_equal(left.num_allocations, 0);
+  tdict_driver_release(d);
+}
