@@ -72,13 +72,19 @@ def scenario_rows(record):
            [(name, rows) for name, rows in found.items() if name not in TITLES]
 
 
-def gpu_table(rows):
+def row_text(record, row):
+    """Its name, and its run where that is not the record's last one."""
+    number = records.earlier(record, row)
+    return row["row"] + (f" (run {number})" if number else "")
+
+
+def gpu_table(record, rows):
     shown = [who for who in ORDER if any(who in row["results"] for row in rows)]
     heads = ["row"] + [f"{NAMES[who]}, ms" for who in shown] + ["of the line", "tdict is"]
     cells = []
     for row in rows:
         times = [time_text(row["results"].get(who)) for who in shown]
-        cells.append([row["row"]] + times + [line_text(row), stands(row)])
+        cells.append([row_text(record, row)] + times + [line_text(row), stands(row)])
     return table(heads, cells)
 
 
@@ -104,15 +110,19 @@ def who_took_part(record):
 def made_text(record):
     """Where and when."""
     lines = []
-    for run in record["runs"]:
+    for number, run in enumerate(record["runs"], 1):
         machine = run["machine"]
+        rows = sum(row["reached"] and row["run"] + 1 == number for row in record["rows"])
+        which = f"Run {number}, {rows} of the rows below: made" if len(record["runs"]) > 1 else "Made"
         delay = f", tdict delayed by {run['delay_percent']} % on purpose" if run["delay_percent"] else ""
-        lines.append(f"Made {run['date'][:10]} with tdict {run['library_version']} on {machine['cpu']}, "
+        lines.append(f"{which} {run['date'][:10]} with tdict {run['library_version']} on {machine['cpu']}, "
                      f"{machine['cores']} processors, {machine.get('kernel', 'unknown kernel')}, in "
                      f"{run.get('seconds', 0):.0f} of {run['budget_seconds']:.0f} seconds{delay}.")
+    if len(lines) > 1:
+        lines = [text for line in lines for text in (line, "")][:-1]
     version = record["device"].get("driver_version", 0)
     if version:
-        lines[0] += f" CUDA driver {version // 1000}.{version % 1000 // 10}."
+        lines[-1] += f" CUDA driver {version // 1000}.{version % 1000 // 10}."
     return lines
 
 
@@ -128,7 +138,7 @@ def standing(record):
                 counts.setdefault(who, {"ahead": 0, "even": 0, "behind": 0})[word] += 1
                 if word == "behind":
                     ratio = records.ratios(row)[who][0]
-                    behind.append((who, f"- behind {NAMES[who]}: {row['scenario']}, {row['row']}: {ratio:.2f} times its "
+                    behind.append((who, f"- behind {NAMES[who]}: {row['scenario']}, {row_text(record, row)}: {ratio:.2f} times its "
                                         "time"))
     rule = ["against", "rows ahead", "even", "behind"]
     cells = [[NAMES[who]] + [str(counts[who][word]) for word in ("ahead", "even", "behind")]
@@ -188,7 +198,7 @@ def section(all_records):
         file = f"compare-{record['device']['kind']}-{name}.svg"
         if file in figures(all_records):
             lines += [f"![{TITLES[name]}](figures/{file})", ""]
-        lines += gpu_table(rows)
+        lines += gpu_table(record, rows)
         lines += overlap_lines(rows) if name == "overlap" else []
         lines += NOTES.get(name, [])
         lines += fresh_lines(rows) if name == "fresh" else []
@@ -210,9 +220,10 @@ def overlap_lines(rows):
 
 
 # Charts.
-def note(record):
-    run = record["runs"][0]
-    return f"{record['device']['name']}, {run['machine']['cpu']}, {run['date'][:10]}; milliseconds, less is better"
+def note(record, rows):
+    runs = [record["runs"][number] for number in sorted({row["run"] for row in rows})]
+    days = " and ".join(dict.fromkeys(run["date"][:10] for run in runs))
+    return f"{record['device']['name']}, {runs[-1]['machine']['cpu']}, {days}; milliseconds, less is better"
 
 
 def bar_chart(record, name, rows):
@@ -221,7 +232,7 @@ def bar_chart(record, name, rows):
         times = {who: (records.middle(result) * 1e3, records.spread(result) * 1e3)
                  for who, result in records.measured(row).items()}
         groups.append((row["row"], times))
-    return charts.bars(TITLES[name], note(record), groups, ORDER)
+    return charts.bars(TITLES[name], note(record, rows), groups, ORDER)
 
 
 def split_chart(record, name, rows, value):
@@ -236,7 +247,7 @@ def split_chart(record, name, rows, value):
         if name == "bandwidth" and records.line_seconds(row):
             lines.setdefault(LINE, {})[label] = value(row, records.line_seconds(row))
     unit = {"bandwidth": "GB/s, by bytes of the tensor", "threads": "milliseconds, by num_threads"}[name]
-    text = note(record) if name == "threads" else note(record).replace("milliseconds, less", "GB/s, more")
+    text = note(record, rows) if name == "threads" else note(record, rows).replace("milliseconds, less", "GB/s, more")
     return charts.panels(TITLES[name], text, [(title, *rest) for title, rest in found.items()], ORDER + [LINE], unit)
 
 
@@ -248,7 +259,7 @@ def timelines(record, rows):
                   for event in row.get("more", {}).get("trace", [])]
         if events:
             charted.append((row["row"], events))
-    return charts.tracks("One repetition of each, as the program saw it", note(record).split(";")[0] + "; milliseconds",
+    return charts.tracks("One repetition of each, as the program saw it", note(record, rows).split(";")[0] + "; milliseconds",
                          charted) if charted else None
 
 

@@ -208,7 +208,7 @@ class Compare(unittest.TestCase):
         self.call(HERE / "compare", "--merge", first, self.folder / "other.json", "--out", merged, code=2)
 
 
-def made_up(kind, tdict, torch, spread=0.0):
+def made_up(kind, tdict, torch, spread=0.0, date="2025-01-02T03:04:05Z"):
     """A record of one row; times in seconds."""
     def turns(middle):
         return [[middle - spread], [middle], [middle + spread]]
@@ -223,10 +223,10 @@ def made_up(kind, tdict, torch, spread=0.0):
     missed = {"scenario": "pin", "row": "pinned", "worth": 1, "peers": "all", "work": work, "reached": False, "run": 0,
               "why": "not reached: the time was spent"}
     machine = {"cpu": "A CPU", "cores": 2, "kernel": "Linux 6"}
-    return {"format": 1, "scenario": "compare", "date": "2025-01-02T03:04:05Z", "library_version": "0.1.0",
+    return {"format": 1, "scenario": "compare", "date": date, "library_version": "0.1.0",
             "simulated": kind == "sim", "device": {"kind": kind, "text": kind + ":0", "name": "A GPU"}, "full": True,
             "contenders": {"tdict": {"version": "0.1.0"}, "torch": {"torch": "2.0"}}, "absent": {},
-            "runs": [{"date": "2025-01-02T03:04:05Z", "machine": machine, "library_version": "0.1.0", "turns": 3,
+            "runs": [{"date": date, "machine": machine, "library_version": "0.1.0", "turns": 3,
                       "budget_seconds": 480, "seconds": 100, "delay_percent": 0}], "rows": [row, missed]}
 
 
@@ -262,7 +262,7 @@ class Tables(unittest.TestCase):
 
     def test_two_runs_are_held_against_each_other(self):
         def page(torch, old_speed=None, new_speed=None):
-            pair = [made_up("cuda", 1.0, 0.5, 0.01), made_up("cuda", 1.0, torch, 0.01)]
+            pair = [made_up("cuda", 1.0, 0.5, 0.01), made_up("cuda", 1.0, torch, 0.01, "2025-01-03T03:04:05Z")]
             for record, speed in zip(pair, (old_speed, new_speed)):
                 record["runs"][0].update({"speed": [speed, speed]} if speed else {})
             return "\n".join(compare_tables.section(pair))
@@ -282,6 +282,23 @@ class Tables(unittest.TestCase):
         self.assertIn("| 1 | 0 rows, 1 ratios | 0 rows, 0 ratios | 1 rows, 1 ratios | 33 % |", page(0.8, slow, fast))
         self.assertIn("| 1 | 0 rows, 1 ratios | 0 rows, 0 ratios | 1 rows, 1 ratios | 0 % |", page(0.68, fast, fast))
         self.assertNotIn("Two runs", "\n".join(compare_tables.section([made_up("cuda", 1.0, 0.5)])))
+
+    def test_rows_of_an_earlier_run_are_marked(self):
+        first, second = made_up("cuda", 1.0, 0.5), made_up("cuda", 0.9, 0.5, 0.0, "2025-01-03T03:04:05Z")
+        second["rows"][0].update(row="pinned")
+        second["rows"][1].update(row="pageable")
+        merged = records.merge([first, second])
+        self.assertEqual([(row["row"], row["run"]) for row in merged["rows"]], [("pageable", 0), ("pinned", 1)])
+        page = "\n".join(compare_tables.section([merged]))
+        self.assertIn("\n| pageable (run 1) | 1000 ±0 |", page)
+        self.assertIn("\n| pinned | 900 ±0 |", page)
+        self.assertIn("- behind PyTorch: pin, pageable (run 1): 2.00 times its time", page)
+        self.assertIn("Run 1, 1 of the rows below: made 2025-01-02 with", page)
+        self.assertIn("Run 2, 1 of the rows below: made 2025-01-03 with", page)
+        # a row that both records have from one run is no second measurement
+        self.assertIn("| 2025-01-02 03:04 | 0 | 0 rows", "\n".join(compare_tables.section([first, merged])))
+        merged["rows"][0].update(scenario="tensordict", row="auto")
+        self.assertIn("50 % of line (run 1) |", "\n".join(targets.section(merged)))
 
     def test_targets_are_computed(self):
         record = made_up("cuda", 0.0, 0.0)

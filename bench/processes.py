@@ -2,7 +2,7 @@
 processors only. Standard library only.
 
 The library's context or the peer's module is loaded, and the sources made and written, before the clock starts; all such
-processes of a row make ready side by side, and then each does its work alone."""
+processes of a row make ready side by side, in two waves, and then each does its work alone."""
 import os
 import statistics
 import sys
@@ -11,7 +11,7 @@ import records
 from contest import Failed, Team, Worker, close_all, peer_command
 
 PEER_PROCESSES = 3  # of each setting of a peer; the library has as many as the row says
-NEAR = 1.5  # a setting that took more than this times the best of its peer does nothing in its further processes
+NEAR = 1.5  # a setting that took more than this times the best of its peer in the first process has no further ones
 # what taskset does: PROCESSORS PROGRAM ARGUMENTS...
 ON_FEW = ("import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); "
           "os.execvp(sys.argv[2], sys.argv[2:])")
@@ -47,37 +47,41 @@ class Single:
         return float(f"{seconds:.5g}"), verified, more
 
 
-def start_singles(row, options, command, invited):
-    singles = [Single(records.LIBRARY, None, Worker(records.LIBRARY, command + ["--bare"]))
-               for _ in range(min(row["processes"], options.turns))]
-    for name, settings in invited.items():
-        for _ in range(min(PEER_PROCESSES, options.turns)):
-            singles += [Single(name, setting, Worker(name, peer_command(options, name), extra=SMALL_SHARE))
-                        for setting in settings]
-    return singles
+def start_single(name, setting, options, command):
+    if name == records.LIBRARY:
+        return Single(name, setting, Worker(name, command + ["--bare"]))
+    return Single(name, setting, Worker(name, peer_command(options, name), extra=SMALL_SHARE))
 
 
 def is_beaten(key, done):
-    """Whether a setting was already much slower than another of the same peer."""
+    """Whether a setting was much slower than another of the same peer."""
     seconds = {one: statistics.median(found[0] for found in many) for one, many in done.items() if one[0] == key[0]}
     return key in seconds and seconds[key] > NEAR * min(seconds.values())
 
 
-def collect(singles):
-    """(name, setting) to lists of (seconds, verified bytes, further facts); and to why it failed."""
-    done, broken = {}, {}
-    for single in singles:
-        key = (single.name, single.setting)
-        if is_beaten(key, done):
+def take_wave(row, place, singles, done, broken):
+    """They make ready side by side, and then each does its work alone. Adds to (name, setting) -> (seconds, verified bytes,
+    further facts) of each process, and to why a setting failed."""
+    try:
+        for single in singles:
+            single.prepare(row, place)
+        ready = []
+        for single in singles:
+            try:
+                single.ready()
+                ready.append(single)
+            except Failed as failed:
+                broken[single.name, single.setting] = str(failed)
+        for single in ready:
+            key = (single.name, single.setting)
+            try:
+                one = single.do(done[key][0][1] if key in done else 0)
+                done.setdefault(key, []).append(one)
+            except Failed as failed:
+                broken[key] = str(failed)
             single.worker.close()
-            continue
-        try:
-            one = single.do(done[key][0][1] if key in done else 0)
-            done.setdefault(key, []).append(one)
-        except Failed as failed:
-            broken[key] = str(failed)
-        single.worker.close()
-    return done, broken
+    finally:
+        close_all([single.worker for single in singles])
 
 
 def result_of(found):
@@ -89,21 +93,13 @@ def result_of(found):
 
 def measure_fresh(row, options, command, invited, place):
     """The results of a row in which each repetition has a process of its own."""
-    singles = start_singles(row, options, command, invited)
-    try:
-        for single in singles:
-            single.prepare(row, place)
-        ready, broken = [], {}
-        for single in singles:
-            try:
-                single.ready()
-                ready.append(single)
-            except Failed as failed:
-                broken[single.name, single.setting] = str(failed)
-        done, failed = collect(ready)
-    finally:
-        close_all([single.worker for single in singles])
-    broken.update(failed)
+    settings = [(name, setting) for name, known in invited.items() for setting in known]
+    done, broken = {}, {}
+    first = [(records.LIBRARY, None)] * min(row["processes"], options.turns) + settings
+    take_wave(row, place, [start_single(*key, options, command) for key in first], done, broken)
+    near = [key for key in settings if key in done and not is_beaten(key, done)]
+    more = near * (min(PEER_PROCESSES, options.turns) - 1)
+    take_wave(row, place, [start_single(*key, options, command) for key in more], done, broken)
     if (records.LIBRARY, None) not in done:
         raise Failed(broken.get((records.LIBRARY, None), "no process came to an end"))
     results = {records.LIBRARY: result_of(done[records.LIBRARY, None])}

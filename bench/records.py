@@ -118,8 +118,18 @@ def ratios(row):
     return found
 
 
+def run_date(record, row):
+    """When the run was begun that the row is of."""
+    return record["runs"][row["run"]]["date"]
+
+
+def earlier(record, row):
+    """The number of the run that the row is of, counted from 1, when it is not the record's last one; else None."""
+    return row["run"] + 1 if row["run"] + 1 < len(record["runs"]) else None
+
+
 def merge(records):
-    """One record of several of one machine and device: a row that several reached is the last one's."""
+    """One record of several of one kind of device: a row that several reached is the last one's."""
     merged = None
     for record in records:
         if merged is None:
@@ -130,6 +140,7 @@ def merge(records):
                 raise Mistake(f"two records do not agree on {word}: {merged[word]} and {record[word]}")
         base = len(merged["runs"])
         merged["runs"] += record["runs"]
+        merged["date"] = record["date"]
         places = {key(row): i for i, row in enumerate(merged["rows"])}
         for row in record["rows"]:
             row = dict(row, run=row["run"] + base)

@@ -15,13 +15,22 @@ class Rows:
     """A record's rows by name."""
 
     def __init__(self, record):
+        self.record = record
         self.rows = {f"{row['scenario']}/{row['row']}": row for row in record["rows"]}
+        self.asked = []  # the rows of the last figure
 
     def row(self, name):
         row = self.rows.get(name)
         if row is None or not row["reached"]:
             raise Missing("not measured")
+        self.asked.append(row)
         return row
+
+    def runs(self):
+        """Which earlier runs the last figure is of, as text."""
+        numbers = sorted({records.earlier(self.record, row) or 0 for row in self.asked} - {0})
+        self.asked = []
+        return "".join(f" (run {number})" for number in numbers)
 
     def result(self, name, who=LIBRARY):
         result = records.measured(self.row(name)).get(who)
@@ -87,11 +96,12 @@ class Target:
         word = "at least" if self.more_is_better else "at most"
         wanted = [self.what, f"{word} {figure(self.limit)} {self.unit}" if self.limit is not None else "-",
                   f"{figure(self.aim)}" if self.aim is not None else "-"]
+        rows.asked = []
         try:
             value = self.measure(rows)
         except Missing as missing:
             return wanted + [f"*{missing}*", "not measured"]
-        return wanted + [f"{figure(value)} {self.unit}", self.verdict(value)]
+        return wanted + [f"{figure(value)} {self.unit}{rows.runs()}", self.verdict(value)]
 
 
 AUTO, FIRST, PINNED = "tensordict/auto", "fresh/first transfer, 1000 x 4 MB", "fresh/pin_memory, 1000 x 4 MB"

@@ -84,11 +84,15 @@ def verdict(found):
 
 
 def compare(old, new):
-    """(row, its changes) for each row that both records reached with the same work, in the order of the first."""
+    """(row, its changes) for each row that both records reached with the same work, in the order of the first. A row that
+    both have from the same run is no second measurement."""
     last = {records.key(row): row for row in new["rows"] if row["reached"]}
-    factor = leeway(old, new)
-    return [(row, changes(row, last[records.key(row)], factor)) for row in old["rows"]
-            if row["reached"] and records.key(row) in last and last[records.key(row)]["work"] == row["work"]]
+    factor, found = leeway(old, new), []
+    for row in old["rows"]:
+        other = last.get(records.key(row)) if row["reached"] else None
+        if other and other["work"] == row["work"] and records.run_date(old, row) != records.run_date(new, other):
+            found.append((row, changes(row, other, factor)))
+    return found
 
 
 def table(heads, rows):
