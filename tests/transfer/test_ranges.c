@@ -31,7 +31,12 @@ GPU_CASE(ranges_reach_a_profiler) {
   assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
   snprintf(path, sizeof path, "%s/fake_nvtx.so", dirname(self));
   if (access(path, R_OK) != 0) td_skip("built without NVTX");
-  if (another_tool_is_here()) td_skip("another tool is loaded, which pushes ranges of its own");
+  if (another_tool_is_here()) {
+    place tried =
+        place_open(2); /* compute-sanitizer takes a program that never calls the driver for one that broke off */
+    place_close(&tried);
+    td_skip("another tool is loaded, which pushes ranges of its own");
+  }
   setenv("NVTX_INJECTION64_PATH", path, 1); /* read at the first range */
   place p = place_open(2);
   tdict_tree *src = new_tree(), *out;
