@@ -156,7 +156,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const t
 /** @brief As tdict_to_device(), and returns a future once the work is planned and handed to the pool, before bytes
  *  have moved; with num_threads 0 when the last copy is queued [T:transfer_async_returns_early]. A few pinned leaves, up to
  *  64 MiB of them, are queued by this call itself [T:choose_few_pinned_leaves_need_no_thread], unless other transfers come
- *  first [T:choose_calls_do_not_wait_for_transfers].
+ *  first [T:choose_calls_do_not_wait_for_transfers] or they are more copies than a stream takes without waiting
+ *  [T:choose_calls_do_not_wait_for_copies].
  *  @return as tdict_to_device() for what can be seen at once; the rest is the future's. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, const tdict_tree *src,
                                                              tdict_device device, const tdict_transfer_options *o,

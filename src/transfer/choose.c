@@ -34,10 +34,10 @@ static uint32_t num_hooked(const tdict_plan *p) {
   return count;
 }
 
-/* The driver does it all, and all of it can be queued at once: that takes less time than to wake a thread. A call that does
- * not wait makes these copies begin, too. */
+/* The driver does it all, and there is little to queue: that takes less time than to wake a thread. A call that does not
+ * wait makes these copies begin, too, unless they turn out to be too many when they are cut. */
 enum { FEW_ITEMS = 16 };
-static bool is_queued_at_once(const tdict_choice_request *r, size_t bytes) {
+static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 && p->way_bytes[TDICT_WAY_DIRECT] == p->total_bytes &&
          p->num_items > 0 && p->num_items <= FEW_ITEMS && p->num_objects == 0 && !p->writes_old &&
@@ -68,7 +68,7 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
   c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
   c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);
-  c->if_free = r->asked < 0 && !r->waits && !c->on_caller && is_queued_at_once(r, bytes);
+  c->if_free = r->asked < 0 && !r->waits && !c->on_caller && is_queued_soon(r, bytes);
   c->on_caller |= c->if_free;
   if (c->on_caller && !helps) c->num_workers = 1;
   if (tdict_pool_is_worker(pool)) c->num_workers = 1;

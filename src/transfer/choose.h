@@ -15,7 +15,7 @@ typedef struct tdict_choice {
   tdict_tuning_row row; /* slots of the engine are large enough for its chunks */
   int num_workers;
   bool on_caller; /* the calling thread is the first of them */
-  bool if_free;   /* but only if the transfer need wait for no other */
+  bool if_free;   /* but only if it can queue all there is, and the transfer need wait for no other */
   int64_t spin_ns;
 } tdict_choice;
 

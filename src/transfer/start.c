@@ -10,6 +10,7 @@
 #include "transfer/choose.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
+#include "transfer/lane.h"
 #include "transfer/work.h"
 
 enum { READERS = 8, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
@@ -168,7 +169,8 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
 
 /* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
 static bool builds_meanwhile(const starter *s, const tdict_future *t) {
-  return (!t->on_caller || t->num_workers > 1) && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
+  bool threads = !t->on_caller || t->num_workers > 1;
+  return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
 /* The transfer fails when the result cannot be made. */
@@ -194,6 +196,13 @@ static bool is_there(const starter *s) {
   return s->start->pin || (tdict_get_device(s->start->src, &own) && tdict_device_equal(own, s->device));
 }
 
+/* A lane waits for its oldest driver copy when it has so many, and a strided copy may be any number of them. */
+static bool is_queued_without_waiting(const tdict_plan *plan) {
+  bool plain = true;
+  for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
+  return plain && plan->num_chunks <= TDICT_LANE_DIRECT;
+}
+
 static tdict_status fill(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
   if (is_there(s)) {
     t->result = tdict_retain(s->start->src);
@@ -204,6 +213,7 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
+  if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;

@@ -190,3 +190,72 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   tdict_release(src);
   close_world(&w);
 }
+
+/* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call returns. */
+SIM_CASE(choose_calls_do_not_wait_for_copies) {
+  world w = open_world();
+  enum { LEAVES = 7 };
+  tdict_tree *src = new_tree(), *there = NULL;
+  for (int i = 0; i < LEAVES; i++) {
+    const char key[2] = {(char)('a' + i), 0};
+    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two are more than a copy carries */
+  }
+  tdict_stream s;
+  atomic_bool open = false;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  td_ok(tdict_sim_launch(s, hold_a_stream, &open, err));
+  tdict_transfer_options after = tdict_transfer_options_default();
+  after.after = &s;
+  tdict_future *future = NULL;
+  td_ok(tdict_to_device_async(w.c, src, w.device, &after, &future, err));
+  assert_false(tdict_future_is_ready(future));
+  atomic_store(&open, true);
+  td_ok(tdict_future_wait(future, &there, err));
+  check_tree(&w, src, there);
+  tdict_future_release(future);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+static void *wait_beside(void *future) {
+  td_ok(tdict_future_wait(future, NULL, err));
+  return NULL;
+}
+
+/* What the call left is done once, whoever asks and however: by the pool when nobody waits. */
+static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream s) {
+  tdict_future *f = NULL;
+  tdict_tree *there = NULL;
+  pthread_t beside;
+  tdict_error why = {0};
+  poison(w, w->memory, line_bytes(src));
+  td_ok(tdict_to_device_async(w->c, (tdict_tree *)(uintptr_t)src, w->device, NULL, &f, err));
+  if (how == 0)
+    while (!tdict_future_is_ready(f)) usleep(50);
+  if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));
+  if (how == 2) td_ok(tdict_future_wait_source(f, err));
+  if (how == 3) td_ok(tdict_future_wait_on_stream(f, s, NULL, err));
+  if (how == 4) assert_int_equal(pthread_create(&beside, NULL, wait_beside, f), 0);
+  if (how == 5) tdict_future_cancel(f);
+  tdict_status status = how == 6 ? TDICT_OK : tdict_future_wait(f, &there, &why);
+  if (how == 4) assert_int_equal(pthread_join(beside, NULL), 0);
+  if (status != TDICT_OK) assert_true(how == 5 && status == TDICT_ECANCELLED);
+  if (there) check_tree(w, src, there);
+  tdict_release(there);
+  tdict_future_release(f);
+}
+
+GPU_CASE(choose_what_a_call_leaves_is_done_once) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  for (int i = 0; i < 70; i++) end_of(&w, src, i % 7, s);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}

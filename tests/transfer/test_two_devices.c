@@ -1,4 +1,7 @@
 /* From one simulated device to another, and trees whose leaves are spread over both and the host. */
+#include "context.h"
+#include "sched/gate.h"
+#include "transfer/engine.h"
 #include "trees.h"
 
 /* The same context, seen from each of its two devices. */
@@ -82,5 +85,42 @@ static void move_mixed(const pair *p, tree_kind kind) {
 SIM_CASE(transfer_from_several_devices) {
   pair p = open_pair();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
+  close_pair(&p);
+}
+
+/* A call that does not wait queues a whole leaf by itself; a strided one, which is many copies, is for a thread. */
+SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
+  pair p = open_pair();
+  world *w = &p.zero;
+  tdict_pool *pool = tdict_engine_pool(tdict_context_engine(w->c));
+  pool_gate gates[2][64]; /* its thread looks at one after it was opened */
+  const int threads = tdict_pool_size(pool);
+  assert_in_range(threads, 1, 64);
+  tdict_tree *src = new_tree(), *at_zero = NULL;
+  tdict_tensor *at_home, *plain, *turned[2];
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(700, 300), NULL));
+  td_ok(tdict_to_device(w->c, src, tdict_sim(0), NULL, &at_zero, err));
+  td_ok(tdict_get(src, "x", &at_home, err));
+  td_ok(tdict_get(at_zero, "x", &plain, err));
+  td_ok(tdict_tensor_permute(at_home, (int[]){1, 0}, &turned[0], err));
+  td_ok(tdict_tensor_permute(plain, (int[]){1, 0}, &turned[1], err));
+  for (int strided = 0; strided < 2; strided++) {
+    tdict_tree *want = new_tree(), *from = new_tree(), *there = NULL;
+    tdict_future *f = NULL;
+    give(want, "x", strided ? turned[0] : tdict_tensor_retain(at_home));
+    give(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
+    for (int i = 0; i < threads; i++) pool_gate_close(pool, &gates[strided][i]);
+    td_ok(tdict_to_device_async(w->c, from, tdict_sim(1), NULL, &f, err));
+    assert_int_equal(tdict_latch_is_zero(&f->queued), !strided);
+    for (int i = 0; i < threads; i++) pool_gate_open(&gates[strided][i]);
+    td_ok(tdict_future_wait(f, &there, err));
+    check_tree(&p.one, want, there);
+    tdict_future_release(f);
+    tdict_release(there);
+    tdict_release(from);
+    tdict_release(want);
+  }
+  tdict_release(at_zero);
+  tdict_release(src);
   close_pair(&p);
 }
