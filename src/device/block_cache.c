@@ -65,7 +65,7 @@ void tdict_block_cache_give(tdict_gpu *gpu, tdict_kept_block block, size_t most_
   while (keeps) {
     let_oldest_go(gpu, most_bytes - block.bytes, TDICT_KEPT_BLOCKS - 1);
     pthread_mutex_lock(&c->lock);
-    bool room = c->count < TDICT_KEPT_BLOCKS; /* another thread may have taken it */
+    bool room = c->count < TDICT_KEPT_BLOCKS && c->bytes <= most_bytes - block.bytes; /* another may have taken it */
     if (room) c->blocks[c->count++] = block;
     if (room) c->bytes += block.bytes;
     pthread_mutex_unlock(&c->lock);

@@ -168,3 +168,36 @@ SIM_CASE(kept_blocks_end_with_their_gpu) {
   assert_int_equal(left.num_allocations, 0);
   tdict_driver_release(d);
 }
+
+/* Threads that free at once keep no more than they may, at no moment. */
+typedef struct freeing {
+  const bench *b;
+  size_t most; /* that was ever seen kept */
+} freeing;
+static void *take_and_give(void *user) {
+  freeing *f = user;
+  tdict_block_cache *kept = &f->b->gpu->kept;
+  for (int i = 0; i < 100000; i++) {
+    tdict_block block = bench_take(f->b, 256 * KIB);
+    give(f->b, &block);
+    pthread_mutex_lock(&kept->lock);
+    if (kept->bytes > f->most) f->most = kept->bytes;
+    pthread_mutex_unlock(&kept->lock);
+  }
+  return NULL;
+}
+GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
+  enum { THREADS = 8 };
+  tdict_context_options o = tdict_context_options_default();
+  o.device_cache_bytes = 512 * KIB;
+  bench b = bench_open(&o);
+  freeing f[THREADS];
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    f[i] = (freeing){&b, 0};
+    assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &f[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  for (int i = 0; i < THREADS; i++) assert_in_range(f[i].most, 0, 512 * KIB);
+  bench_close(&b);
+}
