@@ -117,9 +117,9 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
   uint32_t each = STRETCH_LEAVES;
   if (leaves / MAX_STRETCHES >= each) each = leaves / MAX_STRETCHES + 1;
   long count = 0;
-  for (uint32_t first = 0; first < leaves; first += each) {
+  for (uint32_t first = 0; first < leaves; first += each, count++) {
     size_t begin = guess(plan, frame->node->leaves[frame->slot], first);
-    stretches[count++] =
+    stretches[count] =
         (stretch){.first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
   }
   parallel p = {m, frame->node, frame->slot, stretches};

@@ -1,5 +1,6 @@
-/* Reading what nearly every leaf of a large tree is: in C order in ordinary host memory (or pinned, where a leaf is so small
- * that it is packed all the same), held by the tree alone, going to one gpu. No other leaf can be the same bytes, so nothing is looked up, and stretches of them are read by several threads.
+/* Reading what nearly every leaf of a large tree is: in C order in ordinary host memory (or pinned, where a leaf is so
+ * small that it is packed all the same), held by the tree alone, going to one gpu. No other leaf can be the same bytes, so
+ * nothing is looked up, and stretches of them are read by several threads.
  * Owned by one collection; one thread calls. */
 #ifndef TDICT_TRANSFER_PLAN_MANY_H
 #define TDICT_TRANSFER_PLAN_MANY_H

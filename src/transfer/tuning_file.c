@@ -59,7 +59,7 @@ static tdict_status check_row(const reader *r, tdict_tuning_row row, tdict_error
 }
 
 static tdict_status add_row(reader *r, tdict_tuning_direction d, char **words, tdict_error *err) {
-  size_t f[FIELDS];
+  size_t f[FIELDS] = {0};
   int count = r->table.num_rows[d];
   tdict_status status = TDICT_OK;
   for (int i = 0; i < FIELDS && status == TDICT_OK; i++)
