@@ -41,30 +41,28 @@ static void batch_release(void *self) {
   tdict_release(((batch *)self)->tensors);
   free(self);
 }
-static batch *batch_create(tdict_tree *tensors, double radius) {
+static tdict_status batch_create(tdict_tree *tensors, double radius, void **out) { /* takes the tensors */
   batch *b = malloc(sizeof *b);
-  if (b)
-    *b = (batch){tensors, radius};
-  else
+  if (!b) {
     tdict_release(tensors);
-  return b;
+    return TDICT_ENOMEM;
+  }
+  *b = (batch){tensors, radius};
+  *out = b;
+  return TDICT_OK;
 }
 static bool batch_is_pinned(const void *self) { return tdict_is_pinned(((const batch *)self)->tensors); }
 static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
   const batch *b = self;
   tdict_tree *pinned;
   tdict_status status = tdict_pin_memory(tdict_hook_context(hook), b->tensors, NULL, &pinned, e);
-  if (status != TDICT_OK) return status;
-  *out = batch_create(pinned, b->radius);
-  return *out ? TDICT_OK : TDICT_ENOMEM;
+  return status == TDICT_OK ? batch_create(pinned, b->radius, out) : status;
 }
 static tdict_status batch_move(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
   const batch *b = self;
   tdict_tree *moved;
   tdict_status status = tdict_to_device(tdict_hook_context(hook), b->tensors, tdict_hook_device(hook), NULL, &moved, e);
-  if (status != TDICT_OK) return status;
-  *out = batch_create(moved, b->radius);
-  return *out ? TDICT_OK : TDICT_ENOMEM;
+  return status == TDICT_OK ? batch_create(moved, b->radius, out) : status;
 }
 static const tdict_type batch_type = {.struct_size = sizeof batch_type,
                                       .name = "point batch",
@@ -77,20 +75,20 @@ static const tdict_type batch_type = {.struct_size = sizeof batch_type,
 static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *e) {
   tdict_tree *stacked, *td = NULL;
+  void *b = NULL;
   (void)user;
   (void)memory; /* plain memory here, so that the hook has something to do */
   tdict_status status = tdict_stack(samples, (size_t)count, NULL, &stacked, e);
-  if (status != TDICT_OK) return status;
-  batch *b = batch_create(stacked, 1.0);
-  status = b ? tdict_create(0, NULL, &td, e) : TDICT_ENOMEM;
+  if (status == TDICT_OK) status = batch_create(stacked, 1.0, &b);
+  if (status == TDICT_OK) status = tdict_create(0, NULL, &td, e);
   if (status == TDICT_OK) status = tdict_set_object(td, "batch", &batch_type, b, e);
-  if (status != TDICT_OK) {
-    if (b) batch_release(b);
-    tdict_release(td);
-    return status;
+  if (status == TDICT_OK) {
+    *out = td;
+    return TDICT_OK;
   }
-  *out = td;
-  return TDICT_OK;
+  if (b) batch_release(b);
+  tdict_release(td);
+  return status;
 }
 
 /* Looks at a batch of the loader: its type, where its tensors are, and its numbers. */
@@ -118,8 +116,7 @@ static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = BATCH;
   o.device = device;
-  o.pin_memory =
-      tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* without a device there is nothing to pin for */
+  o.pin_memory = tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* else there is nothing to pin for */
   o.collate = collate;
   tdict_loader *loader;
   if (tdict_loader_create(c, &points, &o, &loader, &err) != TDICT_OK) return false;
