@@ -60,7 +60,8 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
  *  @param[in] dataset  taken, on success only: its `release` is called when the loader ends [T:loader_takes_dataset].
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL an option out of range, or a dataset without a way to fetch [T:loader_refuses];
- *          #TDICT_ENODEVICE [T:loader_refuses]; #TDICT_EFORKED; #TDICT_ENOMEM, also when a thread cannot be started. */
+ *          #TDICT_ENODEVICE [T:loader_refuses]; #TDICT_EFORKED [T:loader_fork_is_refused]; #TDICT_ENOMEM, also when a
+ *          thread cannot be started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
@@ -97,13 +98,13 @@ static inline tdict_loader_state tdict_loader_state_default(void) {
   return s;
 }
 /** @brief Reads where the loader stands: what was prefetched does not count as handed over [T:loader_state_restores].
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *loader, tdict_loader_state *out,
                                                               tdict_error *err);
 /** @brief Goes on from a state, or from an epoch's beginning with epoch set and batch 0; what was prefetched is dropped
  *  [T:loader_state_restores].
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL, another length or batch size, or no such batch
- *          [T:loader_state_refuses]; #TDICT_EFORKED. */
+ *          [T:loader_state_refuses]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
@@ -126,7 +127,7 @@ static inline tdict_loader_stats tdict_loader_stats_default(void) {
 }
 /** @brief Reads the statistics.
  *  @param[in,out] out  its struct_size says how much is written.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL [T:loader_counts]. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL [T:loader_counts]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_stats(tdict_loader *loader, tdict_loader_stats *out,
                                                               tdict_error *err);
 

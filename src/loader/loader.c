@@ -189,6 +189,8 @@ static int64_t length_of(const tdict_loader *l) { return l->sampler ? tdict_samp
 
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
+  tdict_status status = tdict_forkmark_check(l->mark, "loader state", err); /* the lock may be a lost thread's */
+  if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_place_in_epoch at = l->next_taken;
   pthread_mutex_unlock(&l->lock);
@@ -223,6 +225,8 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
 
 tdict_status tdict_loader_get_stats(tdict_loader *l, tdict_loader_stats *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader stats: %s is NULL", l ? "out" : "the loader");
+  tdict_status status = tdict_forkmark_check(l->mark, "loader stats", err);
+  if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_loader_stats s = l->stats;
   s.num_ready = l->num_ready;

@@ -208,9 +208,12 @@ DEVICE_CASE(loader_fork_is_refused) {
   if (child == 0) {
     tdict_loader *other = NULL;
     tdict_loader_state s = tdict_loader_state_default();
+    tdict_loader_stats stats = tdict_loader_stats_default();
     bool ok = tdict_loader_next(l, NULL, &batch, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_create(y.c, &d, NULL, &other, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_set_state(l, &s, NULL) == TDICT_EFORKED;
+    ok = ok && tdict_loader_get_state(l, &s, NULL) == TDICT_EFORKED;
+    ok = ok && tdict_loader_get_stats(l, &stats, NULL) == TDICT_EFORKED;
     tdict_loader_destroy(l);
     _exit(ok ? 0 : 1);
   }
