@@ -4,6 +4,42 @@
 #include "numbers.h"
 #include "support/fail_alloc.h"
 #include "support/things.h"
+#include "tdict/combine.h"
+
+/* What the loader asked of the library: batches joined in memory that is not pinned, and trees pinned by a copy. */
+static atomic_int joined, joined_unpinned, pinned_again;
+
+tdict_status __real_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
+                                tdict_tree **out, tdict_error *err);
+tdict_status __wrap_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
+                                tdict_tree **out, tdict_error *err);
+tdict_status __real_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
+                                       const tdict_join_options *options, tdict_tree **out, tdict_error *err);
+tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
+                                       const tdict_join_options *options, tdict_tree **out, tdict_error *err);
+tdict_status __real_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
+                                     tdict_tree **out, tdict_error *err);
+tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
+                                     tdict_tree **out, tdict_error *err);
+
+static tdict_status look_at(tdict_status status, tdict_tree *const *made) {
+  atomic_fetch_add(&joined, 1);
+  if (status == TDICT_OK && !tdict_is_pinned(*made)) atomic_fetch_add(&joined_unpinned, 1);
+  return status;
+}
+tdict_status __wrap_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
+                                tdict_tree **out, tdict_error *err) {
+  return look_at(__real_tdict_stack(trees, count, options, out, err), out);
+}
+tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
+                                       const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
+  return look_at(__real_tdict_pad_sequence(trees, count, value, options, out, err), out);
+}
+tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
+                                     tdict_tree **out, tdict_error *err) {
+  atomic_fetch_add(&pinned_again, 1);
+  return __real_tdict_pin_memory(c, td, o, out, err);
+}
 
 DEVICE_CASE(loader_errors_in_place) {
   yard y = open_yard();
@@ -140,8 +176,7 @@ static void check_thing(const yard *y, const tdict_tree *batch, const tdict_type
   }
 }
 
-/* PyTorch's reports 32150, 67831, 70158 and 82185: a batch of the program's own type lost its type, or its hook was not
- * asked, on the way through a loader. */
+/* With hooks of its own and without, on the host and on the device; PyTorch's reports are in test_pytorch_reports.c. */
 GPU_CASE(loader_pins_objects) {
   yard y = open_yard(), host = y;
   host.device = tdict_cpu();
@@ -194,6 +229,36 @@ GPU_CASE(loader_pins_on_the_cpu) {
     }
   }
   close_yard(&y);
+}
+
+/* Samples are stacked and padded where the batch will travel from, and rows are written there: nothing is copied twice. */
+GPU_CASE(loader_joins_in_pinned_memory) {
+  yard y = open_yard();
+  for (int to_host = 0; to_host < 2; to_host++) {
+    for (int way = 0; way < 3; way++) {
+      numbers n = numbers_of(9);
+      tdict_dataset d = way ? by_sample(&n) : by_row(&n);
+      if (way == 2) td_ok(tdict_dataset_from_callback(ragged, NULL, 9, &d, err));
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 3;
+      o.pin_memory = true;
+      o.pad = way == 2;
+      if (to_host) o.device = tdict_cpu();
+      atomic_store(&joined, 0);
+      tdict_loader *l = open_loader(&y, &d, &o);
+      for (int i = 0; i < 3; i++) {
+        tdict_tree *batch = NULL;
+        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        if (to_host) assert_true(tdict_is_pinned(batch));
+        tdict_release(batch);
+      }
+      tdict_loader_destroy(l);
+      assert_true(way ? atomic_load(&joined) >= 3 : atomic_load(&joined) == 0);
+    }
+  }
+  close_yard(&y);
+  assert_int_equal(atomic_load(&joined_unpinned), 0);
+  assert_int_equal(atomic_load(&pinned_again), 0);
 }
 
 DEVICE_CASE(loader_fork_is_refused) {
