@@ -27,7 +27,7 @@ typedef struct tdict_sampler_options {
                               at most the length */
   const double *weights;    /**< WEIGHTED: as many as the length, finite, none negative, one positive; copied */
   int32_t rank, world_size; /**< this process takes positions rank, rank + world_size, ...; default 0 of 1
-                                 [T:sampler_splits_by_rank] */
+                                 [T:sampler_splits_by_rank] [T:sampler_ranks_share_one_order] */
   bool drop_uneven;         /**< what does not go round is left out; else the first of the epoch fill it up, so that all
                               ranks have as many [T:sampler_splits_by_rank] */
 } tdict_sampler_options;

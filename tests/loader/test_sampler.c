@@ -127,6 +127,31 @@ CASE(sampler_splits_by_rank) {
   }
 }
 
+/* Of every kind: rank r of n has positions r, r + n, ... of what one process would have. */
+CASE(sampler_ranks_share_one_order) {
+  double weights[23];
+  for (int i = 0; i < 23; i++) weights[i] = i % 4;
+  tdict_sampler_options o = tdict_sampler_options_default();
+  o.seed = 7;
+  o.weights = weights;
+  for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WEIGHTED; o.kind++) {
+    o.rank = 0;
+    o.world_size = 1;
+    tdict_sampler *whole = made(23, &o);
+    for (o.world_size = 2; o.world_size < 6; o.world_size++) {
+      for (o.rank = 0; o.rank < o.world_size; o.rank++) {
+        tdict_sampler *s = made(23, &o);
+        for (int64_t epoch = 0; epoch < 3; epoch++)
+          for (int64_t i = 0; i < tdict_sampler_length(s); i++)
+            assert_int_equal(tdict_sampler_at(s, epoch, i),
+                             tdict_sampler_at(whole, epoch, (i * o.world_size + o.rank) % 23));
+        tdict_sampler_release(s);
+      }
+    }
+    tdict_sampler_release(whole);
+  }
+}
+
 CASE(sampler_refuses) {
   tdict_sampler *s = NULL;
   tdict_sampler_options o = tdict_sampler_options_default();
