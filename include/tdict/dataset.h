@@ -27,7 +27,8 @@ typedef struct tdict_dataset {
    *  at once. */
   tdict_status (*fetch)(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err);
   /** Writes @p count samples to rows 0, 1, ... of @p batch; preferred to `fetch` where both are there
-   *  [T:loader_prefers_whole_batches]. Not for streams. */
+   *  [T:loader_prefers_whole_batches]. Not for streams. What it says when it fails should name the sample: the loader
+   *  knows the batch only [T:loader_errors_in_place]. */
   tdict_status (*fetch_batch)(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err);
   /** A new tree that is the sample, handed over. Used where there is no schema, and for `pad` and `collate`. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);

@@ -39,13 +39,15 @@ typedef struct tdict_loader_options {
   tdict_device device; /**< where batches are handed over; all zero (default): the context's own */
   bool pin_memory;     /**< batches handed over on the cpu are pinned, objects by their hooks [T:loader_pins_objects];
                               what goes to a device always is on its way */
-  tdict_collate collate; /**< makes batches from samples; NULL (default): rows are written into the batch, or stacked */
+  tdict_collate collate; /**< makes batches from samples; NULL (default): rows are written into the batch, or samples
+                              stacked there: the one that travels [T:loader_joins_in_pinned_memory] */
   void *user;            /**< for `collate` */
   bool pad;              /**< samples of different lengths are padded as tdict_pad_sequence() does, with `pad_value` */
   double pad_value;
   bool continue_on_error; /**< after a failed batch the next call goes on with the one behind it; else (default) every
                                further call fails likewise until tdict_loader_set_state() [T:loader_errors_in_place] */
-  int64_t timeout_ns;     /**< the longest that next waits for a batch; 0 (default): for ever */
+  int64_t timeout_ns;     /**< the longest that next waits for a worker [T:loader_tells_stuck_worker] and, without a
+                               stream, for the device [T:loader_tells_stuck_device]; 0 (default): for ever */
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -76,9 +78,11 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *                      may release the batch as soon as it has queued its kernels [T:loader_orders_the_stream]. NULL:
  *                      the batch is there on return, and is the caller's to guard (tdict_record_stream()).
  *  @param[out] out     a new reference; NULL at the end of an epoch.
- *  @return #TDICT_OK; what fetching, collating, pinning or the transfer answered, with the sample's index in the message
- *          [T:loader_errors_in_place]; #TDICT_ETIMEDOUT, naming the worker and what it fetches; the call may be
- *          repeated [T:loader_tells_stuck_worker]; #TDICT_EINVAL a NULL; #TDICT_EFORKED [T:loader_fork_is_refused]. */
+ *  @return #TDICT_OK; what fetching, collating, pinning or the transfer answered: the message begins with the sample's
+ *          index where one was fetched, else with the batch's number, and goes on with what the function said
+ *          [T:loader_errors_in_place]; #TDICT_ETIMEDOUT, naming the worker and what it fetches, or the batch that the
+ *          device has not got; the call may be repeated [T:loader_tells_stuck_worker] [T:loader_tells_stuck_device];
+ *          #TDICT_EINVAL a NULL; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
 /** @brief Batches in an epoch; -1 for a stream [T:loader_drop_last]. */
@@ -113,7 +117,7 @@ typedef struct tdict_loader_stats {
   size_t struct_size;
   int64_t num_batches, num_samples, num_errors; /**< handed over */
   size_t total_bytes;                           /**< of batches handed over */
-  double wait_seconds;                          /**< the consumer's, in next */
+  double wait_seconds;                          /**< the consumer's, in next [T:loader_counts_waiting] */
   double fetch_seconds;                         /**< fetching and collating, summed over workers */
   double idle_seconds;                          /**< workers waiting for room, or until others had been sent, summed */
   double mean_ready;                            /**< batches that were ready when next was called, on average */

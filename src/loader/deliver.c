@@ -32,12 +32,11 @@ static tdict_status too_late(const tdict_loader *l, const tdict_load *slot, tdic
 }
 
 /* Until the next batch is whole; the lock is held. */
-static tdict_status await(tdict_loader *l, tdict_load *slot, tdict_error *err) {
+static tdict_status await(tdict_loader *l, tdict_load *slot, int64_t deadline, tdict_error *err) {
   if (l->num_threads == 0) {
     if (slot->state == TDICT_LOAD_FREE) tdict_loader_fill_next(l, 0, tdict_now_ns());
     return TDICT_OK;
   }
-  int64_t deadline = l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
   while (slot->state != TDICT_LOAD_READY) {
     if (deadline == INT64_MAX) {
       pthread_cond_wait(&l->ready, &l->lock);
@@ -49,6 +48,19 @@ static tdict_status await(tdict_loader *l, tdict_load *slot, tdict_error *err) {
       return too_late(l, slot, err);
   }
   return TDICT_OK;
+}
+
+/* Until a whole batch is on the device, where the host is to wait for it and not for ever; what became of it is told by
+ * arrive(). The slot is READY and so the consumer's; the lock is held, but not meanwhile. */
+static tdict_status await_device(tdict_loader *l, const tdict_load *slot, int64_t deadline, tdict_error *err) {
+  if (!slot->future || deadline == INT64_MAX) return TDICT_OK;
+  pthread_mutex_unlock(&l->lock);
+  int64_t left = deadline - tdict_now_ns();
+  tdict_status status = tdict_future_wait_for(slot->future, left > 0 ? left : 0, NULL, NULL);
+  pthread_mutex_lock(&l->lock);
+  if (status != TDICT_ETIMEDOUT) return TDICT_OK;
+  return tdict_fail(err, TDICT_ETIMEDOUT, "loader: batch %lld of epoch %lld has not come to the device within %.3f s",
+                    (long long)slot->place.batch, (long long)slot->place.epoch, (double)l->options.timeout_ns * 1e-9);
 }
 
 /* Takes the slot's contents and frees it; the lock is held. */
@@ -112,8 +124,12 @@ static tdict_status arrive(tdict_loader *l, tdict_load *slot, const tdict_stream
   return status == TDICT_OK ? TDICT_OK : fail_with(l, &error, err);
 }
 
-static tdict_status next_slot(tdict_loader *l, tdict_load *out, tdict_error *err) {
-  int64_t began = tdict_now_ns();
+static int64_t deadline_of(const tdict_loader *l) {
+  return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
+}
+
+static tdict_status next_slot(tdict_loader *l, bool on_host, tdict_load *out, tdict_error *err) {
+  int64_t deadline = deadline_of(l);
   pthread_mutex_lock(&l->lock);
   tdict_status status = TDICT_OK;
   if (l->failure.status != 0) {
@@ -123,37 +139,44 @@ static tdict_status next_slot(tdict_loader *l, tdict_load *out, tdict_error *err
     tdict_load *slot = &l->slots[l->taken % l->depth];
     l->ready_sum += l->num_ready;
     l->num_calls++;
-    status = await(l, slot, err);
+    status = await(l, slot, deadline, err);
+    if (l->num_threads == 0) deadline = deadline_of(l); /* to fetch by itself is not to wait */
+    if (status == TDICT_OK && on_host) status = await_device(l, slot, deadline, err);
     if (status == TDICT_OK) take(l, slot, out);
   }
-  l->stats.wait_seconds += (double)(tdict_now_ns() - began) * 1e-9;
   pthread_mutex_unlock(&l->lock);
   return status;
+}
+
+/* One call of next: how long it was, and what it handed over. */
+static void count(tdict_loader *l, int64_t began_ns, const tdict_load *slot, bool handed_over) {
+  pthread_mutex_lock(&l->lock);
+  l->stats.wait_seconds += (double)(tdict_now_ns() - began_ns) * 1e-9;
+  if (handed_over) {
+    l->stats.num_batches++;
+    l->stats.num_samples += slot->count;
+    l->stats.total_bytes += slot->bytes;
+  }
+  pthread_mutex_unlock(&l->lock);
 }
 
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
+  if (status != TDICT_OK) return status;
+  int64_t began = tdict_now_ns();
   tdict_load slot = {.status = TDICT_OK};
-  if (status == TDICT_OK) status = next_slot(l, &slot, err);
-  if (status != TDICT_OK) return status;
   tdict_tree *tree = NULL;
-  if (slot.ended && slot.count == 0) {
-    *out = NULL;
-    return TDICT_OK;
-  }
-  status = arrive(l, &slot, stream, &tree, err);
+  status = next_slot(l, !stream, &slot, err);
+  bool ended = slot.ended && slot.count == 0;
+  if (status == TDICT_OK && !ended) status = arrive(l, &slot, stream, &tree, err);
+  count(l, began, &slot, tree != NULL);
   if (status != TDICT_OK) return status;
-  pthread_mutex_lock(&l->lock);
-  l->stats.num_batches++;
-  l->stats.num_samples += slot.count;
-  l->stats.total_bytes += slot.bytes;
-  pthread_mutex_unlock(&l->lock);
-  if (stream) {
+  if (stream && tree) {
     l->previous = tdict_retain(tree);
     l->previous_stream = *stream;
   }
-  *out = tree;
+  *out = tree; /* NULL at the end of an epoch */
   return TDICT_OK;
 }

@@ -159,6 +159,117 @@ DEVICE_CASE(loader_tells_stuck_worker) {
   close_yard(&y);
 }
 
+/* The worker is done, the device stands still: next gives up where the host is to wait, and the batch is not lost. */
+SIM_CASE(loader_tells_stuck_device) {
+  for (int workers = 0; workers < 3; workers += 2) {
+    yard y = open_yard();
+    numbers n = numbers_of(20);
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = 2;
+    o.num_workers = workers;
+    o.prefetch = 2;
+    o.timeout_ns = 30000000;
+    td_ok(tdict_sim_hold(y.c, err));
+    tdict_loader *l = open_loader(&y, &d, &o);
+    int64_t ids[20];
+    tdict_tree *batch = NULL;
+    if (workers) settle(l, 2);
+    for (int i = 0; i < 3; i++) {
+      td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not come to the device",
+               tdict_loader_next(l, NULL, &batch, err));
+      tdict_loader_state s;
+      td_ok(tdict_loader_get_state(l, &s, err));
+      assert_int_equal(s.batch, 0);
+    }
+    tdict_loader_stats stats = tdict_loader_stats_default();
+    td_ok(tdict_loader_get_stats(l, &stats, err));
+    assert_int_equal(stats.num_batches, 0);
+    assert_int_equal(stats.num_errors, 0);
+    td_ok(tdict_sim_resume(y.c, err));
+    take_in_time(l, &batch);
+    assert_int_equal(read_batch(&y, batch, ids, 2), 2);
+    assert_int_equal(ids[0], 0);
+    tdict_release(batch);
+    take_in_time(l, &batch);
+    assert_int_equal(read_batch(&y, batch, ids, 2), 2);
+    assert_int_equal(ids[0], 2);
+    tdict_release(batch);
+    if (workers) td_ok(tdict_sim_hold(y.c, err)); /* and it ends while the device stands still */
+    tdict_loader_destroy(l);
+    td_ok(tdict_sim_resume(y.c, err));
+    close_yard(&y);
+  }
+}
+
+/* Each call gives up after a time in which it did nothing but wait: for a worker first, for the device then. */
+SIM_CASE(loader_counts_waiting) {
+  enum { TIMES = 4, WAIT_NS = 10000000 };
+  for (int at_device = 0; at_device < 2; at_device++) {
+    yard y = open_yard();
+    numbers n = numbers_of(20);
+    n.gated = at_device ? -1 : 0;
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.num_workers = 1;
+    o.timeout_ns = WAIT_NS;
+    pthread_mutex_lock(&n.gate);
+    td_ok(tdict_sim_hold(y.c, err));
+    tdict_loader *l = open_loader(&y, &d, &o);
+    if (at_device) settle(l, 2);
+    tdict_tree *batch = NULL;
+    for (int i = 0; i < TIMES; i++) td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, NULL, &batch, err));
+    tdict_loader_stats s = tdict_loader_stats_default();
+    td_ok(tdict_loader_get_stats(l, &s, err));
+    assert_true(s.wait_seconds >= TIMES * WAIT_NS * 1e-9);
+    pthread_mutex_unlock(&n.gate);
+    td_ok(tdict_sim_resume(y.c, err));
+    tdict_loader_destroy(l);
+    close_yard(&y);
+  }
+}
+
+typedef struct helper {
+  tdict_loader *loader;
+  tdict_context *c;
+  atomic_int failed;
+} helper;
+enum { HELD_NS = 20000000 };
+
+/* When next has been called - its count of ready batches says so - the device stands still for some more time. */
+static void *resume_later(void *user) {
+  helper *h = user;
+  tdict_loader_stats s = tdict_loader_stats_default();
+  while (tdict_loader_get_stats(h->loader, &s, NULL) == TDICT_OK && s.mean_ready == 0) usleep(100);
+  usleep(HELD_NS / 1000);
+  if (tdict_sim_resume(h->c, NULL) != TDICT_OK) atomic_store(&h->failed, 1);
+  return NULL;
+}
+
+SIM_CASE(loader_counts_waiting_for_the_device) {
+  yard y = open_yard();
+  numbers n = numbers_of(20);
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.num_workers = 1;
+  td_ok(tdict_sim_hold(y.c, err));
+  tdict_loader *l = open_loader(&y, &d, &o);
+  settle(l, 2);
+  helper h = {.loader = l, .c = y.c};
+  pthread_t thread;
+  tdict_tree *batch = NULL;
+  assert_int_equal(pthread_create(&thread, NULL, resume_later, &h), 0);
+  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  pthread_join(thread, NULL);
+  assert_int_equal(atomic_load(&h.failed), 0);
+  tdict_release(batch);
+  tdict_loader_stats s = tdict_loader_stats_default();
+  td_ok(tdict_loader_get_stats(l, &s, err));
+  assert_true(s.wait_seconds >= HELD_NS * 1e-9);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
 /* The consumer gives up, several times, while the worker comes to the end of a stream. */
 DEVICE_CASE(loader_tells_stuck_stream) {
   yard y = open_yard();
