@@ -1,13 +1,14 @@
 /* train_lm: trains a small language model from a text or a shard of tokens, with batches from a tdict_loader.
  *
  *   train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N] [--window N]
- *            [--workers N] [--compare] [--expect LOSS]          (--help says more)
+ *            [--workers N] [--compare] [--expect LOSS] [--like-c X]      (--help says more)
  *
  * On a GPU the model computes there, if nvcc built it in; on the simulated device a function queued on its stream does in
  * plain C what a kernel would; on the cpu it is called. --compare trains once more with the ordinary loop - read, copy,
  * wait - and once on a batch that is already there, and says how much of the time each loop lost to waiting for data.
  * A shard is one of llm.c's, such as `tdict-bench loader --shard FILE` writes; its tokens come as 64-bit numbers.
- * The exit status is 0, or 1 when something failed or the last loss is not below --expect. */
+ * The exit status is 0, or 1 when something failed, the last loss is not below --expect, or that of the same training in
+ * plain C on the cpu is further from it than --like-c allows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ enum { CHOOSE = -1 };
 typedef struct trainer {
   const char *device, *text, *shard;
   int64_t steps, rows, window, workers;
-  double expect;
+  double expect, like_c; /* like_c: negative: not asked */
   bool compare;
   tdict_context *context;
   tdict_device place;
@@ -272,6 +273,23 @@ static bool compare(trainer *t, const result *loader) {
   return true;
 }
 
+/* The same steps in plain C, with batches on the cpu: the last losses must be near each other. */
+static bool is_like_c(const trainer *given, const result *r) {
+  trainer t = *given;
+  result plain = {0};
+  t.place = tdict_cpu();
+  t.maker = &lm_cpu;
+  t.model = NULL;
+  bool good = with_loader(&t, false, &plain);
+  t.maker->destroy(t.model);
+  if (!good) return false;
+  double apart = fabs((double)r->last - (double)plain.last);
+  printf("in plain C     last loss %.4f\n", (double)plain.last);
+  if (apart <= t.like_c) return true;
+  fprintf(stderr, "train_lm: the last losses are %.4f apart, wanted at most %.4f\n", apart, t.like_c);
+  return false;
+}
+
 static bool open_place(trainer *t) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
@@ -297,14 +315,15 @@ static int usage(FILE *where) {
   fprintf(
       where,
       "usage: train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N]\n"
-      "                [--window N] [--workers N] [--compare] [--expect LOSS]\n"
+      "                [--window N] [--workers N] [--compare] [--expect LOSS] [--like-c X]\n"
       "  --steps N      batches to train on (200)\n"
       "  --rows N       windows in a batch (8 of the text, 256 of a shard)\n"
       "  --window N     tokens in a window (64 of the text, 1024 of a shard)\n"
       "  --workers N    threads of the loader (2 for the text, 4 for a shard)\n"
       "  --compare      then the same with the ordinary loop, and on one batch that is there: what each loop\n"
       "                 loses to data; conclusive with steps of at most 3 ms and an ordinary loop that loses 20 %%\n"
-      "  --expect LOSS  exit with 1 unless the last loss is below it\n");
+      "  --expect LOSS  exit with 1 unless the last loss is below it\n"
+      "  --like-c X     then the same in plain C on the cpu; exit with 1 unless its last loss is at most X away\n");
   return where == stdout ? 0 : 2;
 }
 
@@ -334,6 +353,8 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
       *known[k].number = atoll(value);
     else if (strcmp(argv[i - 1], "--expect") == 0)
       t->expect = atof(value);
+    else if (strcmp(argv[i - 1], "--like-c") == 0)
+      t->like_c = atof(value);
     else
       return false;
   }
@@ -345,13 +366,14 @@ static bool read_arguments(trainer *t, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  trainer t = {.device = "auto", .text = TRAIN_LM_TEXT, .steps = 200, .workers = CHOOSE};
+  trainer t = {.device = "auto", .text = TRAIN_LM_TEXT, .steps = 200, .workers = CHOOSE, .like_c = -1};
   result r = {0};
   if (argc == 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
   if (!read_arguments(&t, argc, argv)) return usage(stderr);
   bool good = open_place(&t) && with_loader(&t, true, &r);
   if (good) report(&t, "with loader", &r, NULL);
   if (good && t.compare) good = compare(&t, &r);
+  if (good && t.like_c >= 0) good = is_like_c(&t, &r);
   if (good && t.expect > 0 && !((double)r.last < t.expect)) {
     fprintf(stderr, "train_lm: the last loss is %.4f, wanted below %.4f\n", (double)r.last, t.expect);
     good = false;
