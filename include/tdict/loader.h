@@ -35,7 +35,8 @@ typedef struct tdict_loader_options {
   bool shuffle;          /**< without `sampler`: SHUFFLED by `seed` instead of SEQUENTIAL */
   uint64_t seed;
   const tdict_sampler
-      *sampler;        /**< retained; its indices must be those of the dataset; NULL: see `shuffle`. Not for streams */
+      *sampler;        /**< retained; its indices must be those of the dataset [T:loader_follows_the_sampler]; NULL: see
+                            `shuffle`. Not for streams */
   tdict_device device; /**< where batches are handed over; all zero (default): the context's own */
   bool pin_memory;     /**< batches handed over on the cpu are pinned, objects by their hooks [T:loader_pins_objects];
                               what goes to a device always is on its way */

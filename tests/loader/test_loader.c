@@ -36,6 +36,52 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   close_yard(&y);
 }
 
+/* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an epoch. */
+DEVICE_CASE(loader_follows_the_sampler) {
+  enum { DRAWN = 31, BATCH = 4, STOP = 2 };
+  yard y = open_yard();
+  double weights[20];
+  for (int i = 0; i < 20; i++) weights[i] = i % 5;
+  for (int32_t kind = TDICT_SAMPLER_SEQUENTIAL; kind <= TDICT_SAMPLER_WEIGHTED; kind++) {
+    for (int workers = 0; workers < 5; workers += 2) {
+      tdict_sampler_options so = tdict_sampler_options_default();
+      so.kind = kind;
+      so.seed = 3;
+      so.weights = weights;
+      so.num_samples = kind >= TDICT_SAMPLER_WITH_REPLACEMENT ? DRAWN : 0;
+      so.rank = 1;
+      so.world_size = 2;
+      tdict_sampler *sampler = NULL;
+      td_ok(tdict_sampler_create(20, &so, &sampler, err));
+      int64_t length = tdict_sampler_length(sampler), ids[DRAWN];
+      numbers n = numbers_of(20);
+      n.delay_us = 100;
+      tdict_dataset d = by_row(&n);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = BATCH;
+      o.num_workers = workers;
+      o.sampler = sampler;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      for (int epoch = 0; epoch < 2; epoch++) {
+        assert_int_equal(read_epoch(&y, l, ids, DRAWN), length);
+        for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], tdict_sampler_at(sampler, epoch, i));
+      }
+      tdict_loader_state s;
+      td_ok(tdict_loader_get_state(l, &s, err));
+      tdict_loader_destroy(l);
+      s.batch = STOP;
+      l = open_loader(&y, &d, &o);
+      td_ok(tdict_loader_set_state(l, &s, err));
+      assert_int_equal(read_epoch(&y, l, ids, DRAWN), length - STOP * BATCH);
+      for (int64_t i = 0; i < length - STOP * BATCH; i++)
+        assert_int_equal(ids[i], tdict_sampler_at(sampler, 2, STOP * BATCH + i));
+      tdict_loader_destroy(l);
+      tdict_sampler_release(sampler);
+    }
+  }
+  close_yard(&y);
+}
+
 DEVICE_CASE(loader_keeps_order) {
   yard y = open_yard();
   numbers n = numbers_of(64);
