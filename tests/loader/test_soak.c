@@ -1,5 +1,5 @@
 /* The loader for long: random settings, worker delays, consumer pauses and failing fetches, loaders destroyed at any
- * stage; the samples of each whole epoch are exactly those that there are, less those of failed batches.
+ * stage; the samples of each whole epoch are exactly those that there are, less those of the batch that failed.
  *
  * TDICT_TEST_BATCHES (default 1500) and TDICT_TEST_SEED say how long and which; the seed is printed. */
 #include "numbers.h"
@@ -19,11 +19,33 @@ static int64_t from_environment(const char *name, int64_t otherwise) {
 
 enum { MOST = 400 };
 
+/* Waits for what the stream waits for: a transfer behind it has ended. */
+static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *host = NULL;
+  o.after = stream;
+  td_ok(tdict_to_device(y->c, batch, tdict_cpu(), &o, &host, err));
+  tdict_release(host);
+}
+
+/* All samples but those of the batch that failed came once, and those not at all. */
+static void check_epoch(const numbers *n, const int *seen, int64_t batch_size) {
+  int64_t missing = 0;
+  for (int64_t i = 0; i < n->length; i++) missing += seen[i] == 0;
+  if (n->fail_at < 0) {
+    assert_int_equal(missing, 0);
+    return;
+  }
+  assert_int_equal(seen[n->fail_at], 0);
+  if (missing != n->length % batch_size) assert_int_equal(missing, batch_size); /* the last batch may be smaller */
+}
+
 /* One epoch, or a part of it; the batches that were taken. */
 static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, const tdict_stream *stream,
-                          int64_t stop_at) {
+                          int64_t batch_size, int64_t stop_at) {
   int seen[MOST] = {0};
   int64_t batches = 0, ids[64], failed = 0, kept = 0;
+  const bool reads = !stream || roll(4); /* else batches are let go of while the stream still waits for them */
   tdict_loader_state s;
   td_ok(tdict_loader_get_state(l, &s, err));
   assert_int_equal(s.batch, 0);
@@ -42,8 +64,10 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
     if (!batch) break;
     batches++;
     if (roll(20) == 0) usleep((useconds_t)roll(800));
-    if (!on_stream) { /* on a stream the host may not look yet */
+    if (reads) {
+      if (on_stream) pass_stream(y, batch, stream);
       int64_t count = read_batch(y, batch, ids, 64);
+      assert_true(count == batch_size || count == n->length % batch_size);
       kept += count;
       for (int64_t i = 0; i < count; i++) assert_int_equal(seen[ids[i]]++, 0);
     } else {
@@ -53,8 +77,7 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
   }
   if (n->fail_at < 0) assert_int_equal(kept, n->length);
   assert_int_equal(failed, n->fail_at >= 0);
-  if (!stream && n->fail_at < 0)
-    for (int64_t i = 0; i < n->length; i++) assert_int_equal(seen[i], 1);
+  if (reads) check_epoch(n, seen, batch_size);
   return batches;
 }
 
@@ -75,8 +98,8 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   o.continue_on_error = true;
   tdict_loader *l = open_loader(y, &d, &o);
   int64_t batches = 0, epochs = (int64_t)roll(4);
-  for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, -1);
-  if (roll(2)) batches += take_epoch(y, l, &n, NULL, (int64_t)roll(10)); /* and destroyed on its way */
+  for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, o.batch_size, -1);
+  if (roll(2)) batches += take_epoch(y, l, &n, NULL, o.batch_size, (int64_t)roll(10)); /* and destroyed on its way */
   tdict_loader_destroy(l);
   assert_int_equal(n.released, 1);
   assert_int_equal(n.running, 0);
