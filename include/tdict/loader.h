@@ -5,7 +5,7 @@
  * [T:loader_same_batches_for_any_workers]. Workers go on into the next epoch while the last batches of this one are used.
  * Batches are new trees from the pinned pool and the device's cache, and their memory goes back there when the last
  * holder lets go and the streams that used it are done [T:loader_reuses_memory]. At most four batches travel at once
- * [T:loader_sends_few_at_once]; of these the loader may hold one that was released until it sends others.
+ * [T:loader_sends_few_at_once]; those of them that were released the loader may keep until it sends others.
  * Thread rule: next and set_state by one thread at a time; the others from any thread. A loader ends before its context,
  * and belongs to the process that made it. */
 #ifndef TDICT_LOADER_H

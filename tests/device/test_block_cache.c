@@ -115,16 +115,21 @@ typedef struct held {
 static void hold(void *user) {
   while (!atomic_load(&((held *)user)->open)) usleep(100);
 }
+/* A use on a new stream that is done when the kernel there has been let go. */
+static tdict_fence *use_held(const bench *b, held *kernel, tdict_stream *stream) {
+  tdict_fence *use = NULL;
+  td_ok(tdict_stream_create(b->context, td_device(), stream, err));
+  td_ok(tdict_sim_launch(*stream, hold, kernel, err));
+  td_ok(tdict_use_create(b->gpu, stream->handle, &use, err));
+  return use;
+}
 
 /* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is done. */
 SIM_CASE(kept_blocks_wait_for_their_uses) {
   bench b = bench_open(NULL);
   tdict_stream s;
   held kernel = {false};
-  tdict_fence *use;
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
-  td_ok(tdict_sim_launch(s, hold, &kernel, err));
-  td_ok(tdict_use_create(b.gpu, s.handle, &use, err));
+  tdict_fence *use = use_held(&b, &kernel, &s);
   tdict_block busy = bench_take(&b, MIB), ready = bench_take(&b, MIB);
   void *where = busy.data;
   give(&b, &ready);
@@ -151,10 +156,7 @@ SIM_CASE(kept_blocks_end_with_their_gpu) {
   bench b = bench_open(NULL);
   tdict_stream s;
   held kernel = {false};
-  tdict_fence *use;
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
-  td_ok(tdict_sim_launch(s, hold, &kernel, err));
-  td_ok(tdict_use_create(b.gpu, s.handle, &use, err));
+  tdict_fence *use = use_held(&b, &kernel, &s);
   tdict_block busy = bench_take(&b, MIB);
   tdict_fence *fences[1] = {use};
   b.memory->ops->free(b.memory, &busy, fences, 1);

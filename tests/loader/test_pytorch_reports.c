@@ -2,61 +2,9 @@
  * batch, workers make and send it, and it is looked at where the loader hands it over. tests/transfer/test_pytorch_reports.c
  * has the same reports for the calls that the loader makes. */
 #include "numbers.h"
-#include "transfer/pair.h"
+#include "transfer/named_batch.h"
 
-/* A batch that knows more than its tensors: what the program hung to it, and a method. */
-typedef struct batch {
-  pair base; /* first: the hooks of a pair end it */
-  char names[2][16];
-  int64_t sizes[2];
-} batch;
-
-static int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
-
-/* Takes the tensors, on success only. */
-static batch *batch_around(const batch *like, tdict_tensor *inp, tdict_tensor *tgt) {
-  batch *made = malloc(sizeof *made);
-  if (!made) return NULL;
-  *made = *like;
-  made->base.inp = inp;
-  made->base.tgt = tgt;
-  atomic_fetch_add(&made->base.p->live, 1);
-  return made;
-}
-
-typedef tdict_status (*batch_step)(const tdict_hook *hook, tdict_tensor *t, tdict_tensor **out, tdict_error *err);
-static tdict_status batch_through(const batch *self, const tdict_hook *hook, batch_step step, void **out,
-                                  tdict_error *err) {
-  tdict_tensor *inp = NULL, *tgt = NULL;
-  tdict_status status = step(hook, self->base.inp, &inp, err);
-  if (status == TDICT_OK) status = step(hook, self->base.tgt, &tgt, err);
-  batch *made = status == TDICT_OK ? batch_around(self, inp, tgt) : NULL;
-  if (made) {
-    *out = made;
-    return TDICT_OK;
-  }
-  tdict_tensor_release(inp);
-  tdict_tensor_release(tgt);
-  return status == TDICT_OK ? TDICT_ENOMEM : status;
-}
-static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
-  atomic_fetch_add(&((const batch *)self)->base.p->pins, 1);
-  return batch_through(self, hook, tdict_hook_pin, out, err);
-}
-static tdict_status batch_move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
-  atomic_fetch_add(&((const batch *)self)->base.p->moves, 1);
-  return batch_through(self, hook, tdict_hook_move, out, err);
-}
-static tdict_status batch_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
-  tdict_tensor *inp = NULL, *tgt = NULL;
-  tdict_status status = tdict_get(tree, "inp", &inp, err);
-  if (status == TDICT_OK) status = tdict_get(tree, "deep.tgt", &tgt, err);
-  if (status != TDICT_OK) return status;
-  *out = batch_around(self, tdict_tensor_retain(inp), tdict_tensor_retain(tgt));
-  return *out ? TDICT_OK : TDICT_ENOMEM;
-}
-
-/* With hooks of its own, though it is a container, too; and one that is a plain container to the library. */
+/* With hooks of its own, though it is a container, too. */
 static const tdict_type training_batch = {.struct_size = sizeof training_batch,
                                           .name = "TrainingBatch",
                                           .release = pair_release,
@@ -65,12 +13,6 @@ static const tdict_type training_batch = {.struct_size = sizeof training_batch,
                                           .is_pinned = pair_is_pinned,
                                           .flatten = pair_flatten,
                                           .unflatten = batch_unflatten};
-static const tdict_type container = {.struct_size = sizeof container,
-                                     .name = "container",
-                                     .release = pair_release,
-                                     .flatten = pair_flatten,
-                                     .unflatten = batch_unflatten};
-
 enum { SAMPLES = 12, ROWS = 3, BATCHES = SAMPLES / ROWS, MOST_PATHS = 4 };
 
 /* What a case's collate function makes: a batch at each path, of one type. */

@@ -5,17 +5,7 @@
 
 #include "memory/fakes.h"
 #include "support/fail_alloc.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "support/sanitized.h"
 
 static bool all_bytes(const void *p, size_t bytes, unsigned char value) {
   const unsigned char *c = p;

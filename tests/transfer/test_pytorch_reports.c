@@ -1,24 +1,8 @@
 /* Reports of PyTorch about custom batches on their way through a loader's pin thread, told as tests of this library:
  * the type is lost, or the batch's own hook is not asked. There a mapping or sequence is taken apart and built anew as a
  * dict or list before anybody looks for a `pin_memory` of its own; here an object's hook is asked first. */
-#include "pair.h"
+#include "named_batch.h"
 
-/* A batch that knows more than its tensors: what the program hung to it, and a method. */
-typedef struct batch {
-  pair base; /* first: the hooks of a pair end it */
-  char names[2][16];
-  int64_t sizes[2];
-} batch;
-
-static batch *batch_around(const batch *like, tdict_tensor *inp, tdict_tensor *tgt) {
-  batch *made = malloc(sizeof *made);
-  if (!made) return NULL;
-  *made = *like;
-  made->base.inp = inp;
-  made->base.tgt = tgt;
-  atomic_fetch_add(&made->base.p->live, 1);
-  return made;
-}
 static batch *batch_make(probe *p, int number) {
   pair *x = pair_make(p, number, NULL);
   batch like = {.base = *x, .names = {"left camera", "lidar"}, .sizes = {640, 480}};
@@ -27,26 +11,7 @@ static batch *batch_make(probe *p, int number) {
   pair_release(x);
   return made;
 }
-/* The "method": it needs the whole type. */
-static int64_t batch_area(const batch *b) { return b->sizes[0] * b->sizes[1] + b->base.number; }
-
-static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
-  const batch *own = self;
-  tdict_tensor *inp = NULL, *tgt = NULL;
-  atomic_fetch_add(&own->base.p->pins, 1);
-  tdict_status status = tdict_hook_pin(hook, own->base.inp, &inp, err);
-  if (status == TDICT_OK) status = tdict_hook_pin(hook, own->base.tgt, &tgt, err);
-  if (status == TDICT_OK) *out = batch_around(own, inp, tgt);
-  return status;
-}
-static tdict_status batch_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
-  tdict_tensor *inp = NULL, *tgt = NULL;
-  tdict_status status = tdict_get(tree, "inp", &inp, err);
-  if (status == TDICT_OK) status = tdict_get(tree, "deep.tgt", &tgt, err);
-  if (status == TDICT_OK) *out = batch_around(self, tdict_tensor_retain(inp), tdict_tensor_retain(tgt));
-  return status;
-}
-/* With a pin hook of its own; and one that is a plain container to the library. */
+/* With a pin hook of its own. */
 static const tdict_type training_batch = {.struct_size = sizeof training_batch,
                                           .name = "TrainingBatch",
                                           .release = pair_release,
@@ -54,12 +19,6 @@ static const tdict_type training_batch = {.struct_size = sizeof training_batch,
                                           .is_pinned = pair_is_pinned,
                                           .flatten = pair_flatten,
                                           .unflatten = batch_unflatten};
-static const tdict_type container = {.struct_size = sizeof container,
-                                     .name = "container",
-                                     .release = pair_release,
-                                     .flatten = pair_flatten,
-                                     .unflatten = batch_unflatten};
-
 static batch *put_batch(tdict_tree *td, const char *path, const tdict_type *type, probe *p, int number) {
   batch *made = batch_make(p, number);
   td_ok(tdict_set_object(td, path, type, made, err));
