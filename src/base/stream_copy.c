@@ -64,16 +64,33 @@ __attribute__((target("avx512f"))) static void blocks_avx512(char *dst, const ch
   }
 }
 
-void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes) {
+/* The end of a copy, from a line's beginning on, and zeros up to `padded`: in whole lines as far as they go. */
+static void end_by_lines(char *dst, const char *src, size_t bytes, size_t padded) {
+  static const char zeros[LINE];
+  char line[LINE] = {0};
+  size_t at = bytes / LINE * LINE;
+  blocks_sse2(dst, src, at);
+  memcpy(line, src + at, bytes - at);
+  if (padded < at + LINE) { /* no whole line is left */
+    memcpy(dst + at, line, padded - at);
+    return;
+  }
+  blocks_sse2(dst + at, line, LINE);
+  for (at += LINE; at + LINE <= padded; at += LINE) blocks_sse2(dst + at, zeros, LINE);
+  memset(dst + at, 0, padded - at);
+}
+
+void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded) {
   char *dst = to;
   const char *src = from;
   size_t head = (size_t)(-(uintptr_t)dst % LINE);
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK) {
     if (bytes) memcpy(dst, src, bytes);
+    if (padded > bytes) memset(dst + bytes, 0, padded - bytes);
     return;
   }
   memcpy(dst, src, head);
-  dst += head, src += head, bytes -= head;
+  dst += head, src += head, bytes -= head, padded -= head;
   size_t whole = bytes / BLOCK * BLOCK;
   if (kind == TDICT_STREAM_AVX512)
     blocks_avx512(dst, src, whole);
@@ -81,7 +98,7 @@ void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_
     blocks_avx2(dst, src, whole);
   else
     blocks_sse2(dst, src, whole);
-  memcpy(dst + whole, src + whole, bytes - whole);
+  end_by_lines(dst + whole, src + whole, bytes - whole, padded - whole);
 }
 
 void tdict_stream_fence(void) { _mm_sfence(); }
@@ -90,14 +107,19 @@ void tdict_stream_fence(void) { _mm_sfence(); }
 
 bool tdict_stream_has(tdict_stream_kind kind) { return kind == TDICT_STREAM_PLAIN; }
 
-void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes) {
+void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded) {
   (void)kind;
   if (bytes) memcpy(to, from, bytes);
+  if (padded > bytes) memset((char *)to + bytes, 0, padded - bytes);
 }
 
 void tdict_stream_fence(void) {}
 
 #endif
+
+void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes) {
+  tdict_stream_copy_padded(kind, to, from, bytes, bytes);
+}
 
 tdict_stream_kind tdict_stream_best(void) {
   int kind = TDICT_STREAM_KINDS - 1;

@@ -20,6 +20,9 @@ bool tdict_stream_has(tdict_stream_kind kind);
 /* Copies; the two do not overlap. Nobody else may count on seeing the bytes before tdict_stream_fence(), called by the
  * same thread. The processor must have the kind. */
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
+/* The same, and zeros behind the bytes up to `padded`, which is no less: a last line that is written as a whole need not be
+ * read before. */
+void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded);
 void tdict_stream_fence(void);
 
 #endif

@@ -59,16 +59,23 @@ static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict
   (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
 }
 
+/* Up to the next leaf, which begins on a multiple of its alignment, or the slot's end. */
+static size_t padded_end(size_t filled, size_t end) {
+  size_t next = (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  return next < end ? next : end;
+}
+
 void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   size_t filled = 0;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
-    memset(slot + filled, 0, p.at - filled);
+    if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
     const char *src = p.item->src_data;
-    if (p.item->src_plain && stores != TDICT_STREAM_PLAIN)
-      tdict_stream_copy(stores, slot + p.at, src + p.begin, p.end - p.begin);
-    else if (p.item->src_plain)
+    if (p.item->src_plain && stores != TDICT_STREAM_PLAIN) {
+      filled = padded_end(filled, chunk->end - chunk->begin);
+      tdict_stream_copy_padded(stores, slot + p.at, src + p.begin, p.end - p.begin, filled - p.at);
+    } else if (p.item->src_plain)
       copy_bytes(slot + p.at, src + p.begin, p.end - p.begin);
     else
       walk(p.item, false, true, &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});

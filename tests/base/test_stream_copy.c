@@ -7,21 +7,29 @@
 
 enum { ROOM = 4096, EDGE = 96 };
 
-/* Bytes outside stay as they are. */
-static void try_copy(tdict_stream_kind kind, size_t to, size_t from, size_t bytes) {
+/* Bytes outside stay as they are; `more` of them become zero. */
+static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t bytes, size_t more) {
   unsigned char *block = NULL;
   if (posix_memalign((void **)&block, 4096, 2 * ROOM)) fail_msg("no memory");
   unsigned char *src = malloc(from + bytes + 1); /* exact, so that a sanitizer sees reads beyond */
   assert_non_null(src);
   for (size_t i = 0; i < bytes; i++) src[from + i] = (unsigned char)(i * 7 + i / 251 + 1);
   memset(block, 0xEE, 2 * ROOM);
-  tdict_stream_copy(kind, block + EDGE + to, src + from, bytes);
+  if (more)
+    tdict_stream_copy_padded(kind, block + EDGE + to, src + from, bytes, bytes + more);
+  else
+    tdict_stream_copy(kind, block + EDGE + to, src + from, bytes);
   tdict_stream_fence();
   for (size_t i = 0; i < EDGE + to; i++) assert_int_equal(block[i], 0xEE);
   if (bytes) assert_memory_equal(block + EDGE + to, src + from, bytes);
-  for (size_t i = EDGE + to + bytes; i < 2 * ROOM; i++) assert_int_equal(block[i], 0xEE);
+  for (size_t i = EDGE + to + bytes; i < 2 * ROOM; i++)
+    assert_int_equal(block[i], i < EDGE + to + bytes + more ? 0 : 0xEE);
   free(src);
   free(block);
+}
+
+static void try_copy(tdict_stream_kind kind, size_t to, size_t from, size_t bytes) {
+  try_padded(kind, to, from, bytes, 0);
 }
 
 CASE(stream_copy_copies_what_memcpy_does) {
@@ -32,6 +40,16 @@ CASE(stream_copy_copies_what_memcpy_does) {
       for (size_t to = 0; to < 64; to += s < 8 ? 1 : 7)
         for (size_t from = 0; from < 64; from += 9) try_copy((tdict_stream_kind)kind, to, from, sizes[s]);
     for (size_t bytes = 0; bytes < 700; bytes++) try_copy((tdict_stream_kind)kind, bytes % 64, bytes % 5, bytes);
+  }
+}
+
+CASE(stream_copy_fills_up_with_zeros) {
+  for (int kind = 0; kind < TDICT_STREAM_KINDS; kind++) {
+    if (!tdict_stream_has((tdict_stream_kind)kind)) continue;
+    for (size_t bytes = 0; bytes < 700; bytes += bytes < 250 ? 17 : 1)
+      for (size_t more = 1; more < 260; more += 1 + more / 3)
+        try_padded((tdict_stream_kind)kind, bytes % 64, 3, bytes, more);
+    try_padded((tdict_stream_kind)kind, 32, 0, 4000 - 256, 96);
   }
 }
 
