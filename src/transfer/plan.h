@@ -102,7 +102,7 @@ typedef struct tdict_plan_request {
   bool strict_objects;   /* an object without a way is an error */
   int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
   bool borrows;          /* the caller holds the tree until the transfer has ended */
-  tdict_pool *pool;      /* whose threads help to read a very large tree; NULL: none do */
+  tdict_pool *pool;      /* whose threads help to read a large tree; NULL: none do */
   int num_helpers;
   tdict_plan *spare; /* a cleared plan whose memory is taken, or NULL */
 } tdict_plan_request;

@@ -5,7 +5,10 @@
 #include "base/checked.h"
 #include "tensor/layout.h"
 
-enum { PARALLEL_LEAVES = 8192, STRETCH_LEAVES = 2048, MAX_STRETCHES = 64 };
+/* Leaves: from how many on it pays to share them out; so many at least for a thread, so many at most for a turn. */
+enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
+/* To wake one or two threads takes longer than few leaves do. */
+enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 static inline bool is_plain(const tdict_tensor *t) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
@@ -114,7 +117,9 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
   const uint32_t leaves = end - frame->slot;
-  uint32_t each = STRETCH_LEAVES;
+  uint32_t each = leaves / ((uint32_t)m->num_helpers + 1) + 1;
+  if (each < LEAST_STRETCH) each = LEAST_STRETCH;
+  if (each > MOST_STRETCH) each = MOST_STRETCH;
   if (leaves / MAX_STRETCHES >= each) each = leaves / MAX_STRETCHES + 1;
   long count = 0;
   for (uint32_t first = 0; first < leaves; first += each, count++) {
@@ -144,8 +149,9 @@ void tdict_many_collect(const tdict_many *m, tdict_frame *frame) {
   const tdict_tree *node = frame->node;
   const uint32_t end = node->keys->num_slots;
   const uint32_t room = plan->cap_items - plan->num_items, more = plan->cap_leaves - plan->num_leaves;
-  if (end - frame->slot >= PARALLEL_LEAVES && m->num_helpers > 0 && room >= end - frame->slot &&
-      more >= end - frame->slot && collect_parallel(m, frame, end))
+  const uint32_t many = m->num_helpers < FEW_HELPERS ? PARALLEL_BY_FEW : PARALLEL_LEAVES;
+  if (end - frame->slot >= many && m->num_helpers > 0 && room >= end - frame->slot && more >= end - frame->slot &&
+      collect_parallel(m, frame, end))
     return;
   uint32_t n = plan->num_items, number = plan->num_leaves;
   for (; frame->slot < end && n < plan->cap_items && number < plan->cap_leaves; frame->slot++) {

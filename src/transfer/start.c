@@ -13,7 +13,7 @@
 #include "transfer/lane.h"
 #include "transfer/work.h"
 
-enum { READERS = 8, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
+enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
 
 /* What a start works with; lives for one call. */
 typedef struct starter {
@@ -74,6 +74,12 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Threads that may help the caller to read and to mark very many leaves. */
+static int count_helpers(const starter *s) {
+  const int asked = s->start->options.num_threads, others = tdict_pool_num_cpus(tdict_engine_pool(s->engine)) - 1;
+  return asked >= 0 ? asked : others < READERS ? others : READERS;
+}
+
 static tdict_status make_plan(starter *s, tdict_error *err) {
   tdict_plan_request request = {.devices = tdict_engine_devices(s->engine),
                                 .device = s->device,
@@ -89,7 +95,7 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
   int asked = s->start->options.num_threads;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
     request.pool = tdict_engine_pool(s->engine);
-    request.num_helpers = asked > 0 ? asked : READERS;
+    request.num_helpers = count_helpers(s);
   }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
@@ -292,7 +298,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->if_free = s.choice.if_free;
   t->row = s.choice.row;
   t->spin_ns = s.choice.spin_ns;
-  t->num_helpers = s.choice.num_workers > 1 ? s.choice.num_workers : 0;
+  t->num_helpers = s.choice.num_workers > 1 ? count_helpers(&s) : 0;
   t->source = start->src;
   t->waits = start->waits;
   t->uncounted = start->waits && !start->options.stats;

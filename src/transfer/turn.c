@@ -159,7 +159,7 @@ static void mark_beside_others(tdict_fence_node *node, gathering *g) {
   if (!g->stranger) tdict_storage_each_conflict(node->storage, node->writes, find_stranger, g);
 }
 
-enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 2048 };
+enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
 /* The marks on sources. One that found others there is left for its thread to see to: it has a storage and no fence. */
 typedef struct marking {

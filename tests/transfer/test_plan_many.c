@@ -4,24 +4,25 @@
 #include "transfer/engine.h"
 #include "trees.h"
 
-enum { MANY = 20000 };
+enum { MANY = 20000, SOME = 700 }; /* SOME: read by several threads where there are four, marked by one */
 
 typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES } oddity;
 
 /* Leaves of one size, or of many, each with its own storage, and something else near the end. */
-static tdict_tree *many_tree(bool sizes, oddity odd) {
+static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   tdict_tree *td = new_tree();
-  for (int i = 0; i < MANY; i++) {
+  for (int i = 0; i < count; i++) {
     char path[32];
     snprintf(path, sizeof path, "leaf%d", i);
-    if (odd == ODD_STRIDED && i == MANY - 5000)
+    if (odd == ODD_STRIDED && i == count - count / 4)
       give(td, path, sliced(random_tensor(TDICT_U8, SHAPE(40), NULL), (tdict_tensor_range){0, 0, 20, 2}));
-    else if (odd == ODD_TREE && i == MANY - 3000)
+    else if (odd == ODD_TREE && i == count - count / 7)
       give_tree(td, path, tiny_tree(NULL));
     else
       give(td, path, random_tensor(TDICT_U8, SHAPE(sizes ? 1 + i % 700 : 12), NULL));
   }
-  if (odd == ODD_TWICE) td_ok(tdict_set(td, "leaf17000", leaf_of(td, "leaf3"), err));
+  const char *twin = count == MANY ? "leaf17000" : "leaf595";
+  if (odd == ODD_TWICE) td_ok(tdict_set(td, twin, leaf_of(td, "leaf3"), err));
   return td;
 }
 
@@ -68,7 +69,8 @@ static void check_let_go(const tdict_tree *td) {
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i]) continue;
     int64_t held = atomic_load(&l.tensors[i]->refs);
-    bool twice = strcmp(l.paths[i], "leaf3") == 0 || strcmp(l.paths[i], "leaf17000") == 0;
+    bool twice =
+        strcmp(l.paths[i], "leaf3") == 0 || strcmp(l.paths[i], "leaf17000") == 0 || strcmp(l.paths[i], "leaf595") == 0;
     if (held != 1 && !(twice && held == 2)) fail_msg("%s is held %lld times", l.paths[i], (long long)held);
     assert_true(tdict_storage_is_idle(l.tensors[i]->storage));
   }
@@ -77,8 +79,8 @@ static void check_let_go(const tdict_tree *td) {
 
 GPU_CASE(many_leaves_make_the_plan_of_one_thread) {
   world w = open_world();
-  for (int k = 0; k < 2 * NUM_ODDITIES; k++) {
-    tdict_tree *src = many_tree(k % 2, (oddity)(k / 2));
+  for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
+    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     for (int borrows = 0; borrows < 2; borrows++) {
       tdict_plan alone = collect(&w, src, 0, borrows), helped = collect(&w, src, 4, borrows);
       td_ok(tdict_plan_cut(&helped, 4096, 4096, err));
@@ -99,8 +101,8 @@ GPU_CASE(many_leaves_make_the_plan_of_one_thread) {
 GPU_CASE(many_leaves_arrive) {
   world w = open_world();
   static const int threads[] = {-1, 0, 3};
-  for (int k = 0; k < 2 * NUM_ODDITIES; k++) {
-    tdict_tree *src = many_tree(k % 2, (oddity)(k / 2)), *out = NULL;
+  for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
+    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4)), *out = NULL;
     tdict_transfer_options o = tdict_transfer_options_default();
     o.num_threads = threads[k % 3];
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
@@ -122,7 +124,7 @@ GPU_CASE(many_leaves_arrive) {
 /* A source on which somebody else's mark lies, found by one of the threads. */
 GPU_CASE(many_marks_beside_a_stranger) {
   world w = open_world();
-  tdict_tree *src = many_tree(false, ODD_NONE), *out = NULL;
+  tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
   begin_use(&stranger, leaf_of(src, "leaf12345")->storage, true);
   assert_int_equal(pthread_create(&stranger.thread, NULL, end_later, &stranger), 0);
