@@ -95,11 +95,22 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   if (alike) c->row.first_bytes = c->row.chunk_bytes;
 }
 
+/* Threads fill a slot together where the link would otherwise wait for the first one, and copies would have to be small. A
+ * longer transfer keeps the link busy with a slot a thread, which costs less. */
+enum { MOST_PARTS = 8 };
+#define PART_BYTES ((size_t)32 << 10)
+static uint32_t choose_parts(const tdict_choice_request *r, size_t bytes, const tdict_choice *c) {
+  if (c->num_workers < 2 || direction_of(r->plan) != TDICT_TUNING_IN || bytes > SPIN_MAX_BYTES) return 1;
+  size_t parts = c->row.chunk_bytes / PART_BYTES;
+  return parts < 1 ? 1 : parts < MOST_PARTS ? (uint32_t)parts : MOST_PARTS;
+}
+
 tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_plan *p = r->plan;
   size_t bytes = thread_bytes(r);
   tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction_of(p), bytes)};
   choose_threads(r, bytes, &c);
   fit_chunks(r, bytes, &c);
+  c.num_parts = choose_parts(r, bytes, &c);
   return c;
 }

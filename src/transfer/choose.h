@@ -14,8 +14,9 @@ typedef struct tdict_choice_request {
 typedef struct tdict_choice {
   tdict_tuning_row row; /* slots of the engine are large enough for its chunks */
   int num_workers;
-  bool on_caller; /* the calling thread is the first of them */
-  bool if_free;   /* but only if it can queue all there is, and the transfer need wait for no other */
+  uint32_t num_parts; /* that several threads fill of one slot */
+  bool on_caller;     /* the calling thread is the first of them */
+  bool if_free;       /* but only if it can queue all there is, and the transfer need wait for no other */
   int64_t spin_ns;
 } tdict_choice;
 

@@ -113,7 +113,9 @@ struct tdict_future {
   _Atomic(bool) tailless;        /* relaxed: a worker could not record its tail; ordered by `queued` */
   _Atomic(bool) observed;        /* relaxed: somebody was told how it ended */
   tdict_latch may_start;         /* for on_caller */
-  _Atomic(uint32_t) next_chunk;  /* relaxed: a ticket counter */
+  uint32_t num_parts;            /* in which a chunk that goes through a slot to a device is filled */
+  struct tdict_share *shares;    /* owned, one a chunk; NULL: each has one part. See share.h */
+  _Atomic(uint32_t) next_part;   /* relaxed: a ticket counter */
   _Atomic(bool) failed;          /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; who builds the result meanwhile counts */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */

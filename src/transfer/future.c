@@ -103,6 +103,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_release(f->mirror);
   tdict_release(f->result);
   free(f->rest);
+  free(f->shares);
   free(f->writes);
   free(f->waits_for);
   free(f->uses);

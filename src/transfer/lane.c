@@ -58,6 +58,18 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   return wait_for_gates(lane, err); /* the lane is open whatever this answers, and is closed by its owner */
 }
 
+static void give_slot(tdict_lane *lane, tdict_slot *slot) {
+  tdict_ring_give(lane->ring, slot, false);
+  count_slots(lane, -1);
+}
+
+void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot) {
+  if (lane->spare)
+    give_slot(lane, slot);
+  else
+    lane->spare = slot;
+}
+
 /* The oldest copy in flight is done: empties its slot or lets its event go. */
 static void retire(tdict_lane *lane, bool abandon) {
   tdict_flight *f = &lane->flights[lane->first];
@@ -76,12 +88,7 @@ static void retire(tdict_lane *lane, bool abandon) {
     TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
     lane->worker->copy_ns += tdict_now_ns() - begin;
   }
-  if (!lane->spare) {
-    lane->spare = f->slot;
-    return;
-  }
-  tdict_ring_give(lane->ring, f->slot, false);
-  count_slots(lane, -1);
+  tdict_lane_keep(lane, f->slot);
 }
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
@@ -134,6 +141,24 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
   return TDICT_OK;
 }
 
+void tdict_lane_hand_over(tdict_lane *lane) { lane->held--; }
+
+tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
+  tdict_status status = find_ring(lane, err);
+  if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
+  if (status == TDICT_OK) lane->held++;
+  return status;
+}
+
+tdict_status tdict_lane_empty(tdict_lane *lane, tdict_error *err) {
+  tdict_status status = tdict_lane_settle(lane, err);
+  if (status == TDICT_OK && lane->spare) {
+    give_slot(lane, lane->spare);
+    lane->spare = NULL;
+  }
+  return status;
+}
+
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
@@ -144,7 +169,7 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
   if (status != TDICT_OK) {
     d->ops->stream_synchronize(d, lane->stream); /* the slot's bytes may be in use, and no event would tell */
     if (slot)
-      lane->spare = slot;
+      tdict_lane_keep(lane, slot);
     else
       tdict_gpu_give_event(lane->gpu, event);
     return status;
@@ -176,10 +201,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
     }
   }
   while (lane->count > 0) retire(lane, true);
-  if (lane->spare) {
-    tdict_ring_give(lane->ring, lane->spare, false);
-    count_slots(lane, -1);
-  }
+  if (lane->spare) give_slot(lane, lane->spare);
   tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);
   lane->gpu = NULL;
@@ -201,11 +223,8 @@ void tdict_lane_pause(tdict_lane *lane) {
     count_slots(lane, -1);
   }
   lane->count = kept;
-  if (lane->spare) {
-    tdict_ring_give(lane->ring, lane->spare, false);
-    count_slots(lane, -1);
-    lane->spare = NULL;
-  }
+  if (lane->spare) give_slot(lane, lane->spare);
+  lane->spare = NULL;
   tdict_gpu_leave(lane->gpu, &lane->scope);
 }
 

@@ -36,7 +36,15 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err);
 /* A slot to fill, and room for its flight. Waits for nothing but copies of this lane, or for any slot when the lane holds
  * none. */
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
-/* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is the lane's spare again when this
+/* The slot that was just asked for is several threads': another lane, which takes it over, queues its copy. */
+void tdict_lane_hand_over(tdict_lane *lane);
+/* The lane queues the copy of such a slot: room for its flight. Waits for copies of this lane. */
+tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
+/* A slot without a copy is the lane's spare, or the ring's if it has one. */
+void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot);
+/* Waits for all that is in flight and gives every slot back. */
+tdict_status tdict_lane_empty(tdict_lane *lane, tdict_error *err);
+/* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept when this
  * fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                tdict_error *err);

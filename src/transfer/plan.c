@@ -108,8 +108,7 @@ static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *
   return TDICT_OK;
 }
 
-/* The first item from `low` on that ends behind `at`; there is one. */
-static uint32_t item_at(const tdict_plan *plan, uint32_t low, size_t at) {
+uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   for (uint32_t high = plan->num_items - 1; low < high;) {
     uint32_t middle = low + (high - low) / 2;
     if (plan->items[middle].offset + plan->items[middle].bytes <= at)
@@ -135,7 +134,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
   const bool uniform = tdict_plan_is_uniform(plan);
   for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
     if (uniform)
-      first = item_at(plan, first, at);
+      first = tdict_plan_item_at(plan, first, at);
     else
       while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
     size_t piece = piece_at(whole, at, low, high);

@@ -120,6 +120,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
 /* The end of the run of leaves from `first` on that one driver copy can take: they lie on both sides as on the line. A
  * chunk of direct copies between host and device holds up to TDICT_CU_MOST_LINES runs, if the plan is not one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
+/* The first item from `low` on that ends behind `at`, a place on the line; there is one. */
+uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
 void tdict_plan_reset(tdict_plan *plan);
 /* All items go the same way to the same gpu, from ordinary memory to a new result. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {

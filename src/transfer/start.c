@@ -11,6 +11,7 @@
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
 #include "transfer/lane.h"
+#include "transfer/share.h"
 #include "transfer/work.h"
 
 enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
@@ -220,6 +221,7 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
   if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
+  if (status == TDICT_OK) status = tdict_shares_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;
@@ -297,6 +299,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   t->on_caller = s.choice.on_caller;
   t->if_free = s.choice.if_free;
   t->row = s.choice.row;
+  t->num_parts = s.choice.num_parts;
   t->spin_ns = s.choice.spin_ns;
   t->num_helpers = s.choice.num_workers > 1 ? count_helpers(&s) : 0;
   t->source = start->src;

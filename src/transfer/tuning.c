@@ -11,12 +11,12 @@ static const tdict_tuning built_in =
     {.rows[TDICT_TUNING_IN] =
          {
              {KIB(384), KIB(256), KIB(256), 1, 4, 1, 1, 300},
-             {MIB(2), KIB(192), KIB(192), 3, 4, 1, 1, 300},
-             {MIB(6), KIB(512), KIB(512), 6, 4, 1, 1, 300},
-             {MIB(24), MIB(1), KIB(512), 6, 4, 1, 1, 300},
-             {MIB(80), MIB(1), MIB(1), 8, 2, 1, 1, 300},
+             {MIB(2), KIB(384), KIB(384), 3, 4, 1, 1, 300},
+             {MIB(24), MIB(1), MIB(1), 6, 4, 1, 1, 300},
+             {MIB(80), MIB(2), MIB(2), 8, 2, 1, 1, 300},
              {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},
-             {SIZE_MAX, MIB(4), MIB(1), 8, 2, 0, 1, 50},
+             {MIB(800), MIB(4), KIB(512), 8, 2, 0, 1, 50},
+             {SIZE_MAX, MIB(4), MIB(2), 8, 2, 0, 1, 50},
          },
      .rows[TDICT_TUNING_OUT] =
          {

@@ -8,6 +8,7 @@
 #include "transfer/engine_state.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
+#include "transfer/share.h"
 #include "transfer/work.h"
 
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err) {
@@ -19,6 +20,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   t->engine = engine;
   t->pool = engine->config.pool;
   t->num_workers = num_workers;
+  t->num_parts = 1;
   atomic_init(&t->workers_left, num_workers);
   t->error_item = UINT32_MAX;
   pthread_mutex_init(&t->error_lock, NULL);
@@ -455,6 +457,7 @@ static void let_go(tdict_future *t) {
 
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
+  tdict_shares_close(t);
   tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);
   t->decided = true;

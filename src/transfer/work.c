@@ -8,6 +8,13 @@
 #include "tensor/layout.h"
 #include "transfer/lane.h"
 #include "transfer/pieces.h"
+#include "transfer/share.h"
+
+/* What a thread does next: a chunk, or a part of one. */
+typedef struct tdict_claim {
+  const tdict_chunk *chunk;
+  uint32_t part;
+} tdict_claim;
 
 /* Queues what goes between the slot and the device. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *blame,
@@ -27,21 +34,44 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
-  lane->spare = slot;
+  tdict_lane_keep(lane, slot);
+  return status;
+}
+
+static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
+  const tdict_future *t = worker->transfer;
+  int64_t begin = tdict_now_ns();
+  tdict_range_push(TDICT_RANGE_COPY);
+  tdict_pieces_gather(&t->plan, chunk, to, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+  TDICT_SPAN_END(worker->transfer, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
+  worker->copy_ns += tdict_now_ns() - begin;
+}
+
+/* Fills a part of a slot, and sends it if that was the last one. */
+static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
+  tdict_future *t = lane->worker->transfer;
+  tdict_share *share = &t->shares[claim.chunk - t->plan.chunks];
+  tdict_slot *slot;
+  tdict_status status = tdict_share_slot(lane, share, claim.part == 0, &slot, err);
+  if (status != TDICT_OK || !slot) return status;
+  tdict_chunk part = tdict_share_part(t, claim.chunk, claim.part);
+  if (part.begin < part.end) gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
+  if (!tdict_share_filled(share)) return TDICT_OK;
+  status = tdict_share_take(lane, share, err);
+  if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, blame, err);
+  if (status == TDICT_OK) tdict_transfer_chunk_read(t, claim.chunk);
   return status;
 }
 
 /* Fills a slot and sends it. */
-static tdict_status stage_in(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
+static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
+  const tdict_chunk *chunk = claim.chunk;
   tdict_slot *slot;
+  if (t->shares) return stage_part(lane, claim, blame, err);
   tdict_status status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
-  int64_t begin = tdict_now_ns();
-  tdict_range_push(TDICT_RANGE_COPY);
-  tdict_pieces_gather(&t->plan, chunk, slot->data, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
-  TDICT_SPAN_END(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
-  lane->worker->copy_ns += tdict_now_ns() - begin;
+  gather(lane->worker, chunk, slot->data);
   status = queue_chunk(lane, slot, chunk, blame, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
   return status;
@@ -164,11 +194,12 @@ static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
   worker->copy_ns += tdict_now_ns() - begin;
 }
 
-static tdict_status do_chunk(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
+static tdict_status do_claim(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
+  const tdict_chunk *chunk = claim.chunk;
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   switch ((tdict_way)item->way) {
   case TDICT_WAY_STAGE_IN:
-    return stage_in(lane, chunk, blame, err);
+    return stage_in(lane, claim, blame, err);
   case TDICT_WAY_STAGE_OUT:
     return stage_out(lane, chunk, blame, err);
   case TDICT_WAY_DIRECT:
@@ -195,19 +226,27 @@ static void wait_for_uses(const tdict_future *t) {
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
 }
 
+/* The next part of a chunk that several fill, or the next whole one; false at the end. Who gets a later part of one finds
+ * that the first has its thread already. */
+static bool claim_next(tdict_future *t, tdict_claim *out) {
+  for (;;) {
+    uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->num_parts;
+    if (chunk >= t->plan.num_chunks) return false;
+    *out = (tdict_claim){&t->plan.chunks[chunk], n % t->num_parts};
+    if (out->part == 0 || t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN) return true;
+  }
+}
+
 static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
   tdict_status status = TDICT_OK;
   wait_for_uses(t);
-  while (status == TDICT_OK && !tdict_transfer_has_failed(t)) {
-    uint32_t n = atomic_fetch_add_explicit(&t->next_chunk, 1, memory_order_relaxed);
-    if (n >= t->plan.num_chunks) break;
-    const tdict_chunk *chunk = &t->plan.chunks[n];
-    uint32_t blame = chunk->first;
+  for (tdict_claim claim; status == TDICT_OK && !tdict_transfer_has_failed(t) && claim_next(t, &claim);) {
+    uint32_t blame = claim.chunk->first;
     worker->worked = true;
-    status = turn_to(lane, t->plan.items[chunk->first].gpu, err);
-    if (status == TDICT_OK) status = do_chunk(lane, chunk, &blame, err);
+    status = turn_to(lane, t->plan.items[blame].gpu, err);
+    if (status == TDICT_OK) status = do_claim(lane, claim, &blame, err);
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }

@@ -1,0 +1,30 @@
+/* Chunks that several threads fill together. A copy costs the link some microseconds whatever it carries, so there are to
+ * be few; but the first is to begin soon. So each thread gathers a part of a chunk into its slot, and who has filled the
+ * last one queues the copy.
+ * A thread that waits for a chunk's slot holds none itself, so that whoever is to take it can get one.
+ * Thread rule: create and close by one thread while no other works; the rest from the workers, each with its own lane. */
+#ifndef TDICT_TRANSFER_SHARE_H
+#define TDICT_TRANSFER_SHARE_H
+
+#include "transfer/lane.h"
+
+typedef struct tdict_share {
+  _Atomic(tdict_slot *)
+      slot;               /* release/acquire: NULL until the first part's thread has taken it, and once it is queued */
+  _Atomic(uint32_t) left; /* acq_rel: parts that are not filled yet; the last one's thread sees all bytes */
+} tdict_share;
+
+/* Makes the shares of the transfer's chunks, if it has more than one part a chunk. TDICT_ENOMEM. */
+tdict_status tdict_shares_create(tdict_future *transfer, tdict_error *err);
+/* Gives slots that were never queued back to their rings; that a transfer which failed leaves behind. */
+void tdict_shares_close(tdict_future *transfer);
+/* The n-th part of a chunk: an interval of it, perhaps empty (begin is end then). The first never is. */
+tdict_chunk tdict_share_part(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
+/* The slot that the chunk is gathered in: takes it for the first part, waits for it with the others. NULL: the transfer
+ * has failed meanwhile. TDICT_EDEVICE. */
+tdict_status tdict_share_slot(tdict_lane *lane, tdict_share *share, bool first, tdict_slot **out, tdict_error *err);
+/* A part is filled. True for the last one: the slot is the caller's to queue, when tdict_share_take() has given it. */
+bool tdict_share_filled(tdict_share *share);
+tdict_status tdict_share_take(tdict_lane *lane, tdict_share *share, tdict_error *err);
+
+#endif
