@@ -16,6 +16,7 @@
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 enum { MAX_THREADS = 1024 };
+static const char sysfs[] = "/sys";
 
 struct tdict_context {
   tdict_forkmark *mark;
@@ -44,7 +45,7 @@ static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
   if (device.type != TDICT_DEVICE_CUDA || tdict_devices_gpu(c->devices, device, &gpu, NULL) != TDICT_OK) return;
-  tdict_placement_apply("/sys", gpu, c->pool, c->log);
+  tdict_placement_apply(sysfs, gpu, c->pool, c->log);
 }
 
 static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
@@ -55,7 +56,7 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
   if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
-  tdict_devices_config devices = {o, driver, c->pool, c->mark, c->log};
+  tdict_devices_config devices = {o, driver, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
   place_workers(c);

@@ -68,7 +68,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
 
 /** @brief Page-locked host memory, pooled, for all devices of the context. Never NULL; without a device that could
  *  read it every allocation fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the
- *  context.
+ *  context. Where the machine has several memory nodes, blocks from 2 MiB on are asked for on that of the default device's
+ *  GPU, if it is known [T:placement_is_found_when_a_gpu_is_opened] [T:pinned_pages_prefer_their_node].
  *
  *  For copies that the program makes by itself: the driver refuses one (CUDA_ERROR_INVALID_VALUE) that goes over the
  *  border of two registrations. What was allocated here in up to 32 MiB lies over none

@@ -87,7 +87,8 @@ typedef struct tdict_transfer_options {
                                   written once what tdict_record_stream() noted there is done
                                   [T:record_stream_holds_pinned_memory] */
   tdict_memory *memory;      /**< where the result comes from, on the device that is moved to; NULL: the context's */
-  bool pinned_result;        /**< to the cpu: the result is in pinned memory */
+  bool pinned_result;        /**< to the cpu: the result is in pinned memory, asked for on the memory node of the device
+                                  that it comes from [T:transfer_pinned_results_lie_near_their_device] */
   bool strict_objects;       /**< an object that would pass untouched is #TDICT_ENOTSUP [T:objects_strict] */
   bool check_sources; /**< hashes host sources before and after: a change is #TDICT_ECHANGED with the leaf's path.
                                   Costs two readings of them [T:check_sources_finds_change] */

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "device/driver_sim.h"
 #include "device/host.h"
+#include "device/placement.h"
 #include "memory/pinned_pool.h"
 
 enum { MAX_GPUS = 64 };
@@ -18,6 +19,7 @@ struct tdict_devices {
   size_t cache_bytes;
   tdict_forkmark *mark; /* counted */
   tdict_log *log;       /* counted; may be NULL */
+  const char *sysfs;    /* borrowed; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
   pthread_mutex_t lock; /* guards: gpus, absent and their counts */
@@ -107,6 +109,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   d->cache_bytes = options->device_cache_bytes;
   d->mark = tdict_forkmark_retain(config->mark);
   d->log = config->log ? tdict_log_retain(config->log) : NULL;
+  d->sysfs = config->sysfs;
   tdict_status status = open_drivers(d, options, config->driver, err);
   if (status == TDICT_OK) status = choose(d, options->device, err);
   if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);
@@ -177,6 +180,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
                                      : tdict_gpu_open(driver, device.index, d->cache_bytes, &gpu, err);
     if (status == TDICT_OK) tdict_gpu_set_mark(gpu, d->mark);
     if (status == TDICT_OK && d->log) tdict_gpu_set_log(gpu, d->log);
+    if (status == TDICT_OK && d->sysfs) gpu->node = tdict_placement_node(d->sysfs, gpu);
     if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;
   }
   pthread_mutex_unlock(&d->lock);

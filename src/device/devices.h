@@ -18,6 +18,7 @@ typedef struct tdict_devices_config {
   tdict_pool *pool;
   tdict_forkmark *mark; /* retained by the gpus */
   tdict_log *log;       /* retained; may be NULL */
+  const char *sysfs; /* where gpus are looked up to find their memory nodes; NULL: they are not. Outlives the devices */
 } tdict_devices_config;
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);

@@ -9,6 +9,7 @@
 #include "device/gpu_memory.h"
 #include "memory/pinned_pool.h"
 #include "sched/spin.h"
+#include "tdict/context.h"
 
 /* Codes after which every call of the context fails: see CUresult in the driver's manual. */
 static bool means_lost(tdict_cu result) {
@@ -129,6 +130,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   gpu->cache_bytes = cache_bytes;
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
+  gpu->node = -1;
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
   tdict_status status =
       tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);
@@ -325,6 +327,12 @@ static void pin_free(void *self, void *pages, size_t bytes) {
   if (scope.entered) tdict_counted_host_free(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
+static void pin_unbound(void *self, int node, int code) {
+  tdict_gpu *gpu = self;
+  if (!gpu->log || atomic_exchange_explicit(&gpu->told_far, true, memory_order_relaxed)) return;
+  tdict_log_write(gpu->log, TDICT_LOG_INFO,
+                  "pinned memory lies on any node: node %d was asked for, and refused (errno %d)", node, code);
+}
 static bool pin_is_gone(void *self) {
   const tdict_gpu *gpu = self;
   return gpu->mark && tdict_forkmark_forked(gpu->mark);
@@ -334,6 +342,6 @@ static void pin_release(void *self) { tdict_gpu_release(self); }
 
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
   static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free,
-                                    pin_is_gone,  pin_retain,     pin_release};
-  return (tdict_pinner){&ops, gpu, pool, gpu->log};
+                                    pin_unbound,  pin_is_gone,    pin_retain,   pin_release};
+  return (tdict_pinner){&ops, gpu, pool, gpu->log, gpu->node};
 }

@@ -23,9 +23,11 @@ struct tdict_gpu {
   size_t cache_bytes;                        /* the most that is kept of freed memory */
   tdict_block_cache kept;
   char name[64];
-  tdict_forkmark *mark;  /* counted; NULL: forks are not looked for */
-  tdict_log *log;        /* counted; NULL: nobody is told */
-  _Atomic(uint64_t) met; /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
+  int node; /* of memory, that it hangs on; -1: not known, or there is one. Set before the gpu is shared */
+  _Atomic(bool) told_far; /* relaxed: the log has had its line about pages that could not be bound to a node */
+  tdict_forkmark *mark;   /* counted; NULL: forks are not looked for */
+  tdict_log *log;         /* counted; NULL: nobody is told */
+  _Atomic(uint64_t) met;  /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
   _Atomic(int32_t)
       lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
   pthread_mutex_t lock;     /* guards what follows */
@@ -95,7 +97,7 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
 /* Device memory that is freed and kept, down to keep_bytes. */
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);
-/* How this gpu page-locks memory. */
+/* How this gpu page-locks memory, and on which node. */
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool);
 /* The gpu whose memory this is, or NULL. */
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory);

@@ -74,6 +74,13 @@ bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes) {
   return true;
 }
 
+int tdict_placement_node(const char *root, const tdict_gpu *gpu) {
+  char bus[32];
+  cpu_set_t none;
+  CPU_ZERO(&none);
+  return tdict_placement_bus(gpu, bus, sizeof bus) ? tdict_placement_find(root, bus, &none).node : -1;
+}
+
 char *tdict_placement_format(const cpu_set_t *cpus, char *buffer, size_t bytes) {
   size_t at = 0;
   buffer[0] = 0;

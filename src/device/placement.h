@@ -1,5 +1,6 @@
-/* On which processors the threads of a pool work: those of the memory node that the GPU hangs on, as far as the process may
- * use them. Asked of the system once, when a context is made; nothing is kept. Thread rule: safe from any thread. */
+/* The memory node that a GPU hangs on, and on which processors the threads of a pool work: those of that node, as far as
+ * the process may use them. Asked of the system when a context is made and a gpu is opened; nothing is kept here. Thread
+ * rule: safe from any thread. */
 #ifndef TDICT_DEVICE_PLACEMENT_H
 #define TDICT_DEVICE_PLACEMENT_H
 
@@ -24,6 +25,8 @@ typedef struct tdict_placement {
 tdict_placement tdict_placement_find(const char *root, const char *bus, const cpu_set_t *mask);
 /* The address on the PCI bus; false: the driver does not say. */
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
+/* The gpu's memory node where there are several; -1: it is not known, or there is one. */
+int tdict_placement_node(const char *root, const tdict_gpu *gpu);
 /* Finds it for a gpu and this process, moves the pool's threads there, and tells the log what was chosen. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
 /* "0-3,8". Returns `buffer`. */

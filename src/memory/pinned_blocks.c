@@ -115,10 +115,11 @@ static tdict_pinned_block *carve(tdict_block_list *list, tdict_pinned_block *b, 
   return wanted;
 }
 
-tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most) {
+tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *best = NULL;
   size_t best_at = 0, at;
   for (tdict_pinned_block *b = list->newest; b; b = b->older) {
+    if (node != TDICT_ANY_NODE && b->run->pages.node != node) continue;
     if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_place(b, bytes, &at)) continue;
     best = b;
     best_at = at;

@@ -43,8 +43,10 @@ static inline bool tdict_block_is_whole(const tdict_pinned_block *b) { return !b
 void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
 /* Takes the smallest of the free blocks that has `bytes`, of those the newest, and cuts off what is too much; NULL when
- * there is none. Blocks of more than `at_most` bytes are left alone. What fits a piece goes over no border. */
-tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most);
+ * there is none. Blocks of more than `at_most` bytes, and of runs for another memory node, are left alone. What fits a
+ * piece goes over no border. */
+enum { TDICT_ANY_NODE = -2 };
+tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most, int node);
 /* Puts a block among the free ones, together with neighbours that are. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);
 

@@ -1,12 +1,16 @@
 /* Page-locked pages: mapped, touched and registered, or the driver's own. */
 #include "memory/pinned_pages.h"
 
+#include <errno.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -27,6 +31,16 @@ static void *map_aligned(size_t bytes, size_t alignment) {
   madvise(raw + head, bytes, MADV_HUGEPAGE); /* refused where huge pages are off: small ones do as well */
   madvise(raw + head, bytes, MADV_DONTFORK); /* a child could do nothing with them */
   return raw + head;
+}
+
+/* From here on it does not matter which thread touches the pages. */
+static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
+  enum { BITS = 8 * sizeof(unsigned long), MOST_NODES = 1024 };
+  unsigned long nodes[MOST_NODES / BITS] = {0};
+  if (p->node < 0 || p->node >= MOST_NODES) return;
+  nodes[p->node / BITS] = 1UL << p->node % BITS;
+  if (syscall(SYS_mbind, data, bytes, (long)MPOL_PREFERRED, nodes, (long)MOST_NODES + 1, 0L) != 0)
+    p->ops->unbound(p->self, p->node, errno);
 }
 
 static void let_others_in(size_t piece) {
@@ -133,13 +147,14 @@ static tdict_status get_registered(const tdict_pinner *p, size_t bytes, tdict_pi
                                   : bytes > TDICT_PINNED_SMALL_PIECE ? TDICT_PINNED_SMALL_PIECE
                                                                      : (size_t)HUGE_PAGE);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
+  bind_to_node(p, data, bytes);
   tdict_status status = TDICT_ENOMEM;
   for (int i = 0; i < 2; i++) {
     if (i == 1 && bytes <= sizes[i]) break;
     making m = {.pinner = p, .data = data, .bytes = bytes, .piece = sizes[i]};
     status = register_all(&m, i == 0 ? err : NULL);
     if (status != TDICT_OK) continue;
-    *out = (tdict_pinned_pages){data, bytes, ways[i]};
+    *out = (tdict_pinned_pages){data, bytes, ways[i], p->node};
     return TDICT_OK;
   }
   munmap(data, bytes);
@@ -149,7 +164,7 @@ static tdict_status get_registered(const tdict_pinner *p, size_t bytes, tdict_pi
 static tdict_status get_from_driver(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
   void *data;
   tdict_status status = p->ops->allocate(p->self, bytes, &data, err);
-  if (status == TDICT_OK) *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_DRIVER};
+  if (status == TDICT_OK) *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_DRIVER, p->node};
   return status;
 }
 

@@ -22,6 +22,7 @@ typedef struct tdict_pin_ops {
   void (*unreg)(void *self, void *pages, size_t bytes);
   tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* the driver's own pages */
   void (*free)(void *self, void *pages, size_t bytes);
+  void (*unbound)(void *self, int node, int code); /* the system refused (an errno): pages lie where they are touched */
   bool (*is_gone)(void *self); /* in a fork of the process that made it: nothing may be called or given back */
   void (*retain)(void *self);
   void (*release)(void *self);
@@ -31,6 +32,7 @@ typedef struct tdict_pinner {
   void *self;
   tdict_pool *pool; /* touches pages; NULL: the caller does */
   tdict_log *log;   /* is told when the first way failed; NULL: nobody is. Its owner is `self` */
+  int node;         /* of memory, that pages are asked for on; -1: none, and the system is not asked */
 } tdict_pinner;
 
 typedef enum tdict_pinned_way {
@@ -42,12 +44,15 @@ typedef struct tdict_pinned_pages {
   void *data;
   size_t bytes; /* a multiple of 4096 */
   tdict_pinned_way way;
+  int node; /* the pinner's */
 } tdict_pinned_pages;
 
 /* `bytes` (rounded up to 4096) of page-locked memory: large blocks are mapped with huge pages, touched in parallel and
  * registered behind the touching; where that fails in small pieces; where that fails the driver allocates. Small blocks
- * come from the driver, where that fails they are registered. On failure the status is the driver's: TDICT_ENOMEM for no
- * memory; TDICT_EOVERFLOW. */
+ * come from the driver, where that fails they are registered. Pages that are registered are bound to the pinner's node
+ * before they are touched, by preference: those for which it has no room lie elsewhere, and a system that refuses is no
+ * failure. The driver's own pages cannot be bound; they lie where the driver puts them. On failure the status is the
+ * driver's: TDICT_ENOMEM for no memory; TDICT_EOVERFLOW. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);

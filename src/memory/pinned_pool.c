@@ -99,13 +99,19 @@ static void count_live(pool *p, size_t bytes) {
 }
 
 /* A free block, counted as live; NULL when none fits. Under the lock. */
-static tdict_pinned_block *take_free(pool *p, size_t bytes, size_t at_most) {
-  tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most);
+static tdict_pinned_block *take_free(pool *p, size_t bytes, size_t at_most, int node) {
+  tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
   p->counts.cached_bytes -= bytes;
   p->counts.num_reused++;
   count_live(p, bytes);
   return b;
+}
+
+/* One that was too large to be cut, or lies for another node, while there was a choice. Under the lock. */
+static tdict_pinned_block *take_any(pool *p, size_t bytes, int node) {
+  tdict_pinned_block *b = take_free(p, bytes, SIZE_MAX, node);
+  return b ? b : take_free(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
 /* What may be pinned beside what is. Under the lock. */
@@ -130,11 +136,11 @@ static tdict_status refuse(const pool *p, size_t bytes, tdict_error *err) {
 /* A free block (*out), or a claim on `bytes` that are to be pinned (*out is NULL): counted before they are there, so that
  * the limit holds while several threads allocate. Runs of other sizes that are in the way are given back first, with the
  * lock let go meanwhile. Under the lock. */
-static tdict_status take_or_reserve(pool *p, size_t bytes, tdict_pinned_block **out, tdict_error *err) {
-  *out = take_free(p, bytes, bytes > SIZE_MAX / MOST_CUT ? SIZE_MAX : bytes * MOST_CUT);
+static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
+  *out = take_free(p, bytes, bytes > SIZE_MAX / MOST_CUT ? SIZE_MAX : bytes * MOST_CUT, node);
   size_t limit = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   while (!*out && room_left(p) < bytes) {
-    *out = take_free(p, bytes, SIZE_MAX);
+    *out = take_any(p, bytes, node);
     if (*out) break;
     size_t held = p->counts.live_bytes + p->reserved; /* the rest can go */
     if (bytes > limit || held > limit - bytes) return refuse(p, bytes, err);
@@ -162,8 +168,9 @@ static bool drop_cache(pool *p) {
   return dropped;
 }
 
-static tdict_status get_pages(pool *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
+static tdict_status get_pages(pool *p, size_t bytes, int node, tdict_pinned_pages *out, tdict_error *err) {
   tdict_pinner pinner = p->pinner;
+  pinner.node = node;
   if (atomic_load_explicit(&p->told, memory_order_relaxed)) pinner.log = NULL;
   tdict_status status = tdict_pinned_pages_get(&pinner, bytes, out, err);
   if (status == TDICT_OK && out->way != tdict_pinned_first_way(bytes))
@@ -172,20 +179,20 @@ static tdict_status get_pages(pool *p, size_t bytes, tdict_pinned_pages *out, td
 }
 
 /* A block for bytes that are reserved. */
-static tdict_status make_block(pool *p, size_t bytes, tdict_pinned_block **out, tdict_error *err) {
+static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   tdict_error why;
   tdict_pinned_pages pages = {0};
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
-  tdict_status status = b ? get_pages(p, bytes, &pages, &why)
+  tdict_status status = b ? get_pages(p, bytes, node, &pages, &why)
                           : tdict_fail(&why, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
   if (status != TDICT_OK && b && drop_cache(p)) /* what is cached may be what is missing */
-    status = get_pages(p, bytes, &pages, &why);
+    status = get_pages(p, bytes, node, &pages, &why);
   pthread_mutex_lock(&p->lock);
   p->reserved -= bytes;
   if (status == TDICT_OK)
     count_live(p, bytes);
   else if (b)
-    other = take_free(p, bytes, SIZE_MAX); /* one that was too large to be cut while there was a choice */
+    other = take_any(p, bytes, node);
   pthread_cond_broadcast(&p->left);
   pthread_mutex_unlock(&p->lock);
   if (status == TDICT_OK) {
@@ -205,8 +212,7 @@ static tdict_status make_block(pool *p, size_t bytes, tdict_pinned_block **out, 
   return status;
 }
 
-static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
-  pool *p = (pool *)m;
+static tdict_status allocate_on(pool *p, size_t asked, int node, tdict_block *out, tdict_error *err) {
   size_t bytes;
   if (is_gone(p))
     return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
@@ -216,13 +222,18 @@ static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *ou
   tdict_pinned_block *b = NULL;
   pthread_mutex_lock(&p->lock);
   settle(p, &done);
-  tdict_status status = take_or_reserve(p, bytes, &b, err);
+  tdict_status status = take_or_reserve(p, bytes, node, &b, err);
   pthread_mutex_unlock(&p->lock);
   release_waits(done);
-  if (status == TDICT_OK && !b) status = make_block(p, bytes, &b, err);
+  if (status == TDICT_OK && !b) status = make_block(p, bytes, node, &b, err);
   if (status != TDICT_OK) return status;
   *out = (tdict_block){b->data, bytes, b};
   return TDICT_OK;
+}
+
+static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
+  pool *p = (pool *)m;
+  return allocate_on(p, asked, p->pinner.node, out, err);
 }
 
 /* The fences in a record of their own; without memory for that they are waited for here. NULL: nothing to wait for. */
@@ -308,6 +319,12 @@ tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_b
   pinner->ops->retain(pinner->self);
   *out = &p->memory;
   return TDICT_OK;
+}
+
+tdict_status tdict_pinned_pool_allocate(tdict_memory *memory, size_t bytes, int node, tdict_block *out,
+                                        tdict_error *err) {
+  if (memory->ops != &pool_ops || node < 0) return memory->ops->allocate(memory, bytes, out, err);
+  return allocate_on((pool *)memory, bytes, node, out, err);
 }
 
 void tdict_pinned_pool_forget_threads(tdict_memory *memory) {

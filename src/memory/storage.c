@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "memory/pinned_pool.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
@@ -58,8 +59,8 @@ static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err
   return TDICT_OK;
 }
 
-static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, bool zero, tdict_error *err) {
-  tdict_status status = memory->ops->allocate(memory, s->bytes, &s->block, err);
+static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, int node, bool zero, tdict_error *err) {
+  tdict_status status = tdict_pinned_pool_allocate(memory, s->bytes, node, &s->block, err);
   if (status != TDICT_OK) return status;
   s->data = s->block.data;
   if (zero && s->bytes) {
@@ -77,19 +78,29 @@ static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, bool z
   return TDICT_OK;
 }
 
-tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,
-                                  tdict_error *err) {
+static tdict_status create(tdict_memory *memory, size_t bytes, int node, bool zero, tdict_storage **out,
+                           tdict_error *err) {
   tdict_storage *s;
   tdict_status status =
       make(bytes, memory ? memory->device : tdict_cpu(), memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
   if (status != TDICT_OK) return status;
-  status = memory ? allocate_from(s, memory, zero, err) : allocate_plain(s, zero, err);
+  status = memory ? allocate_from(s, memory, node, zero, err) : allocate_plain(s, zero, err);
   if (status != TDICT_OK) {
     dispose(s);
     return status;
   }
   *out = s;
   return TDICT_OK;
+}
+
+tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,
+                                  tdict_error *err) {
+  return create(memory, bytes, -1, zero, out, err);
+}
+
+tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
+                                       tdict_error *err) {
+  return create(memory, bytes, node, false, out, err);
 }
 
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,

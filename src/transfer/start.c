@@ -149,10 +149,17 @@ static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *e
   return status;
 }
 
+/* Where a pinned result lies: on the node of the first device that writes to it. */
+static int find_node(const tdict_plan *p) {
+  for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
+    if (p->items[i].gpu) return p->items[i].gpu->node;
+  return -1;
+}
+
 /* The storage that the result lies in. */
 static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
   if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
-  tdict_status status = tdict_storage_create(s->memory, t->plan.line_bytes, false, &t->arena, err);
+  tdict_status status = tdict_storage_create_near(s->memory, t->plan.line_bytes, find_node(&t->plan), &t->arena, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
   t->places_late = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);

@@ -8,7 +8,7 @@
 
 static tdict_status create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
                            tdict_devices **out, tdict_error *err) {
-  const tdict_devices_config config = {options, driver, pool, NULL, NULL};
+  const tdict_devices_config config = {options, driver, pool, NULL, NULL, NULL};
   return tdict_devices_create(&config, out, err);
 }
 

@@ -229,6 +229,29 @@ GPU_CASE(gpu_pinner_locks_and_lets_go) {
   bench_close(&b);
 }
 
+/* A node that is on no machine: pages are pinned all the same, and the log says so once. */
+static void count_refusals(void *user, int32_t level, const char *text) {
+  if (level == TDICT_LOG_INFO && strstr(text, "node 1023 was asked for")) ++*(int *)user;
+}
+GPU_CASE(gpu_tells_once_that_a_node_is_refused) {
+  tdict_context_options o = tdict_context_options_default();
+  int lines = 0;
+  o.log = count_refusals;
+  o.user = &lines;
+  bench b = bench_open(&o);
+  b.gpu->node = 1023;
+  tdict_pinner p = tdict_gpu_pinner(b.gpu, NULL);
+  for (int i = 0; i < 3; i++) {
+    tdict_pinned_pages pages;
+    td_ok(tdict_pinned_pages_get(&p, (size_t)4 << 20, &pages, err));
+    assert_int_equal(pages.way, TDICT_PINNED_REGISTERED);
+    memset(pages.data, 0xA5, pages.bytes);
+    tdict_pinned_pages_put(&p, &pages);
+    assert_int_equal(lines, 1);
+  }
+  bench_close(&b);
+}
+
 GPU_CASE(gpu_open_refuses_absent_ordinals) {
   bench b = bench_open(NULL);
   tdict_gpu *gpu = NULL;

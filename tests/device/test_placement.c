@@ -1,43 +1,14 @@
 /* Where workers are put, in made-up machines: folders like sysfs below a folder of the test's own. */
 #include "device/placement.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/log.h"
 #include "device/gpu_help.h"
+#include "device/made_up_machine.h"
+#include "memory/pinned_blocks.h"
 #include "sched/latch.h"
 
 static const char bus[] = "0000:1b:00.0";
 
-typedef struct machine {
-  char root[64];
-} machine;
-
-static void put(const machine *m, const char *path, const char *text) {
-  char full[256];
-  snprintf(full, sizeof full, "%s/%s", m->root, path);
-  for (char *slash = full + strlen(m->root) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
-    *slash = 0;
-    mkdir(full, 0700);
-  }
-  FILE *file = fopen(full, "w");
-  assert_non_null(file);
-  fputs(text, file);
-  fclose(file);
-}
-static machine make_machine(const char *online, const char *node) {
-  machine m = {"/tmp/tdict-sysfs-XXXXXX"};
-  assert_non_null(mkdtemp(m.root));
-  if (online) put(&m, "devices/system/node/online", online);
-  if (node) put(&m, "bus/pci/devices/0000:1b:00.0/numa_node", node);
-  return m;
-}
-static void drop(machine *m) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -r %s", m->root);
-  assert_int_equal(system(command), 0);
-}
 static cpu_set_t cpus(int first, int last) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -51,8 +22,8 @@ static tdict_placement find(const machine *m) {
 
 CASE(placement_takes_the_gpus_node) {
   machine m = make_machine("0-1\n", "1\n");
-  put(&m, "devices/system/node/node0/cpulist", "0-7\n");
-  put(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
+  put_file(&m, "devices/system/node/node0/cpulist", "0-7\n");
+  put_file(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
   tdict_placement p = find(&m);
   cpu_set_t mask = cpus(0, 7);
   char text[64];
@@ -63,32 +34,32 @@ CASE(placement_takes_the_gpus_node) {
   p = tdict_placement_find(m.root, bus, &mask); /* the mask allows none of them */
   assert_int_equal(p.kind, TDICT_PLACEMENT_ELSEWHERE);
   assert_true(CPU_EQUAL(&p.cpus, &mask));
-  drop(&m);
+  drop_machine(&m);
 }
 
 CASE(placement_says_what_it_does_not_know) {
   machine m = make_machine(NULL, "1\n");
   assert_int_equal(find(&m).kind, TDICT_PLACEMENT_ONE_NODE);
-  drop(&m);
+  drop_machine(&m);
   m = make_machine("0\n", "0\n");
   assert_int_equal(find(&m).kind, TDICT_PLACEMENT_ONE_NODE);
-  drop(&m);
+  drop_machine(&m);
   static const char *const nodes[] = {"-1\n", "7\n", "-1", "1000000\n"};
   for (int i = 0; i < 4; i++) { /* no node, and nodes that are not there */
     m = make_machine("0-1\n", nodes[i]);
     assert_int_equal(find(&m).kind, TDICT_PLACEMENT_UNKNOWN);
     assert_int_equal(find(&m).node, -1);
-    drop(&m);
+    drop_machine(&m);
   }
   m = make_machine("0-1\n", NULL);
   assert_int_equal(find(&m).kind, TDICT_PLACEMENT_UNKNOWN);
-  drop(&m);
+  drop_machine(&m);
   static const char *const lists[] = {"all\n", "3-\n", "5-3\n", "0-99999\n", "1;2\n"};
   for (int i = 0; i < 5; i++) {
     m = make_machine("0-1\n", "1\n");
-    put(&m, "devices/system/node/node1/cpulist", lists[i]);
+    put_file(&m, "devices/system/node/node1/cpulist", lists[i]);
     assert_int_equal(find(&m).kind, TDICT_PLACEMENT_UNKNOWN);
-    drop(&m);
+    drop_machine(&m);
   }
 }
 
@@ -116,11 +87,33 @@ static void keep_text(void *user, int32_t level, const char *text) {
   snprintf(user, 256, "%s", text);
 }
 
+/* Two simulated devices; the default one's node is that of pinned memory. */
+CASE(placement_is_found_when_a_gpu_is_opened) {
+  enum { ONE_NODE, NOT_KNOWN, KNOWN };
+  for (int kind = ONE_NODE; kind <= KNOWN; kind++) {
+    machine m = make_machine(kind == ONE_NODE ? "0\n" : "0-1\n", NULL);
+    if (kind != NOT_KNOWN) put_nodes(&m, kind == ONE_NODE ? 0 : 1, 0);
+    tdict_devices *devices = open_on(&m);
+    for (int i = 0; i < 2; i++) {
+      tdict_gpu *gpu;
+      td_ok(tdict_devices_gpu(devices, tdict_sim(i), &gpu, err));
+      assert_int_equal(gpu->node, kind == KNOWN ? 1 - i : -1);
+      assert_int_equal(tdict_gpu_pinner(gpu, NULL).node, gpu->node);
+    }
+    tdict_storage *s = NULL;
+    td_ok(tdict_storage_create(tdict_devices_pinned(devices), 1, true, &s, err));
+    assert_int_equal(((tdict_pinned_block *)s->block.cookie)->run->pages.node, kind == KNOWN ? 1 : -1);
+    tdict_storage_release(s);
+    tdict_devices_destroy(devices);
+    drop_machine(&m);
+  }
+}
+
 /* One of this machine's own processors plays the gpu's node. */
 SIM_CASE(placement_moves_the_workers) {
   bench b = bench_open(NULL);
   cpu_set_t own, first;
-  char text[256] = "", address[32], path[128], list[32];
+  char text[256] = "", list[32];
   tdict_log *log;
   tdict_pool *pool;
   machine m = make_machine("0-1\n", NULL);
@@ -130,15 +123,13 @@ SIM_CASE(placement_moves_the_workers) {
   first = cpus((int)cpu, (int)cpu);
   td_ok(tdict_log_create(keep_text, text, &log, err));
   td_ok(tdict_pool_create(3, &pool, err));
-  assert_true(tdict_placement_bus(b.gpu, address, sizeof address));
   tdict_placement_apply(m.root, b.gpu, pool, log); /* its node is not known */
   assert_non_null(strstr(text, "is not known"));
   cpu_set_t mask = mask_of_worker(pool);
   assert_true(CPU_EQUAL(&mask, &own));
-  snprintf(path, sizeof path, "bus/pci/devices/%s/numa_node", address);
-  put(&m, path, "1\n");
+  put_node(&m, b.gpu, 1);
   snprintf(list, sizeof list, "%zu\n", cpu);
-  put(&m, "devices/system/node/node1/cpulist", list);
+  put_file(&m, "devices/system/node/node1/cpulist", list);
   tdict_placement_apply(m.root, b.gpu, pool, log);
   assert_non_null(strstr(text, "workers keep to processors"));
   mask = mask_of_worker(pool);
@@ -149,6 +140,6 @@ SIM_CASE(placement_moves_the_workers) {
   assert_true(CPU_EQUAL(&mask, &own)); /* the program's own thread stays where it was */
   tdict_pool_destroy(pool);
   tdict_log_release(log);
-  drop(&m);
+  drop_machine(&m);
   bench_close(&b);
 }

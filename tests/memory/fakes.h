@@ -49,7 +49,8 @@ static inline void *fake_fence_end_later(void *user) {
 
 /* A pinner over malloc; register and allocate fail from the n-th call on when told so (-1: never). */
 typedef struct fake_pinner {
-  atomic_int refs, registers, unregisters, allocates, frees;
+  atomic_int refs, registers, unregisters, allocates, frees, unbounds;
+  int unbound_node, unbound_code;
   int registers_left, allocates_left;
   atomic_size_t registered_bytes, allocated_bytes;
   atomic_size_t most_bytes;                               /* registered and allocated at once */
@@ -97,14 +98,20 @@ static inline void fake_free(void *self, void *pages, size_t bytes) {
   atomic_fetch_sub(&p->allocated_bytes, bytes);
   free(pages);
 }
+static inline void fake_unbound(void *self, int node, int code) {
+  fake_pinner *p = self;
+  atomic_fetch_add(&p->unbounds, 1);
+  p->unbound_node = node;
+  p->unbound_code = code;
+}
 static inline void fake_pinner_retain(void *self) { atomic_fetch_add(&((fake_pinner *)self)->refs, 1); }
 static inline void fake_pinner_release(void *self) { atomic_fetch_sub(&((fake_pinner *)self)->refs, 1); }
 static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
-  static const tdict_pin_ops ops = {fake_register, fake_unregister,    fake_allocate,      fake_free,
+  static const tdict_pin_ops ops = {fake_register, fake_unregister,    fake_allocate,      fake_free, fake_unbound,
                                     NULL,          fake_pinner_retain, fake_pinner_release};
   memset((void *)p, 0, sizeof *p);
   p->registers_left = p->allocates_left = -1;
-  return (tdict_pinner){&ops, p, pool, NULL};
+  return (tdict_pinner){&ops, p, pool, NULL, -1};
 }
 
 /* A memory over malloc that notes what it was asked. */

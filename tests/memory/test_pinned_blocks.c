@@ -26,7 +26,7 @@ static void drop(tdict_block_list *list, tdict_pinned_block *b) {
   tdict_blocks_drop(b);
 }
 static tdict_pinned_block *take(tdict_block_list *list, size_t pages) {
-  tdict_pinned_block *b = tdict_blocks_take(list, pages * PAGE, SIZE_MAX);
+  tdict_pinned_block *b = tdict_blocks_take(list, pages * PAGE, SIZE_MAX, 0);
   if (b) assert_int_equal(b->bytes, pages * PAGE);
   return b;
 }
@@ -39,7 +39,7 @@ CASE(pinned_blocks_best_fit_and_newest) {
   assert_ptr_equal(take(&list, 5), runs[0]); /* the newer one of nine fits, too */
   assert_ptr_equal(take(&list, 4), runs[3]); /* the newer of two */
   assert_ptr_equal(take(&list, 3), runs[1]);
-  assert_null(tdict_blocks_take(&list, 2 * PAGE, 8 * PAGE)); /* nine are too many to cut */
+  assert_null(tdict_blocks_take(&list, 2 * PAGE, 8 * PAGE, 0)); /* nine are too many to cut */
   assert_ptr_equal(take(&list, 9), runs[2]);
   assert_null(take(&list, 2)); /* a page is left of two runs each */
   for (int i = 0; i < 4; i++) tdict_blocks_give(&list, runs[i]);

@@ -1,5 +1,8 @@
 /* Page-locked pages: which way they are come by, and that nothing is left behind when a way fails. */
+#include <errno.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "memory/fakes.h"
 
@@ -198,4 +201,92 @@ CASE(pinned_pages_undo_pieces_that_were_registered) {
   assert_int_equal(atomic_load(&fake.unregisters), 3);
   assert_int_equal(atomic_load(&fake.registered_bytes), 0);
   tdict_pinned_pages_put(&pinner, &pages);
+}
+
+/* What the library asks of mbind(), which is all that it uses syscall() for here, and which answers what the test says, or
+ * is the system's own. */
+enum { WORD = 8 * sizeof(unsigned long), WORDS = 1024 / WORD };
+static struct {
+  int count, mode, refuse_with;
+  void *at;
+  size_t bytes;
+  unsigned long nodes[WORDS];
+  bool touched, real;
+} bound;
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...) {
+  long a[6];
+  va_list args;
+  va_start(args, number);
+  for (int i = 0; i < 6; i++) a[i] = va_arg(args, long);
+  va_end(args);
+  assert_int_equal(number, SYS_mbind);
+  if (bound.real) return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  unsigned char there = 0;
+  bound.count++;
+  bound.at = (void *)a[0];
+  bound.bytes = (size_t)a[1];
+  bound.mode = (int)a[2];
+  memcpy(bound.nodes, (void *)a[3], sizeof bound.nodes);
+  bound.touched = mincore(bound.at, PAGE, &there) != 0 || there;
+  errno = bound.refuse_with;
+  return bound.refuse_with ? -1 : 0;
+}
+
+CASE(pinned_pages_prefer_their_node) {
+  static const int nodes[] = {-1, 0, 3, 70, 1023};
+  for (int i = 0; i < 5; i++)
+    for (int refused = 0; refused < 2; refused++) { /* which is no failure */
+      fake_pinner fake;
+      tdict_pinned_pages pages, small;
+      tdict_pinner pinner = fake_pinner_init(&fake, NULL);
+      memset(&bound, 0, sizeof bound);
+      bound.refuse_with = refused ? EPERM : 0;
+      pinner.node = nodes[i];
+      td_ok(tdict_pinned_pages_get(&pinner, PAGE, &small, err));
+      assert_int_equal(bound.count, 0); /* the driver's */
+      td_ok(tdict_pinned_pages_get(&pinner, 2 * HUGE_PAGE + PAGE, &pages, err));
+      assert_int_equal(pages.way, TDICT_PINNED_REGISTERED);
+      assert_int_equal(small.node, nodes[i]);
+      assert_int_equal(pages.node, nodes[i]);
+      assert_int_equal(bound.count, i > 0); /* without a node the system is not asked */
+      assert_int_equal(atomic_load(&fake.unbounds), i > 0 && refused);
+      if (i > 0) {
+        assert_ptr_equal(bound.at, pages.data);
+        assert_int_equal(bound.bytes, pages.bytes);
+        assert_int_equal(bound.mode, MPOL_PREFERRED);
+        assert_false(bound.touched);
+        for (int k = 0; k < 1024; k++) assert_int_equal(bound.nodes[k / WORD] >> k % WORD & 1, k == nodes[i]);
+      }
+      if (i > 0 && refused) {
+        assert_int_equal(fake.unbound_node, nodes[i]);
+        assert_int_equal(fake.unbound_code, EPERM);
+      }
+      memset(pages.data, 0xA5, pages.bytes);
+      tdict_pinned_pages_put(&pinner, &pages);
+      tdict_pinned_pages_put(&pinner, &small);
+    }
+}
+
+/* By the system's own word. Node 0 is there on every machine. */
+CASE(pinned_pages_are_bound_by_the_system) {
+  fake_pinner fake;
+  tdict_pinned_pages pages;
+  tdict_pinner pinner = fake_pinner_init(&fake, NULL);
+  bound.real = true;
+  pinner.node = 0;
+  td_ok(tdict_pinned_pages_get(&pinner, 2 * HUGE_PAGE + PAGE, &pages, err));
+  bool refused = atomic_load(&fake.unbounds) != 0;
+  for (size_t at = 0; at < pages.bytes && !refused; at += PAGE) {
+    unsigned long nodes[WORDS] = {0};
+    int mode = -1;
+    refused = __real_syscall(SYS_get_mempolicy, &mode, nodes, (unsigned long)1024, (char *)pages.data + at,
+                             (long)MPOL_F_ADDR);
+    if (refused) break;
+    assert_int_equal(mode, MPOL_PREFERRED);
+    assert_int_equal(nodes[0], 1);
+  }
+  tdict_pinned_pages_put(&pinner, &pages);
+  if (refused) td_skip("the kernel refuses mbind() or get_mempolicy()");
 }

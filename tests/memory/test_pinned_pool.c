@@ -119,6 +119,69 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   close_pool(memory);
 }
 
+static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
+  tdict_block block = {0};
+  td_ok(tdict_pinned_pool_allocate(memory, bytes, node, &block, err));
+  memset(block.data, 0xA5, block.bytes);
+  return block;
+}
+
+/* The pool's own node is 0. Blocks of a node serve it, and another one only when no more may be pinned. */
+CASE(pinned_pool_keeps_nodes_apart) {
+  tdict_memory *memory = NULL;
+  tdict_pinner pinner = fake_pinner_init(&fake, NULL);
+  pinner.node = 0;
+  td_ok(tdict_pinned_pool_create(&pinner, 30 * PAGE, &memory, err));
+  tdict_block zero = take(memory, 4 * PAGE), one, other;
+  char *data[2] = {zero.data};
+  give(memory, &zero);
+  one = take_on(memory, 4 * PAGE, 1);
+  data[1] = one.data;
+  assert_ptr_not_equal(data[0], data[1]);
+  assert_int_equal(counts_of(memory).num_reused, 0);
+  assert_int_equal(counts_of(memory).cached_bytes, 4 * PAGE);
+  give(memory, &one);
+  for (int i = 0; i < 2; i++) { /* whoever asks first, and for less */
+    one = take_on(memory, (size_t)(4 - i) * PAGE, 1);
+    zero = i ? take_on(memory, 4 * PAGE, 0) : take_on(memory, 4 * PAGE, -1);
+    assert_ptr_equal(zero.data, data[0]);
+    assert_ptr_equal(one.data, data[1]);
+    give(memory, &zero);
+    give(memory, &one);
+  }
+  one = take_on(memory, 4 * PAGE, 1);
+  other = take_on(memory, 19 * PAGE, 1); /* three pages may be pinned yet */
+  zero = take_on(memory, 4 * PAGE, 1);
+  assert_ptr_equal(zero.data, data[0]);
+  give(memory, &zero);
+  give(memory, &other);
+  zero = take_on(memory, PAGE, 1);
+  give(memory, &one);
+  one = take_on(memory, 4 * PAGE, 1);
+  assert_ptr_equal(one.data, data[1]);
+  data[1] = other.data;
+  other = take_on(memory, 3 * PAGE, 1); /* what is too large to be cut goes before what lies on another node */
+  assert_ptr_equal(other.data, data[1]);
+  give(memory, &zero);
+  give(memory, &one);
+  give(memory, &other);
+  close_pool(memory);
+}
+
+CASE(pinned_pool_takes_another_node_when_no_more_can_be_pinned) {
+  tdict_memory *memory = open_pool(0);
+  tdict_block a = take_on(memory, 4 * PAGE, 1), b;
+  char *data = a.data;
+  give(memory, &a);
+  b = take_on(memory, PAGE, 1);
+  fake.allocates_left = fake.registers_left = 0;
+  a = take(memory, 3 * PAGE); /* for no node */
+  assert_ptr_equal(a.data, data + PAGE);
+  give(memory, &a);
+  give(memory, &b);
+  close_pool(memory);
+}
+
 CASE(pinned_pool_waits_for_fences_without_waiting) {
   tdict_memory *memory = open_pool(0);
   fake_fence first, second;

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "device/made_up_machine.h"
 #include "transfer/engine.h"
 #include "transfer/ring.h"
 #include "trees.h"
@@ -38,6 +39,24 @@ CASE(ring_slot_sizes) {
     assert_true(staging[i] / slot >= 15);
   }
   assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)4 << 20);
+}
+
+/* In a made-up machine whose second device is on another node than the default one. */
+CASE(ring_lies_on_its_devices_node) {
+  machine m = make_machine("0-1\n", NULL);
+  put_nodes(&m, 1, 0);
+  tdict_devices *devices = open_on(&m);
+  for (int i = 0; i < 2; i++) {
+    bench b = {0};
+    td_ok(tdict_devices_gpu(devices, tdict_sim(i), &b.gpu, err));
+    td_ok(tdict_gpu_enter(b.gpu, &b.scope, err));
+    td_ok(tdict_ring_create(b.gpu, NULL, (size_t)4 << 20, &b.ring, err));
+    assert_int_equal(b.ring->pages.node, 1 - i);
+    tdict_ring_destroy(b.ring);
+    tdict_gpu_leave(b.gpu, &b.scope);
+  }
+  tdict_devices_destroy(devices);
+  drop_machine(&m);
 }
 
 GPU_CASE(ring_gives_each_slot_once) {

@@ -1,5 +1,6 @@
 /* From one simulated device to another, and trees whose leaves are spread over both and the host. */
 #include "context.h"
+#include "memory/pinned_blocks.h"
 #include "sched/gate.h"
 #include "transfer/engine.h"
 #include "trees.h"
@@ -48,6 +49,33 @@ SIM_CASE(transfer_between_two_devices) {
     tdict_release(one);
     tdict_release(src);
   }
+  close_pair(&p);
+}
+
+/* The second device is on memory node 1, the default one's node is not known. */
+SIM_CASE(transfer_pinned_results_lie_near_their_device) {
+  pair p = open_pair();
+  const world *w = &p.zero;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *src = new_tree();
+  tdict_gpu *gpu;
+  o.pinned_result = true;
+  td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
+  gpu->node = 1;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
+  for (int i = 0; i < 4; i++) { /* each finds only the other's block */
+    tdict_tree *there = to_device(w, src, tdict_sim(i % 2)), *home = NULL;
+    td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
+    check_tree(w, src, home);
+    const tdict_storage *s = leaf_of(home, "x")->storage;
+    assert_int_equal(((const tdict_pinned_block *)s->block.cookie)->run->pages.node, i % 2 ? 1 : -1);
+    tdict_release(there);
+    tdict_release(home);
+  }
+  tdict_memory_counts counts;
+  tdict_memory_get_counts(w->pinned, &counts);
+  assert_int_equal(counts.num_reused, 2);
+  tdict_release(src);
   close_pair(&p);
 }
 
