@@ -1,6 +1,9 @@
 /* Transfers over a driver that fails: the call's status, the leaf's path, nothing left behind, and the next transfer is
  * right. */
+#include <sys/mman.h>
+
 #include "support/fail_alloc.h"
+#include "transfer/engine.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -260,6 +263,71 @@ GPU_CASE(work_stops_after_a_failure) {
   td_fails(TDICT_EDEVICE, "", tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 */
   assert_null(out);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Whether the kernel gives huge pages to who asks for them. */
+static bool has_huge_pages(void) {
+  char text[128] = "";
+  FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+  if (!file) return false;
+  bool read = fgets(text, sizeof text, file) != NULL;
+  fclose(file);
+  return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
+}
+/* The system's word: the mapping that holds the address asks for huge pages. How many it has got depends on what is free. */
+static bool asks_for_huge_pages(const void *address) {
+  char line[512];
+  bool here = false, asks = false;
+  FILE *file = fopen("/proc/self/smaps", "r");
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    unsigned long begin, end;
+    if (sscanf(line, "%lx-%lx ", &begin, &end) == 2) here = (uintptr_t)address >= begin && (uintptr_t)address < end;
+    if (here && strncmp(line, "VmFlags:", 8) == 0) asks = strstr(line, " hg") != NULL;
+  }
+  fclose(file);
+  return asks;
+}
+
+enum { LARGE = 64 << 20 };
+SIM_CASE(work_new_results_lie_on_huge_pages) {
+  if (!has_huge_pages()) td_skip("/sys/kernel/mm/transparent_hugepage/enabled is neither always nor madvise");
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
+  tdict_tree *there = to_device(&w, src, w.device), *home = to_device(&w, there, tdict_cpu());
+  const char *data = tdict_const_data(home, "x");
+  assert_int_equal((uintptr_t)data % (2 << 20), 0);
+  for (size_t at = 0; at < LARGE; at += 2 << 20) assert_true(asks_for_huge_pages(data + at));
+  check_tree(&w, src, home);
+  tdict_release(home);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
+SIM_CASE(work_touches_new_results_ahead) {
+  world w = open_world();
+  tdict_tree *src = new_tree(), *home = NULL;
+  tdict_future *f = NULL;
+  unsigned char is_there = 0;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
+  tdict_tree *there = to_device(&w, src, w.device);
+  td_ok(tdict_sim_hold(w.c, err));
+  td_ok(tdict_to_device_async(w.c, there, tdict_cpu(), NULL, &f, err));
+  while (!(is_there & 1)) { /* for ever, if nobody does */
+    usleep(100);
+    assert_int_equal(mincore(f->arena->data, 4096, &is_there), 0);
+  }
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait(f, &home, err));
+  check_tree(&w, src, home);
+  tdict_future_release(f);
+  tdict_release(home);
+  tdict_release(there);
   tdict_release(src);
   close_world(&w);
 }
