@@ -41,8 +41,7 @@ void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn
   if (num_helpers >= count) num_helpers = count > 0 ? (int)count - 1 : 0;
   tdict_latch_init(&l.latch, num_helpers);
   for (int i = 0; i < num_helpers; i++) {
-    helpers[i].task.run = help;
-    helpers[i].loop = &l;
+    helpers[i] = (helper){.task = {.run = help}, .loop = &l};
     tdict_pool_submit(pool, &helpers[i].task);
   }
   claim(&l);

@@ -24,17 +24,22 @@ static inline bool passes_slots(const tdict_many *m, const tdict_storage *s) {
   return m->packs && s->bytes < TDICT_SMALL_DIRECT_BYTES;
 }
 
+static inline bool is_common(const tdict_many *m, tdict_leaf leaf) {
+  if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
+  const tdict_tensor *t = tdict_leaf_tensor(leaf);
+  if (t->slab || atomic_load_explicit(&t->refs, memory_order_relaxed) != 1) return false;
+  const tdict_storage *s = t->storage;
+  return s->device.type == TDICT_DEVICE_CPU && passes_slots(m, s) &&
+         atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && is_plain(t);
+}
+
 /* Fills an item and its node with the leaf, at the end of the line, whose end is moved; false: it is not common. */
 static inline bool take(const tdict_many *m, tdict_leaf leaf, uint32_t n, uint32_t number, size_t *line) {
-  if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
+  if (!is_common(m, leaf)) return false;
   tdict_tensor *t = tdict_leaf_tensor(leaf);
-  if (t->slab || atomic_load_explicit(&t->refs, memory_order_relaxed) != 1) return false;
   tdict_storage *s = t->storage;
   size_t begin, end, bytes = tdict_tensor_nbytes(t);
-  if (s->device.type != TDICT_DEVICE_CPU || !passes_slots(m, s) ||
-      atomic_load_explicit(&s->refs, memory_order_relaxed) != 1 || !is_plain(t) ||
-      !tdict_round_up(*line, TDICT_LEAF_ALIGNMENT, &begin) || !tdict_add_size(begin, bytes, &end))
-    return false;
+  if (!tdict_round_up(*line, TDICT_LEAF_ALIGNMENT, &begin) || !tdict_add_size(begin, bytes, &end)) return false;
   if (!m->plan->borrows) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   m->plan->nodes[n] = (tdict_fence_node){.storage = s};
   m->plan->items[n] = (tdict_item){.src = t,
@@ -144,15 +149,23 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
   return true;
 }
 
-void tdict_many_collect(const tdict_many *m, tdict_frame *frame) {
+/* Where an attempt has failed, few leaves are not worth another one. */
+static bool is_for_several(const tdict_many *m, const tdict_frame *frame, uint32_t end) {
+  const uint32_t leaves = end - frame->slot;
+  const bool few = m->num_helpers < FEW_HELPERS || m->refused == frame->node;
+  return m->num_helpers > 0 && leaves >= (few ? PARALLEL_BY_FEW : PARALLEL_LEAVES) &&
+         m->plan->cap_items - m->plan->num_items >= leaves && m->plan->cap_leaves - m->plan->num_leaves >= leaves &&
+         is_common(m, frame->node->leaves[frame->slot]);
+}
+
+void tdict_many_collect(tdict_many *m, tdict_frame *frame) {
   tdict_plan *plan = m->plan;
   const tdict_tree *node = frame->node;
   const uint32_t end = node->keys->num_slots;
-  const uint32_t room = plan->cap_items - plan->num_items, more = plan->cap_leaves - plan->num_leaves;
-  const uint32_t many = m->num_helpers < FEW_HELPERS ? PARALLEL_BY_FEW : PARALLEL_LEAVES;
-  if (end - frame->slot >= many && m->num_helpers > 0 && room >= end - frame->slot && more >= end - frame->slot &&
-      collect_parallel(m, frame, end))
-    return;
+  if (is_for_several(m, frame, end)) {
+    if (collect_parallel(m, frame, end)) return;
+    m->refused = node;
+  }
   uint32_t n = plan->num_items, number = plan->num_leaves;
   for (; frame->slot < end && n < plan->cap_items && number < plan->cap_leaves; frame->slot++) {
     tdict_look_ahead(node, frame->slot, end);

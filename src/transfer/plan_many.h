@@ -16,6 +16,7 @@ typedef struct tdict_many {
   bool packs;    /* small pinned leaves go that way, too */
   tdict_pool *pool;
   int num_helpers;
+  const tdict_tree *refused; /* the last node in which several threads came upon a leaf that is not common */
 } tdict_many;
 
 /* Asks for what is read of the leaves that follow `slot`: a large tree's records lie all over memory, and waiting for each
@@ -37,7 +38,7 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
 
 /* Reads the leaves from the frame's slot on until one is not common, and moves the frame behind them. The plan has room for
  * the node's leaves. The node hangs at one place only. */
-void tdict_many_collect(const tdict_many *many, tdict_frame *frame);
+void tdict_many_collect(tdict_many *many, tdict_frame *frame);
 
 /* C order without gaps; the shapes that most leaves have are told at once. */
 bool tdict_many_is_plain(const tdict_tensor *t);
