@@ -1,7 +1,7 @@
 /* Choosing threads and chunks. See choose.h. */
 #include "transfer/choose.h"
 
-#include "transfer/lane.h"
+#include "transfer/share.h"
 
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 #define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
@@ -97,12 +97,10 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
 
 /* Threads fill a slot together where the link would otherwise wait for the first one, and copies would have to be small. A
  * longer transfer keeps the link busy with a slot a thread, which costs less. */
-enum { MOST_PARTS = 8 };
-#define PART_BYTES ((size_t)32 << 10)
 static uint32_t choose_parts(const tdict_choice_request *r, size_t bytes, const tdict_choice *c) {
   if (c->num_workers < 2 || direction_of(r->plan) != TDICT_TUNING_IN || bytes > SPIN_MAX_BYTES) return 1;
-  size_t parts = c->row.chunk_bytes / PART_BYTES;
-  return parts < 1 ? 1 : parts < MOST_PARTS ? (uint32_t)parts : MOST_PARTS;
+  size_t parts = c->row.chunk_bytes / TDICT_PART_BYTES;
+  return parts < 1 ? 1 : parts < TDICT_MOST_PARTS ? (uint32_t)parts : TDICT_MOST_PARTS;
 }
 
 tdict_choice tdict_choose(const tdict_choice_request *r) {

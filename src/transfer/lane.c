@@ -29,8 +29,8 @@ static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Slots are shared out among the workers of a transfer, so that each has two where there are enough. A transfer that
- * needs none makes no ring. */
+/* Slots are shared out among the workers of a transfer, so that each has two where there are enough; but not those that
+ * several fill, as it is chance who queues their copies. A transfer that needs none makes no ring. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_future *t = lane->worker->transfer;
@@ -38,7 +38,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
   lane->depth = share < 1 ? 1 : share > most ? most : share;
-  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots)
+  if (lane->depth > TDICT_LANE_DEPTH || t->shares || t->plan.num_chunks <= (uint32_t)slots)
     lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
   return TDICT_OK;
 }

@@ -43,7 +43,7 @@ typedef struct tdict_chunk {
   size_t begin, end;   /* on the line */
   uint32_t first;      /* the item that holds `begin` */
   uint32_t end_inside; /* one behind the last item that lies in it as a whole; set with was_read */
-  bool was_read; /* the sources of items that lie in it as a whole were let go. Written by who claimed the chunk */
+  bool was_read;       /* the sources of items that lie in it as a whole were let go. Written by who queued its copy */
 } tdict_chunk;
 
 /* An object that the tree holds, and what is done about it. Filled in while the tree is read; `result` while hooks run. */

@@ -1,20 +1,22 @@
 /* Chunks that several threads fill together. See share.h for ownership and threads. */
 #include "transfer/share.h"
 
-#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "sched/spin.h"
 
 tdict_status tdict_shares_create(tdict_future *t, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;
+  if (!t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
   if (t->num_parts < 2 || count == 0) return TDICT_OK;
   t->shares = malloc(count * sizeof *t->shares);
   if (!t->shares) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for what %u chunks share", count);
   for (uint32_t i = 0; i < count; i++) {
     atomic_init(&t->shares[i].slot, NULL);
-    atomic_init(&t->shares[i].left, t->num_parts);
+    atomic_init(&t->shares[i].left, tdict_share_count(t, &t->plan.chunks[i]));
   }
   return TDICT_OK;
 }
@@ -29,43 +31,59 @@ void tdict_shares_close(tdict_future *t) {
   }
 }
 
+uint32_t tdict_share_count(const tdict_future *t, const tdict_chunk *chunk) {
+  size_t count = (chunk->end - chunk->begin) / TDICT_PART_BYTES;
+  return count < 1 ? 1 : count < t->num_parts ? (uint32_t)count : t->num_parts;
+}
+
 tdict_chunk tdict_share_part(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
-  const size_t each = ((chunk->end - chunk->begin) / t->num_parts / TDICT_LEAF_ALIGNMENT + 1) * TDICT_LEAF_ALIGNMENT;
+  const size_t step = (size_t)tdict_share_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
+  const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
   tdict_chunk part = {.begin = chunk->begin + n * each, .end = chunk->begin + (n + 1) * each, .first = chunk->first};
-  if (part.begin > chunk->end) part.begin = chunk->end;
   if (part.end > chunk->end) part.end = chunk->end;
-  if (n > 0 && part.begin < part.end) part.first = tdict_plan_item_at(&t->plan, chunk->first, part.begin);
+  if (n > 0) part.first = tdict_plan_item_at(&t->plan, chunk->first, part.begin);
   return part;
 }
 
-/* Looks for a moment, as the slot comes at once or has to be waited for. */
-static tdict_slot *look(const tdict_future *t, tdict_share *share) {
+/* What is counted as waiting, and a slice of the timeline. */
+static int64_t begin_wait(void) {
+  tdict_range_push(TDICT_RANGE_WAIT);
+  return tdict_now_ns();
+}
+static void end_wait(tdict_lane *lane, int64_t begin) {
+  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_now_ns() - begin;
+}
+
+static tdict_slot *slot_of(tdict_share *share) { return atomic_load_explicit(&share->slot, memory_order_acquire); }
+
+/* The slot is nearly always there at once, or in a moment. Else there is none for who is to take it, and it may be long. */
+static tdict_status wait_for_slot(tdict_lane *lane, tdict_share *share, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
-  tdict_slot *slot = atomic_load_explicit(&share->slot, memory_order_acquire);
-  for (int i = 0; !slot && i < TRIES && !tdict_transfer_has_failed(t); i++) {
+  static const struct timespec pause = {0, 20000};
+  const tdict_future *t = lane->worker->transfer;
+  int64_t begin = begin_wait();
+  for (int i = 0; t->spin_ns && i < TRIES && !(*out = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
-    slot = atomic_load_explicit(&share->slot, memory_order_acquire);
-  }
-  return slot;
+  end_wait(lane, begin);
+  if (*out || tdict_transfer_has_failed(t)) return TDICT_OK;
+  tdict_status status = tdict_lane_empty(lane, err);
+  if (status != TDICT_OK) return status;
+  for (begin = begin_wait(); !(*out = slot_of(share)) && !tdict_transfer_has_failed(t);) nanosleep(&pause, NULL);
+  end_wait(lane, begin);
+  return TDICT_OK;
 }
 
 tdict_status tdict_share_slot(tdict_lane *lane, tdict_share *share, bool first, tdict_slot **out, tdict_error *err) {
-  const tdict_future *t = lane->worker->transfer;
-  tdict_status status = TDICT_OK;
-  if (first) {
-    status = tdict_lane_slot(lane, out, err);
-    if (status != TDICT_OK) return status;
-    tdict_lane_hand_over(lane);
-    atomic_store_explicit(&share->slot, *out, memory_order_release);
-    return TDICT_OK;
+  if (!first) {
+    *out = slot_of(share);
+    return *out ? TDICT_OK : wait_for_slot(lane, share, out, err);
   }
-  *out = look(t, share);
-  if (!*out && !tdict_transfer_has_failed(t)) status = tdict_lane_empty(lane, err);
-  while (!*out && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
-    sched_yield();
-    *out = look(t, share);
-  }
-  return status;
+  tdict_status status = tdict_lane_slot(lane, out, err);
+  if (status != TDICT_OK) return status;
+  tdict_lane_hand_over(lane);
+  atomic_store_explicit(&share->slot, *out, memory_order_release);
+  return TDICT_OK;
 }
 
 bool tdict_share_filled(tdict_share *share) {

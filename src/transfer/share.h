@@ -1,12 +1,16 @@
 /* Chunks that several threads fill together. A copy costs the link some microseconds whatever it carries, so there are to
  * be few; but the first is to begin soon. So each thread gathers a part of a chunk into its slot, and who has filled the
  * last one queues the copy.
- * A thread that waits for a chunk's slot holds none itself, so that whoever is to take it can get one.
+ * A thread that waits for a chunk's slot for longer than a moment gives its own back first, so that whoever is to take it
+ * can get one.
  * Thread rule: create and close by one thread while no other works; the rest from the workers, each with its own lane. */
 #ifndef TDICT_TRANSFER_SHARE_H
 #define TDICT_TRANSFER_SHARE_H
 
 #include "transfer/lane.h"
+
+enum { TDICT_MOST_PARTS = 8 };
+#define TDICT_PART_BYTES ((size_t)32 << 10) /* a part has as many at least */
 
 typedef struct tdict_share {
   _Atomic(tdict_slot *)
@@ -14,11 +18,14 @@ typedef struct tdict_share {
   _Atomic(uint32_t) left; /* acq_rel: parts that are not filled yet; the last one's thread sees all bytes */
 } tdict_share;
 
-/* Makes the shares of the transfer's chunks, if it has more than one part a chunk. TDICT_ENOMEM. */
+/* Makes the shares of the transfer's chunks, if it has more than one part a chunk and anything goes through slots to a
+ * device; else it has one part from here on. TDICT_ENOMEM. */
 tdict_status tdict_shares_create(tdict_future *transfer, tdict_error *err);
 /* Gives slots that were never queued back to their rings; that a transfer which failed leaves behind. */
 void tdict_shares_close(tdict_future *transfer);
-/* The n-th part of a chunk: an interval of it, perhaps empty (begin is end then). The first never is. */
+/* How many parts the chunk has, 1 to the transfer's num_parts. */
+uint32_t tdict_share_count(const tdict_future *transfer, const tdict_chunk *chunk);
+/* The n-th of them: an interval of the chunk that begins on a multiple of 256 from there. */
 tdict_chunk tdict_share_part(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
 /* The slot that the chunk is gathered in: takes it for the first part, waits for it with the others. NULL: the transfer
  * has failed meanwhile. TDICT_EDEVICE. */

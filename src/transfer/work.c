@@ -55,7 +55,7 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *bl
   tdict_status status = tdict_share_slot(lane, share, claim.part == 0, &slot, err);
   if (status != TDICT_OK || !slot) return status;
   tdict_chunk part = tdict_share_part(t, claim.chunk, claim.part);
-  if (part.begin < part.end) gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
+  gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
   if (!tdict_share_filled(share)) return TDICT_OK;
   status = tdict_share_take(lane, share, err);
   if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, blame, err);
@@ -68,7 +68,7 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blam
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
   tdict_slot *slot;
-  if (t->shares) return stage_part(lane, claim, blame, err);
+  if (t->shares && tdict_share_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
   tdict_status status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
   gather(lane->worker, chunk, slot->data);
@@ -233,7 +233,9 @@ static bool claim_next(tdict_future *t, tdict_claim *out) {
     uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->num_parts;
     if (chunk >= t->plan.num_chunks) return false;
     *out = (tdict_claim){&t->plan.chunks[chunk], n % t->num_parts};
-    if (out->part == 0 || t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN) return true;
+    if (out->part == 0) return true;
+    if (t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN && out->part < tdict_share_count(t, out->chunk))
+      return true;
   }
 }
 
