@@ -99,8 +99,7 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
  * longer transfer keeps the link busy with a slot a thread, which costs less. */
 static uint32_t choose_parts(const tdict_choice_request *r, size_t bytes, const tdict_choice *c) {
   if (c->num_workers < 2 || direction_of(r->plan) != TDICT_TUNING_IN || bytes > SPIN_MAX_BYTES) return 1;
-  size_t parts = c->row.chunk_bytes / TDICT_PART_BYTES;
-  return parts < 1 ? 1 : parts < TDICT_MOST_PARTS ? (uint32_t)parts : TDICT_MOST_PARTS;
+  return tdict_share_parts(c->row.chunk_bytes);
 }
 
 tdict_choice tdict_choose(const tdict_choice_request *r) {

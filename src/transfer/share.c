@@ -32,8 +32,8 @@ void tdict_shares_close(tdict_future *t) {
 }
 
 uint32_t tdict_share_count(const tdict_future *t, const tdict_chunk *chunk) {
-  size_t count = (chunk->end - chunk->begin) / TDICT_PART_BYTES;
-  return count < 1 ? 1 : count < t->num_parts ? (uint32_t)count : t->num_parts;
+  const uint32_t count = tdict_share_parts(chunk->end - chunk->begin);
+  return count < t->num_parts ? count : t->num_parts;
 }
 
 tdict_chunk tdict_share_part(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {

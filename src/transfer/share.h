@@ -9,8 +9,13 @@
 
 #include "transfer/lane.h"
 
-enum { TDICT_MOST_PARTS = 8 };
-#define TDICT_PART_BYTES ((size_t)32 << 10) /* a part has as many at least */
+#define TDICT_PART_BYTES ((size_t)32 << 10)
+/* Into how many parts so many bytes are worth cutting: about 32 KiB each, or more. */
+static inline uint32_t tdict_share_parts(size_t bytes) {
+  enum { MOST = 8 };
+  const size_t count = (bytes + TDICT_PART_BYTES / 2) / TDICT_PART_BYTES;
+  return count < 1 ? 1 : count < MOST ? (uint32_t)count : MOST;
+}
 
 typedef struct tdict_share {
   _Atomic(tdict_slot *)

@@ -48,6 +48,7 @@ GPU_CASE(share_parts_cover_the_chunk) {
         const uint32_t num = tdict_share_count(t, &chunk);
         assert_in_range(num, 1, parts);
         if (num < parts) assert_true((chunk.end - begin) / (num + 1) < TDICT_PART_BYTES);
+        if (num > 1) assert_true((chunk.end - begin) / num >= TDICT_PART_BYTES * 3 / 4);
         size_t at = begin;
         for (uint32_t n = 0; n < num; n++) {
           const tdict_chunk part = tdict_share_part(t, &chunk, n);
@@ -112,7 +113,7 @@ static int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
 GPU_CASE(share_waits_without_a_slot) {
   enum { AT_ONCE = 3 };
   tdict_context_options several = tdict_context_options_default();
-  several.staging_bytes = STAGING;
+  several.staging_bytes = 4 * STAGING;
   several.num_threads = 8;
   world w = world_over(td_context(&several));
   tdict_ring *ring = NULL;
@@ -123,7 +124,7 @@ GPU_CASE(share_waits_without_a_slot) {
   const int taken = take_slots(ring, ring->num_slots - 1, slots);
   tdict_gpu_leave(gpu_of(&w), &scope);
   tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(1500001), NULL));
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = 4;
   for (int i = 0; i < 30; i++) {
