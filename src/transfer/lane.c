@@ -15,10 +15,12 @@ static void count_slots(tdict_lane *lane, int by) {
                                                               memory_order_relaxed)) {}
 }
 
-static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_driver *d = lane->gpu->driver;
   tdict_status status = TDICT_OK;
+  if (lane->begun) return status;
+  lane->begun = true;
   for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
     status = tdict_gpu_check(lane->gpu, d->ops->stream_wait_event(d, lane->stream, t->gates[i].event),
                              "cuStreamWaitEvent", err);
@@ -29,8 +31,8 @@ static tdict_status wait_for_gates(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Slots are shared out among the workers of a transfer, so that each has two where there are enough; but not those that
- * several fill, as it is chance who queues their copies. A transfer that needs none makes no ring. */
+/* Slots are shared out among the workers of a transfer, so that each has two where there are enough. A transfer that
+ * needs none makes no ring. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_future *t = lane->worker->transfer;
@@ -38,7 +40,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
   lane->depth = share < 1 ? 1 : share > most ? most : share;
-  if (lane->depth > TDICT_LANE_DEPTH || t->shares || t->plan.num_chunks <= (uint32_t)slots)
+  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots)
     lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
   return TDICT_OK;
 }
@@ -55,7 +57,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
     return status;
   }
   lane->gpu = gpu;
-  return wait_for_gates(lane, err); /* the lane is open whatever this answers, and is closed by its owner */
+  return TDICT_OK;
 }
 
 static void give_slot(tdict_lane *lane, tdict_slot *slot) {
@@ -143,20 +145,35 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
 
 void tdict_lane_hand_over(tdict_lane *lane) { lane->held--; }
 
+static void give_spare(tdict_lane *lane) {
+  if (lane->spare) give_slot(lane, lane->spare);
+  lane->spare = NULL;
+}
+
+/* It is chance who queues the copies of slots that several fill, so what all workers hold is what counts: a transfer whose
+ * copies wait for something leaves slots to others. */
+static bool holds_too_many(const tdict_lane *lane) {
+  const tdict_future *t = lane->worker->transfer;
+  return lane->count == TDICT_LANE_DEPTH ||
+         atomic_load_explicit(&t->slots_held, memory_order_relaxed) > (int64_t)t->num_workers * lane->depth;
+}
+
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
-  if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
+  if (status == TDICT_OK && holds_too_many(lane)) give_spare(lane);
+  while (status == TDICT_OK && lane->count > 0 && holds_too_many(lane)) {
+    status = wait_oldest(lane, err);
+    give_spare(lane);
+  }
   if (status == TDICT_OK) lane->held++;
   return status;
 }
 
-tdict_status tdict_lane_empty(tdict_lane *lane, tdict_error *err) {
-  tdict_status status = tdict_lane_settle(lane, err);
-  if (status == TDICT_OK && lane->spare) {
-    give_slot(lane, lane->spare);
-    lane->spare = NULL;
-  }
-  return status;
+void tdict_lane_give_done(tdict_lane *lane) {
+  tdict_driver *d = lane->gpu->driver;
+  while (lane->count > 0 && d->ops->event_query(d, lane->flights[lane->first].event) == TDICT_CU_SUCCESS)
+    retire(lane, false);
+  give_spare(lane);
 }
 
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
@@ -223,8 +240,7 @@ void tdict_lane_pause(tdict_lane *lane) {
     count_slots(lane, -1);
   }
   lane->count = kept;
-  if (lane->spare) give_slot(lane, lane->spare);
-  lane->spare = NULL;
+  give_spare(lane);
   tdict_gpu_leave(lane->gpu, &lane->scope);
 }
 

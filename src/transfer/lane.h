@@ -25,10 +25,14 @@ typedef struct tdict_lane {
       *unmarked; /* the last of driver copies that are not in flight yet, but share the next one's event */
   size_t unmarked_bytes;
   tdict_slot *spare;
+  bool begun; /* the stream waits for what the transfer waits for */
   bool loose; /* copies may be under way for which no flight stands any more */
 } tdict_lane;
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
+/* Before a copy is queued: the stream waits for what the transfer waits for. One on which nothing follows must not wait,
+ * since another transfer gets it. */
+tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
 /* Waits until everything is done and closes; with `abandon` nothing is emptied any more. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
 /* Room for one more flight, before a copy that needs no slot is queued. Waits for the oldest one when there is none. */
@@ -38,12 +42,13 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err);
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
 /* The slot that was just asked for is several threads': another lane, which takes it over, queues its copy. */
 void tdict_lane_hand_over(tdict_lane *lane);
-/* The lane queues the copy of such a slot: room for its flight. Waits for copies of this lane. */
+/* The lane queues the copy of such a slot: room for its flight, and not too many slots in all lanes of the transfer. Waits
+ * for copies of this lane. */
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* A slot without a copy is the lane's spare, or the ring's if it has one. */
 void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot);
-/* Waits for all that is in flight and gives every slot back. */
-tdict_status tdict_lane_empty(tdict_lane *lane, tdict_error *err);
+/* Gives back every slot that no copy uses any more. Waits for nothing. */
+void tdict_lane_give_done(tdict_lane *lane);
 /* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept when this
  * fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,

@@ -58,26 +58,27 @@ static void end_wait(tdict_lane *lane, int64_t begin) {
 static tdict_slot *slot_of(tdict_share *share) { return atomic_load_explicit(&share->slot, memory_order_acquire); }
 
 /* The slot is nearly always there at once, or in a moment. Else there is none for who is to take it, and it may be long. */
-static tdict_status wait_for_slot(tdict_lane *lane, tdict_share *share, tdict_slot **out, tdict_error *err) {
+static tdict_slot *wait_for_slot(tdict_lane *lane, tdict_share *share) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
   const tdict_future *t = lane->worker->transfer;
-  int64_t begin = begin_wait();
-  for (int i = 0; t->spin_ns && i < TRIES && !(*out = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
+  tdict_slot *slot = NULL;
+  const int64_t begin = begin_wait();
+  for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
+  while (!slot && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t)) {
+    tdict_lane_give_done(lane);
+    nanosleep(&pause, NULL);
+  }
   end_wait(lane, begin);
-  if (*out || tdict_transfer_has_failed(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_empty(lane, err);
-  if (status != TDICT_OK) return status;
-  for (begin = begin_wait(); !(*out = slot_of(share)) && !tdict_transfer_has_failed(t);) nanosleep(&pause, NULL);
-  end_wait(lane, begin);
-  return TDICT_OK;
+  return slot;
 }
 
 tdict_status tdict_share_slot(tdict_lane *lane, tdict_share *share, bool first, tdict_slot **out, tdict_error *err) {
   if (!first) {
     *out = slot_of(share);
-    return *out ? TDICT_OK : wait_for_slot(lane, share, out, err);
+    if (!*out) *out = wait_for_slot(lane, share);
+    return TDICT_OK;
   }
   tdict_status status = tdict_lane_slot(lane, out, err);
   if (status != TDICT_OK) return status;

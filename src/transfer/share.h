@@ -1,8 +1,8 @@
 /* Chunks that several threads fill together. A copy costs the link some microseconds whatever it carries, so there are to
  * be few; but the first is to begin soon. So each thread gathers a part of a chunk into its slot, and who has filled the
  * last one queues the copy.
- * A thread that waits for a chunk's slot for longer than a moment gives its own back first, so that whoever is to take it
- * can get one.
+ * A thread that waits for a chunk's slot for longer than a moment gives its own back as their copies end, so that whoever is
+ * to take it can get one.
  * Thread rule: create and close by one thread while no other works; the rest from the workers, each with its own lane. */
 #ifndef TDICT_TRANSFER_SHARE_H
 #define TDICT_TRANSFER_SHARE_H

@@ -57,7 +57,8 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *bl
   tdict_chunk part = tdict_share_part(t, claim.chunk, claim.part);
   gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
   if (!tdict_share_filled(share)) return TDICT_OK;
-  status = tdict_share_take(lane, share, err);
+  status = tdict_lane_begin(lane, err);
+  if (status == TDICT_OK) status = tdict_share_take(lane, share, err);
   if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, blame, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, claim.chunk);
   return status;
@@ -69,7 +70,8 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blam
   const tdict_chunk *chunk = claim.chunk;
   tdict_slot *slot;
   if (t->shares && tdict_share_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
-  tdict_status status = tdict_lane_slot(lane, &slot, err);
+  tdict_status status = tdict_lane_begin(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK) return status;
   gather(lane->worker, chunk, slot->data);
   status = queue_chunk(lane, slot, chunk, blame, err);
@@ -86,7 +88,8 @@ static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
 /* Has a slot filled by the device; it is emptied when its turn comes. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
   tdict_slot *slot;
-  tdict_status status = tdict_lane_slot(lane, &slot, err);
+  tdict_status status = tdict_lane_begin(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
   if (status == TDICT_OK) status = queue_chunk(lane, slot, chunk, blame, err);
   if (status == TDICT_OK) touch_new(lane->worker->transfer, chunk);
   return status;
@@ -170,7 +173,8 @@ static tdict_status end_unmarked(tdict_lane *lane, tdict_error *err) {
 /* Copies by the driver alone. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
-  tdict_status status = tdict_lane_room(lane, err);
+  tdict_status status = tdict_lane_begin(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_room(lane, err);
   if (status != TDICT_OK) return status;
   const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
   tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);

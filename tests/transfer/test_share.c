@@ -154,6 +154,85 @@ GPU_CASE(share_waits_without_a_slot) {
   close_world(&w);
 }
 
+/* A transfer whose copies wait for a stream leaves slots to others, whoever of its threads has queued them. */
+SIM_CASE(share_leaves_slots_to_others) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = STAGING;
+  o.num_threads = 4;
+  world w = world_over(td_context(&o));
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  tdict_gpu_scope scope;
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(4000000), NULL));
+  tdict_transfer_options t = tdict_transfer_options_default();
+  t.num_threads = 2;
+  for (int i = 0; i < 20; i++) {
+    tdict_future *f = NULL;
+    td_ok(tdict_sim_hold(w.c, err));
+    td_ok(tdict_to_device_async(w.c, src, w.device, &t, &f, err));
+    int64_t held = -1; /* until nobody takes more */
+    for (int64_t before = -2; held != before || held == 0; usleep(20000)) {
+      before = held;
+      held = atomic_load(&f->slots_held);
+    }
+    td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
+    td_ok(tdict_engine_ring(tdict_context_engine(w.c), gpu_of(&w), &ring, err));
+    const int left = take_slots(ring, ring->num_slots, slots);
+    assert_true(left >= ring->num_slots - 2 * 4 - 2); /* four for each worker, and one that each is about to queue */
+    for (int k = 0; k < left; k++) tdict_ring_give(ring, slots[k], false);
+    tdict_gpu_leave(gpu_of(&w), &scope);
+    td_ok(tdict_sim_resume(w.c, err));
+    td_ok(tdict_future_wait(f, &there, err));
+    check_tree(&w, src, there);
+    tdict_release(there);
+    tdict_future_release(f);
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
+static void hold_a_stream(void *user) {
+  while (!atomic_load((atomic_bool *)user)) usleep(100);
+}
+
+/* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
+ * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
+SIM_CASE(share_leaves_streams_to_others) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 8;
+  world w = world_over(td_context(&o));
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(350000), NULL));
+  for (int i = 0; i < 20; i++) {
+    tdict_stream s;
+    atomic_bool open = false;
+    td_ok(tdict_stream_create(w.c, w.device, &s, err));
+    td_ok(tdict_sim_launch(s, hold_a_stream, &open, err));
+    tdict_transfer_options after = tdict_transfer_options_default();
+    after.after = &s;
+    after.num_threads = 3;
+    tdict_future *f = NULL;
+    td_ok(tdict_to_device_async(w.c, src, w.device, &after, &f, err));
+    tdict_latch_wait(&f->queued, INT64_MAX);
+    usleep(2000); /* lanes without a copy are closed */
+    for (int k = 0; k < 3; k++) {
+      td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
+      check_tree(&w, src, there);
+      tdict_release(there);
+    }
+    assert_false(tdict_future_is_ready(f));
+    atomic_store(&open, true);
+    td_ok(tdict_future_wait(f, &there, err));
+    check_tree(&w, src, there);
+    tdict_release(there);
+    tdict_future_release(f);
+    tdict_stream_destroy(w.c, s);
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers whose
  * driver fails at any of their copies. */
 GPU_CASE(share_gives_back_what_a_failure_leaves) {
