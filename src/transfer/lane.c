@@ -15,6 +15,16 @@ static void count_slots(tdict_lane *lane, int by) {
                                                               memory_order_relaxed)) {}
 }
 
+int64_t tdict_lane_begin_wait(void) {
+  tdict_range_push(TDICT_RANGE_WAIT);
+  return tdict_now_ns();
+}
+
+void tdict_lane_end_wait(tdict_lane *lane, int64_t begin) {
+  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_now_ns() - begin;
+}
+
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_driver *d = lane->gpu->driver;
@@ -65,6 +75,11 @@ static void give_slot(tdict_lane *lane, tdict_slot *slot) {
   count_slots(lane, -1);
 }
 
+static void give_spare(tdict_lane *lane) {
+  if (lane->spare) give_slot(lane, lane->spare);
+  lane->spare = NULL;
+}
+
 void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot) {
   if (lane->spare)
     give_slot(lane, slot);
@@ -96,11 +111,9 @@ static void retire(tdict_lane *lane, bool abandon) {
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_flight *f = &lane->flights[lane->first];
-  int64_t begin = tdict_now_ns();
-  tdict_range_push(TDICT_RANGE_WAIT);
+  const int64_t begin = tdict_lane_begin_wait();
   tdict_status status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
-  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
-  lane->worker->wait_ns += tdict_now_ns() - begin;
+  tdict_lane_end_wait(lane, begin);
   if (status == TDICT_OK)
     retire(lane, false);
   else
@@ -127,11 +140,9 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
   if (status != TDICT_OK) return status;
   if (!lane->spare && lane->held < lane->depth) {
     tdict_slot *slot = NULL;
-    int64_t begin = tdict_now_ns();
-    tdict_range_push(TDICT_RANGE_WAIT);
+    const int64_t begin = tdict_lane_begin_wait();
     status = tdict_ring_take(lane->ring, lane->held == 0, &slot, err);
-    TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
-    lane->worker->wait_ns += tdict_now_ns() - begin;
+    tdict_lane_end_wait(lane, begin);
     if (status != TDICT_OK) return status;
     lane->spare = slot;
     if (slot) count_slots(lane, 1);
@@ -144,11 +155,6 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
 }
 
 void tdict_lane_hand_over(tdict_lane *lane) { lane->held--; }
-
-static void give_spare(tdict_lane *lane) {
-  if (lane->spare) give_slot(lane, lane->spare);
-  lane->spare = NULL;
-}
 
 /* It is chance who queues the copies of slots that several fill, so what all workers hold is what counts: a transfer whose
  * copies wait for something leaves slots to others. */
@@ -197,12 +203,10 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
 
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
-  int64_t begin = tdict_now_ns();
-  tdict_range_push(TDICT_RANGE_WAIT);
+  const int64_t begin = tdict_lane_begin_wait();
   tdict_status status =
       tdict_gpu_check(lane->gpu, d->ops->stream_synchronize(d, lane->stream), "cuStreamSynchronize", err);
-  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
-  lane->worker->wait_ns += tdict_now_ns() - begin;
+  tdict_lane_end_wait(lane, begin);
   return status;
 }
 
@@ -218,7 +222,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
     }
   }
   while (lane->count > 0) retire(lane, true);
-  if (lane->spare) give_slot(lane, lane->spare);
+  give_spare(lane);
   tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);
   lane->gpu = NULL;

@@ -49,8 +49,8 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot);
 /* Gives back every slot that no copy uses any more. Waits for nothing. */
 void tdict_lane_give_done(tdict_lane *lane);
-/* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept when this
- * fails. */
+/* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept
+ * when this fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                tdict_error *err);
 /* Notes behind what copies a stream that waits for the transfer has to come; false when that could not be noted. */
@@ -58,6 +58,9 @@ bool tdict_lane_record_tail(tdict_lane *lane);
 /* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */
 void tdict_lane_pause(tdict_lane *lane);
 void tdict_lane_resume(tdict_lane *lane);
+/* Around what counts as waiting: in the statistics, on the timeline and as a range. */
+int64_t tdict_lane_begin_wait(void);
+void tdict_lane_end_wait(tdict_lane *lane, int64_t begin);
 /* Waits for the stream: for copies that were queued and not launched. */
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err);
 /* Waits for all that is in flight. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "sched/spin.h"
 
@@ -45,16 +44,6 @@ tdict_chunk tdict_share_part(const tdict_future *t, const tdict_chunk *chunk, ui
   return part;
 }
 
-/* What is counted as waiting, and a slice of the timeline. */
-static int64_t begin_wait(void) {
-  tdict_range_push(TDICT_RANGE_WAIT);
-  return tdict_now_ns();
-}
-static void end_wait(tdict_lane *lane, int64_t begin) {
-  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
-  lane->worker->wait_ns += tdict_now_ns() - begin;
-}
-
 static tdict_slot *slot_of(tdict_share *share) { return atomic_load_explicit(&share->slot, memory_order_acquire); }
 
 /* The slot is nearly always there at once, or in a moment. Else there is none for who is to take it, and it may be long. */
@@ -63,14 +52,14 @@ static tdict_slot *wait_for_slot(tdict_lane *lane, tdict_share *share) {
   static const struct timespec pause = {0, 20000};
   const tdict_future *t = lane->worker->transfer;
   tdict_slot *slot = NULL;
-  const int64_t begin = begin_wait();
+  const int64_t begin = tdict_lane_begin_wait();
   for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
   while (!slot && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t)) {
     tdict_lane_give_done(lane);
     nanosleep(&pause, NULL);
   }
-  end_wait(lane, begin);
+  tdict_lane_end_wait(lane, begin);
   return slot;
 }
 

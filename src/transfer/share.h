@@ -26,7 +26,7 @@ typedef struct tdict_share {
 /* Makes the shares of the transfer's chunks, if it has more than one part a chunk and anything goes through slots to a
  * device; else it has one part from here on. TDICT_ENOMEM. */
 tdict_status tdict_shares_create(tdict_future *transfer, tdict_error *err);
-/* Gives slots that were never queued back to their rings; that a transfer which failed leaves behind. */
+/* Gives slots that were filled in part and never queued, as a transfer leaves them that failed, back to their rings. */
 void tdict_shares_close(tdict_future *transfer);
 /* How many parts the chunk has, 1 to the transfer's num_parts. */
 uint32_t tdict_share_count(const tdict_future *transfer, const tdict_chunk *chunk);

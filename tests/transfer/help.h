@@ -147,6 +147,25 @@ static inline void spoil_tree(const world *w, const tdict_tree *td) {
   free_list(&l);
 }
 
+/* A stream of the simulated device that comes to nothing until it is let go; destroyed then, by the test. */
+typedef struct held_stream {
+  tdict_stream s;
+  atomic_bool open;
+} held_stream;
+static inline void hold_until_open(void *user) {
+  while (!atomic_load((atomic_bool *)user)) usleep(100);
+}
+static inline void hold_stream(const world *w, held_stream *h) {
+  atomic_init(&h->open, false);
+  td_ok(tdict_stream_create(w->c, w->device, &h->s, err));
+  td_ok(tdict_sim_launch(h->s, hold_until_open, &h->open, err));
+}
+static inline tdict_transfer_options behind(const held_stream *h) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = &h->s;
+  return o;
+}
+
 /* The line of a new result: each leaf rounded up to 256. */
 static inline size_t line_bytes(const tdict_tree *td) {
   leaf_list l = list_entries(td);

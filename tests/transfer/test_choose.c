@@ -155,10 +155,6 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   close_world(&w);
 }
 
-static void hold_a_stream(void *user) {
-  while (!atomic_load((atomic_bool *)user)) usleep(100);
-}
-
 /* But where another transfer writes the leaves first the call does not wait for that. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   world w = open_world();
@@ -166,24 +162,21 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), NULL));
   give(pinned, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   device = move_as_chosen(&w, src);
-  tdict_stream s;
-  atomic_bool open = false;
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
-  td_ok(tdict_sim_launch(s, hold_a_stream, &open, err));
-  tdict_transfer_options after = tdict_transfer_options_default();
-  after.after = &s;
+  held_stream held;
+  hold_stream(&w, &held);
+  const tdict_transfer_options after = behind(&held);
   tdict_future *first = NULL, *second = NULL;
   td_ok(tdict_copy_into_async(w.c, device, pinned, &after, &first, err));
   td_ok(tdict_to_device_async(w.c, pinned, w.device, NULL, &second, err));
   assert_false(tdict_future_is_ready(first));
   assert_false(tdict_future_is_ready(second));
-  atomic_store(&open, true);
+  atomic_store(&held.open, true);
   td_ok(tdict_future_wait(second, &there, err));
   check_tree(&w, src, there);
   td_ok(tdict_future_wait(first, NULL, err));
   tdict_future_release(first);
   tdict_future_release(second);
-  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, held.s);
   tdict_release(there);
   tdict_release(device);
   tdict_release(pinned);
@@ -200,20 +193,17 @@ SIM_CASE(choose_calls_do_not_wait_for_copies) {
     const char key[2] = {(char)('a' + i), 0};
     give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two are more than a copy carries */
   }
-  tdict_stream s;
-  atomic_bool open = false;
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
-  td_ok(tdict_sim_launch(s, hold_a_stream, &open, err));
-  tdict_transfer_options after = tdict_transfer_options_default();
-  after.after = &s;
+  held_stream held;
+  hold_stream(&w, &held);
+  const tdict_transfer_options after = behind(&held);
   tdict_future *future = NULL;
   td_ok(tdict_to_device_async(w.c, src, w.device, &after, &future, err));
   assert_false(tdict_future_is_ready(future));
-  atomic_store(&open, true);
+  atomic_store(&held.open, true);
   td_ok(tdict_future_wait(future, &there, err));
   check_tree(&w, src, there);
   tdict_future_release(future);
-  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, held.s);
   tdict_release(there);
   tdict_release(src);
   close_world(&w);

@@ -154,46 +154,63 @@ GPU_CASE(share_waits_without_a_slot) {
   close_world(&w);
 }
 
-/* A transfer whose copies wait for a stream leaves slots to others, whoever of its threads has queued them. */
-SIM_CASE(share_leaves_slots_to_others) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = STAGING;
-  o.num_threads = 4;
-  world w = world_over(td_context(&o));
-  tdict_ring *ring = NULL;
-  tdict_slot *slots[64];
-  tdict_gpu_scope scope;
-  tdict_tree *src = new_tree(), *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(4000000), NULL));
-  tdict_transfer_options t = tdict_transfer_options_default();
-  t.num_threads = 2;
-  for (int i = 0; i < 20; i++) {
-    tdict_future *f = NULL;
-    td_ok(tdict_sim_hold(w.c, err));
-    td_ok(tdict_to_device_async(w.c, src, w.device, &t, &f, err));
-    int64_t held = -1; /* until nobody takes more */
-    for (int64_t before = -2; held != before || held == 0; usleep(20000)) {
-      before = held;
-      held = atomic_load(&f->slots_held);
-    }
-    td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
-    td_ok(tdict_engine_ring(tdict_context_engine(w.c), gpu_of(&w), &ring, err));
-    const int left = take_slots(ring, ring->num_slots, slots);
-    assert_true(left >= ring->num_slots - 2 * 4 - 2); /* four for each worker, and one that each is about to queue */
-    for (int k = 0; k < left; k++) tdict_ring_give(ring, slots[k], false);
-    tdict_gpu_leave(gpu_of(&w), &scope);
-    td_ok(tdict_sim_resume(w.c, err));
-    td_ok(tdict_future_wait(f, &there, err));
-    check_tree(&w, src, there);
-    tdict_release(there);
-    tdict_future_release(f);
+/* One lane takes slots and another queues all their copies, on a device that stands still. */
+typedef struct taking {
+  tdict_future *t;
+  tdict_gpu *gpu;
+  void *to;
+  _Atomic(int) queued;
+  tdict_status status;
+} taking;
+static tdict_status queue_for_another(taking *k, tdict_lane *opens, tdict_lane *queues) {
+  tdict_driver *d = k->gpu->driver;
+  tdict_slot *slot;
+  tdict_status status = tdict_lane_slot(opens, &slot, NULL);
+  if (status != TDICT_OK) return status;
+  tdict_lane_hand_over(opens);
+  status = tdict_lane_take_over(queues, NULL);
+  if (status == TDICT_OK) d->ops->copy_h2d_async(d, k->to, slot->data, 256, queues->stream);
+  return status == TDICT_OK ? tdict_lane_launch(queues, slot, &k->t->plan.chunks[0], false, NULL) : status;
+}
+static void *take_and_queue(void *user) {
+  taking *k = user;
+  tdict_lane opens = {.worker = &k->t->workers[0]}, queues = {.worker = &k->t->workers[1]};
+  k->status = tdict_lane_open(&opens, k->gpu, NULL);
+  if (k->status == TDICT_OK) k->status = tdict_lane_open(&queues, k->gpu, NULL);
+  for (int i = 0; i < 14 && k->status == TDICT_OK; i++) {
+    k->status = queue_for_another(k, &opens, &queues);
+    atomic_fetch_add(&k->queued, 1);
   }
-  tdict_release(src);
-  close_world(&w);
+  (void)!tdict_lane_close(&queues, false, NULL);
+  (void)!tdict_lane_close(&opens, false, NULL);
+  return NULL;
 }
 
-static void hold_a_stream(void *user) {
-  while (!atomic_load((atomic_bool *)user)) usleep(100);
+/* Four slots for each of two workers, whoever of them queues the copies: the others are for other transfers. */
+SIM_CASE(share_leaves_slots_to_others) {
+  enum { SLOTS = 4 };
+  world w = open_world();
+  const size_t line = 4000000;
+  const int64_t bytes = 256;
+  tdict_tensor *to = NULL;
+  pthread_t thread;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
+  taking k = {.t = planned(&w, &line, 1, 2), .gpu = gpu_of(&w), .to = to->data};
+  td_ok(tdict_plan_cut(&k.t->plan, 65536, 65536, err));
+  k.t->row.slots = SLOTS;
+  for (int i = 0; i < 2; i++) k.t->workers[i].transfer = k.t;
+  td_ok(tdict_sim_hold(w.c, err));
+  assert_int_equal(pthread_create(&thread, NULL, take_and_queue, &k), 0);
+  while (atomic_load(&k.queued) < 2 * SLOTS) usleep(100);
+  usleep(50000);
+  assert_int_equal(atomic_load(&k.queued), 2 * SLOTS);
+  td_ok(tdict_sim_resume(w.c, err));
+  pthread_join(thread, NULL);
+  td_ok(k.status);
+  assert_int_equal(atomic_load(&k.queued), 14);
+  drop(k.t);
+  tdict_tensor_release(to);
+  close_world(&w);
 }
 
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
@@ -205,12 +222,9 @@ SIM_CASE(share_leaves_streams_to_others) {
   tdict_tree *src = new_tree(), *there = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(350000), NULL));
   for (int i = 0; i < 20; i++) {
-    tdict_stream s;
-    atomic_bool open = false;
-    td_ok(tdict_stream_create(w.c, w.device, &s, err));
-    td_ok(tdict_sim_launch(s, hold_a_stream, &open, err));
-    tdict_transfer_options after = tdict_transfer_options_default();
-    after.after = &s;
+    held_stream held;
+    hold_stream(&w, &held);
+    tdict_transfer_options after = behind(&held);
     after.num_threads = 3;
     tdict_future *f = NULL;
     td_ok(tdict_to_device_async(w.c, src, w.device, &after, &f, err));
@@ -222,12 +236,12 @@ SIM_CASE(share_leaves_streams_to_others) {
       tdict_release(there);
     }
     assert_false(tdict_future_is_ready(f));
-    atomic_store(&open, true);
+    atomic_store(&held.open, true);
     td_ok(tdict_future_wait(f, &there, err));
     check_tree(&w, src, there);
     tdict_release(there);
     tdict_future_release(f);
-    tdict_stream_destroy(w.c, s);
+    tdict_stream_destroy(w.c, held.s);
   }
   tdict_release(src);
   close_world(&w);
