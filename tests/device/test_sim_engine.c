@@ -181,6 +181,9 @@ CASE(sim_close_finishes_what_is_held) {
   assert_int_equal(t.count, 3);
 }
 
+/* What a busy machine makes slow is tried again: one quick try shows that it can be. */
+enum { TRIES = 50 };
+
 /* Time for one copy each way, on two streams, in nanoseconds. */
 static int64_t time_both(tdict_driver *d, const tdict_cu_stream *s, unsigned char *const *host, void *const *dev) {
   int64_t begin = tdict_now_ns();
@@ -200,7 +203,7 @@ CASE(sim_directions_overlap) {
   unsigned char *host[2] = {make_pinned(d, BYTES, 1), make_pinned(d, BYTES, 2)};
   void *dev[2] = {make_device(d, BYTES), make_device(d, BYTES)};
   int64_t best = INT64_MAX;
-  for (int i = 0; i < 5 && best > LATENCY_NS * 8 / 5; i++) {
+  for (int i = 0; i < TRIES && best > LATENCY_NS * 8 / 5; i++) {
     int64_t ns = time_both(d, s, host, dev);
     if (ns < best) best = ns;
   }
@@ -218,7 +221,7 @@ CASE(sim_rate_sets_the_time) {
   unsigned char *src = make_pinned(d, LARGE, 3);
   void *dev = make_device(d, LARGE);
   int64_t best = INT64_MAX, other = INT64_MAX;
-  for (int i = 0; i < 5 && best > 60000000; i++) {
+  for (int i = 0; i < TRIES && best > 60000000; i++) {
     int64_t begin = tdict_now_ns();
     for (size_t p = 0; p < PARTS; p++) {
       size_t at = p * (LARGE / PARTS);
@@ -264,10 +267,14 @@ CASE(sim_small_copies_are_quick) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, COPIES * 4000, 4), *back = make_pageable(COPIES * 4000, 0);
   void *dev = make_device(d, COPIES * 4000);
-  int64_t begin = tdict_now_ns();
-  for (size_t i = 0; i < COPIES; i++) CU(SUCCESS, copy_h2d_async, (char *)dev + i * 4000, src + i * 4000, 4000, s);
-  CU(SUCCESS, stream_synchronize, s);
-  assert_true(tdict_now_ns() - begin < 1000000000);
+  int64_t best = INT64_MAX;
+  for (int n = 0; n < TRIES && best > 1000000000; n++) {
+    int64_t begin = tdict_now_ns();
+    for (size_t i = 0; i < COPIES; i++) CU(SUCCESS, copy_h2d_async, (char *)dev + i * 4000, src + i * 4000, 4000, s);
+    CU(SUCCESS, stream_synchronize, s);
+    if (tdict_now_ns() - begin < best) best = tdict_now_ns() - begin;
+  }
+  assert_true(best <= 1000000000);
   CU(SUCCESS, copy_d2h, back, dev, COPIES * 4000);
   assert_memory_equal(back, src, COPIES * 4000);
   free(back);
