@@ -138,8 +138,9 @@ def standing(record):
                 counts.setdefault(who, {"ahead": 0, "even": 0, "behind": 0})[word] += 1
                 if word == "behind":
                     ratio = records.ratios(row)[who][0]
-                    behind.append((who, f"- behind {NAMES[who]}: {row['scenario']}, {row_text(record, row)}: {ratio:.2f} times its "
-                                        "time"))
+                    digits = 2 if ratio >= 1.01 else 4
+                    behind.append((who, f"- behind {NAMES[who]}: {row['scenario']}, {row_text(record, row)}: "
+                                        f"{ratio:.{digits}f} times its time"))
     rule = ["against", "rows ahead", "even", "behind"]
     cells = [[NAMES[who]] + [str(counts[who][word]) for word in ("ahead", "even", "behind")]
              for who in ORDER if who in counts]

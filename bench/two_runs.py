@@ -119,7 +119,7 @@ def speed_table(all_records):
 
 
 def change_text(row, one):
-    return (f"- {row['scenario']}, {row['row']}, to {charts.NAMES[one.who]}: {one.old:.3f}, now {one.new:.3f} (spread "
+    return (f"- {row['scenario']}, {row['row']}, to {charts.NAMES[one.who]}: {one.old:.3f}, here {one.new:.3f} (spread "
             f"{100 * one.allowed:.0f} %)")
 
 
@@ -151,5 +151,5 @@ def section(all_records):
              "A row counts as its worst ratio does. *Leeway*: by how much the machines' speeds above let a ratio change."]
     for (row, outside) in found:
         lines += folded(f"What differs from the run of {row[0]}", outside[DIFFERS])
-        lines += folded(f"What moved with the machine since the run of {row[0]}", outside[MACHINE])
+        lines += folded(f"What moved with the machine, beside the run of {row[0]}", outside[MACHINE])
     return lines

@@ -17,8 +17,8 @@ typedef struct tdict_context_options {
   size_t struct_size;
   tdict_device device;  /**< the default device. All zero (default) is "auto": cuda:0 when there is one, else sim:0
                                   when `sim` is given, else the cpu [T:context_auto_device] */
-  int32_t num_threads;  /**< of the pool; -1 (default): one for each CPU of the process's mask, at least 8. They take
-                                  none of the program's signals [T:pool_threads_take_no_signals] */
+  int32_t num_threads;  /**< of the pool, 1 to 1024; -1 (default): one for each CPU of the process's mask, at least 8.
+                                  They take none of the program's signals [T:pool_threads_take_no_signals] */
   size_t staging_bytes; /**< pinned bytes of the staging ring of each device; default 64 MiB, at least 64 KiB */
   size_t pinned_bytes;  /**< the most that the pinned pool holds, live and cached; 0 (default): no limit */
   size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it

@@ -81,7 +81,7 @@ static inline tdict_token_options tdict_token_options_default(void) {
 /** @brief A dataset of windows over files of token ids: sample i has `tokens` and `targets`, each of `window` elements,
  *  `targets` being one token further on; no window spans two files, so a file of n tokens gives
  *  (n - 1 - window) / step + 1 samples, or none [T:dataset_tokens_windows].
- *  @return #TDICT_OK; #TDICT_EINVAL no file, a window or step below 1, another dtype [T:dataset_tokens_refuses];
+ *  @return #TDICT_OK; #TDICT_EINVAL no file, window below 1, step below 0, another dtype [T:dataset_tokens_refuses];
  *          #TDICT_EIO a file cannot be read, err->path its name and err->native the errno; #TDICT_EFORMAT its size or
  *          header is wrong, err->path its name; #TDICT_ESHAPE no file holds one window [T:dataset_tokens_refuses];
  *          #TDICT_EOVERFLOW a 32-bit token above what int32 holds is told when its sample is fetched

@@ -26,9 +26,9 @@ typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *sampl
 
 typedef struct tdict_loader_options {
   size_t struct_size;
-  int64_t batch_size;    /**< samples in a batch; default 1 */
-  int32_t num_workers;   /**< threads of the loader's own; 0: tdict_loader_next() does all itself; default 4 */
-  int32_t prefetch;      /**< the most batches that are begun and not handed over; 0 (default): two for each worker */
+  int64_t batch_size;  /**< samples in a batch; default 1 */
+  int32_t num_workers; /**< threads of the loader's own, to 1024; 0: tdict_loader_next() does it all; default 4 */
+  int32_t prefetch;    /**< the most batches begun and not handed over, to 1048576; 0 (default): two for each worker */
   size_t prefetch_bytes; /**< no batch is begun while those ahead hold as much; 0 (default): no limit
                               [T:loader_bounds_what_is_ahead] */
   bool drop_last;        /**< a last batch with fewer samples is left out [T:loader_drop_last] */
@@ -78,7 +78,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *                      loader keeps the batch until its next call, which records the stream's work as its use: a program
  *                      may release the batch as soon as it has queued its kernels [T:loader_orders_the_stream]. NULL:
  *                      the batch is there on return, and is the caller's to guard (tdict_record_stream()).
- *  @param[out] out     a new reference; NULL at the end of an epoch.
+ *  @param[out] out     a new reference; NULL at the end of an epoch. An epoch may have no batch at all (an empty dataset,
+ *                      or with drop_last fewer samples than a batch has): every call then gives NULL.
  *  @return #TDICT_OK; what fetching, collating, pinning or the transfer answered: the message begins with the sample's
  *          index where one was fetched, else with the batch's number, and goes on with what the function said
  *          [T:loader_errors_in_place]; #TDICT_ETIMEDOUT, naming the worker and what it fetches, or the batch that the

@@ -74,7 +74,7 @@ static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
 typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode;              /**< a tdict_mode */
-  int32_t num_threads;       /**< 0: the calling thread works; n: n threads of the context's pool, which has as many;
+  int32_t num_threads;       /**< 0: the calling thread works; n: n threads of the context's pool, if it has as many;
                                   -1 (default): the library chooses; in calls that wait the caller may work too,
                                   and then needs no free thread [T:choose_caller_needs_no_free_thread]: not for
                                   trees of 2048 leaves and more, and others named in docs/engine.md.

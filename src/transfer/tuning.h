@@ -29,7 +29,7 @@ typedef struct tdict_tuning_row {
   int32_t slots;      /* that a thread has in flight at most, at least 1 */
   int32_t streaming;  /* 1: slots are filled by stores that pass by the cache */
   int32_t caller;     /* 1: a call that waits works itself, with one thread fewer beside it */
-  int32_t spin_us;    /* so long threads ask the device whether a copy is done before they sleep */
+  int32_t spin_us;    /* so long a wait for the end looks before it sleeps; not above 80 MiB, nor on two processors */
 } tdict_tuning_row;
 
 typedef struct tdict_tuning {
