@@ -272,12 +272,12 @@ class Tables(unittest.TestCase):
         self.assertNotIn("<details>", page(0.505))
         self.assertIn("| 1 | 0 rows, 1 ratios | 0 rows, 0 ratios | 1 rows, 1 ratios | not recorded |", page(0.7))
         self.assertIn("<summary>What differs from the run of 2025-01-02 03:04</summary>\n\n- pin, pageable, to PyTorch: "
-                      "2.000, now 1.429 (spread 6 %)\n\n</details>", page(0.7))
+                      "2.000, here 1.429 (spread 6 %)\n\n</details>", page(0.7))
         # the host became a third faster and the link stayed, which lets a ratio fall by a quarter, and no more
         fast = {"copy_one_thread": 20e9, "core": 1.333e9, "line": 50e9, "fresh_pages": 9e9}
         slow = {"copy_one_thread": 16e9, "core": 1e9, "line": 50e9, "fresh_pages": 1e9}
         self.assertIn("| 1 | 0 rows, 1 ratios | 1 rows, 1 ratios | 0 rows, 0 ratios | 33 % |", page(0.68, slow, fast))
-        self.assertIn("What moved with the machine since", page(0.68, slow, fast))
+        self.assertIn("What moved with the machine, beside", page(0.68, slow, fast))
         self.assertIn("| 2025-01-02 03:04 | A CPU | 16.0 to 16.0 |", page(0.68, slow, fast))
         self.assertIn("| 1 | 0 rows, 1 ratios | 0 rows, 0 ratios | 1 rows, 1 ratios | 33 % |", page(0.8, slow, fast))
         self.assertIn("| 1 | 0 rows, 1 ratios | 0 rows, 0 ratios | 1 rows, 1 ratios | 0 % |", page(0.68, fast, fast))

@@ -82,6 +82,8 @@ typedef struct tdict_transfer_options {
                                   caller in calls that wait, else one of the pool unless 0 is given */
   const tdict_stream *after; /**< copies to and from devices wait for what is queued on this stream; NULL: from the host
                                   into new device memory they wait for nothing, else for the device's legacy stream.
+                                  While the stream does not come to them an eighth of the staging ring is left to other
+                                  transfers [T:lane_leaves_slots_to_others], unless an _async call has num_threads 0.
                                   Only device memory is ordered so [T:transfer_after_stream]: threads read host sources
                                   meanwhile, so wait first for a stream that still writes them; host destinations are
                                   written once what tdict_record_stream() noted there is done
@@ -225,7 +227,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future 
  *  @return as tdict_future_wait(); the source is free whatever it says of the transfer. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns at once: nothing new starts, what is in flight is drained, and it ends
- *  CANCELLED, or DONE if it was too late [T:cancel_in_every_state]. NULL is allowed. */
+ *  CANCELLED, or DONE if it was too late [T:cancel_in_every_state]; slots of the staging ring are not waited for
+ *  [T:lane_waits_no_longer_than_its_transfer]. NULL is allowed. */
 TDICT_API void tdict_future_cancel(tdict_future *f);
 /** @brief True once the transfer has ended, well or ill; never waits [T:future_poll]. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *f);

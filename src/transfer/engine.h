@@ -118,7 +118,8 @@ struct tdict_future {
   _Atomic(uint32_t) next_part;   /* relaxed: a ticket counter */
   _Atomic(bool) failed;          /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; who builds the result meanwhile counts */
-  _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics, and a bound that may be passed by one a worker */
+  _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics, and a hint whether it has any */
+  _Atomic(bool) flows;                     /* relaxed: one of its copies has ended, so no stream holds up the others */
   pthread_mutex_t error_lock;              /* guards: error, decided, shown, and the workers' tails until then */
   tdict_error error;                       /* status 0: none */
   uint32_t error_item;                     /* names the leaf when it ends; UINT32_MAX: none, or the path is known */

@@ -50,8 +50,8 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
   lane->depth = share < 1 ? 1 : share > most ? most : share;
-  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots)
-    lane->depth = TDICT_LANE_DEPTH; /* all of it fits: nobody need wait */
+  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->shares)
+    lane->depth = TDICT_LANE_DEPTH; /* all of it fits; or who queues a slot's copy is seldom who took the slot */
   return TDICT_OK;
 }
 
@@ -90,6 +90,9 @@ void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot) {
 /* The oldest copy in flight is done: empties its slot or lets its event go. */
 static void retire(tdict_lane *lane, bool abandon) {
   tdict_flight *f = &lane->flights[lane->first];
+  _Atomic(bool) *flows = &lane->worker->transfer->flows;
+  if (!abandon && !atomic_load_explicit(flows, memory_order_relaxed))
+    atomic_store_explicit(flows, true, memory_order_relaxed);
   lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
   lane->count--;
   if (!f->slot) {
@@ -134,20 +137,32 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+/* So many slots are left to others by a transfer that has some: while its copies stand behind a stream, as far as is known,
+ * theirs need not. None by a call that leaves when all is queued: it has a slot for each chunk, or would stay. */
+static int left_to_others(const tdict_lane *lane) {
+  const tdict_future *t = lane->worker->transfer;
+  if (t->rest || (t->num_gates == 0 && t->num_uses == 0)) return 0;
+  if (atomic_load_explicit(&t->flows, memory_order_relaxed)) return 0;
+  return atomic_load_explicit(&t->slots_held, memory_order_relaxed) == 0 ? 0 : lane->ring->num_slots / 8;
+}
+
+/* One of the ring's as the spare. A lane that has none waits for it, but not longer than its transfer goes on. */
+static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
+  const bool wait = lane->held == 0;
+  const int64_t begin = tdict_lane_begin_wait();
+  tdict_status status;
+  do status = tdict_ring_take(lane->ring, left_to_others(lane), wait, &lane->spare, err);
+  while (wait && !lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(lane->worker->transfer));
+  tdict_lane_end_wait(lane, begin);
+  if (lane->spare) count_slots(lane, 1);
+  return status;
+}
+
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
   if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
-  if (status != TDICT_OK) return status;
-  if (!lane->spare && lane->held < lane->depth) {
-    tdict_slot *slot = NULL;
-    const int64_t begin = tdict_lane_begin_wait();
-    status = tdict_ring_take(lane->ring, lane->held == 0, &slot, err);
-    tdict_lane_end_wait(lane, begin);
-    if (status != TDICT_OK) return status;
-    lane->spare = slot;
-    if (slot) count_slots(lane, 1);
-  }
-  while (!lane->spare && status == TDICT_OK) status = wait_oldest(lane, err); /* it holds one, so one is in flight */
+  if (status == TDICT_OK && !lane->spare && lane->held < lane->depth) status = take_spare(lane, err);
+  while (!lane->spare && lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
   if (status != TDICT_OK) return status;
   *out = lane->spare;
   lane->spare = NULL;
@@ -156,30 +171,22 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
 
 void tdict_lane_hand_over(tdict_lane *lane) { lane->held--; }
 
-/* It is chance who queues the copies of slots that several fill, so what all workers hold is what counts: a transfer whose
- * copies wait for something leaves slots to others. */
-static bool holds_too_many(const tdict_lane *lane) {
-  const tdict_future *t = lane->worker->transfer;
-  return lane->count == TDICT_LANE_DEPTH ||
-         atomic_load_explicit(&t->slots_held, memory_order_relaxed) > (int64_t)t->num_workers * lane->depth;
-}
-
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
-  if (status == TDICT_OK && holds_too_many(lane)) give_spare(lane);
-  while (status == TDICT_OK && lane->count > 0 && holds_too_many(lane)) {
-    status = wait_oldest(lane, err);
-    give_spare(lane);
-  }
+  while (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status == TDICT_OK) lane->held++;
   return status;
 }
 
-void tdict_lane_give_done(tdict_lane *lane) {
+tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
-  while (lane->count > 0 && d->ops->event_query(d, lane->flights[lane->first].event) == TDICT_CU_SUCCESS)
-    retire(lane, false);
+  tdict_cu answer = TDICT_CU_SUCCESS;
+  while (lane->count > 0 && answer == TDICT_CU_SUCCESS) {
+    answer = d->ops->event_query(d, lane->flights[lane->first].event);
+    if (answer == TDICT_CU_SUCCESS) retire(lane, false);
+  }
   give_spare(lane);
+  return answer == TDICT_CU_SUCCESS || answer == TDICT_CU_NOT_READY ? TDICT_OK : wait_oldest(lane, err);
 }
 
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,

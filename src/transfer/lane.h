@@ -38,17 +38,18 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
 /* Room for one more flight, before a copy that needs no slot is queued. Waits for the oldest one when there is none. */
 tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err);
 /* A slot to fill, and room for its flight. Waits for nothing but copies of this lane, or for any slot when the lane holds
- * none. */
+ * none; NULL: the transfer has failed meanwhile. A transfer of which no copy has ended, and that waits for streams, leaves
+ * some of the ring to others. */
 tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
 /* The slot that was just asked for is several threads': another lane, which takes it over, queues its copy. */
 void tdict_lane_hand_over(tdict_lane *lane);
-/* The lane queues the copy of such a slot: room for its flight, and not too many slots in all lanes of the transfer. Waits
- * for copies of this lane. */
+/* The lane queues the copy of such a slot: room for its flight, for which it may wait for copies of this lane. */
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* A slot without a copy is the lane's spare, or the ring's if it has one. */
 void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot);
-/* Gives back every slot that no copy uses any more. Waits for nothing. */
-void tdict_lane_give_done(tdict_lane *lane);
+/* Gives back the slots whose copies have ended, up to the first that has not, and the spare. Waits for nothing, but
+ * for a copy of which the driver does not know: TDICT_EDEVICE, and the transfer has failed, when it does not then either. */
+tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err);
 /* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept
  * when this fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,

@@ -4,10 +4,17 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 enum { WANTED_SLOTS = 16, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
+
+static void push_idle(tdict_ring *ring, tdict_slot *slot) {
+  slot->next = ring->idle;
+  ring->idle = slot;
+  ring->num_idle++;
+}
 
 static tdict_status make_slots(tdict_ring *ring, char *data, tdict_error *err) {
   ring->slots = calloc((size_t)ring->num_slots, sizeof *ring->slots);
@@ -17,8 +24,7 @@ static tdict_status make_slots(tdict_ring *ring, char *data, tdict_error *err) {
     tdict_status status = tdict_gpu_take_event(ring->gpu, &slot->event, err);
     if (status != TDICT_OK) return status;
     slot->data = data + (size_t)i * ring->slot_bytes;
-    slot->next = ring->idle;
-    ring->idle = slot;
+    push_idle(ring, slot);
   }
   return TDICT_OK;
 }
@@ -32,8 +38,12 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
                                tdict_error *err) {
   tdict_ring *ring = calloc(1, sizeof *ring);
   if (!ring) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for its record");
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&ring->lock, NULL);
-  pthread_cond_init(&ring->given, NULL);
+  pthread_cond_init(&ring->given, &attributes);
+  pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
   ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
@@ -72,48 +82,50 @@ void tdict_ring_destroy(tdict_ring *ring) {
 
 static tdict_slot *pop_idle(tdict_ring *ring) {
   tdict_slot *slot = ring->idle;
-  if (slot) ring->idle = slot->next;
+  ring->idle = slot->next;
+  ring->num_idle--;
   return slot;
 }
 
-/* Takes a busy slot off the list: the first whose copy is done, else, when `any`, the oldest. */
-static tdict_slot *pop_busy(tdict_ring *ring, bool any, bool *done) {
+/* Busy slots whose copies are done become idle, until more than `leave` are. Where the driver does not know it is asked to
+ * wait; its answer, if it cannot. */
+static tdict_cu collect(tdict_ring *ring, int leave) {
   tdict_driver *d = ring->gpu->driver;
-  tdict_slot *before = NULL, *slot = ring->oldest_busy;
-  while (slot && d->ops->event_query(d, slot->event) != TDICT_CU_SUCCESS) before = slot, slot = slot->next;
-  *done = slot != NULL;
-  if (!slot && any) before = NULL, slot = ring->oldest_busy;
-  if (!slot) return NULL;
-  if (before)
-    before->next = slot->next;
-  else
-    ring->oldest_busy = slot->next;
-  if (ring->newest_busy == slot) ring->newest_busy = before;
-  return slot;
-}
-
-tdict_status tdict_ring_take(tdict_ring *ring, bool wait, tdict_slot **out, tdict_error *err) {
-  tdict_driver *d = ring->gpu->driver;
-  bool done = true;
-  pthread_mutex_lock(&ring->lock);
-  tdict_slot *slot = pop_idle(ring);
-  while (!slot) {
-    slot = pop_busy(ring, wait, &done);
-    if (slot || !wait) break;
-    pthread_cond_wait(&ring->given, &ring->lock);
-    slot = pop_idle(ring);
-  }
-  pthread_mutex_unlock(&ring->lock);
-  if (slot && !done) {
-    tdict_status status =
-        tdict_gpu_check(ring->gpu, d->ops->event_synchronize(d, slot->event), "cuEventSynchronize", err);
-    if (status != TDICT_OK) {
-      tdict_ring_give(ring, slot, true);
-      return status;
+  tdict_slot *before = NULL, *next;
+  for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= leave; slot = next) {
+    next = slot->next;
+    tdict_cu answer = d->ops->event_query(d, slot->event);
+    if (answer != TDICT_CU_SUCCESS && answer != TDICT_CU_NOT_READY) answer = d->ops->event_synchronize(d, slot->event);
+    if (answer != TDICT_CU_SUCCESS && answer != TDICT_CU_NOT_READY) return answer;
+    if (answer == TDICT_CU_NOT_READY) {
+      before = slot;
+      continue;
     }
+    *(before ? &before->next : &ring->oldest_busy) = next;
+    if (ring->newest_busy == slot) ring->newest_busy = before;
+    push_idle(ring, slot);
   }
-  *out = slot;
-  return TDICT_OK;
+  return TDICT_CU_SUCCESS;
+}
+
+/* Until a slot is given back, or for a while: nobody tells that a copy is done, or that a transfer has failed. */
+static void wait_a_while(tdict_ring *ring) {
+  enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
+  const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
+  const struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+  pthread_cond_timedwait(&ring->given, &ring->lock, &deadline);
+}
+
+tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err) {
+  pthread_mutex_lock(&ring->lock);
+  tdict_cu answer = collect(ring, leave);
+  if (ring->num_idle <= leave && wait && answer == TDICT_CU_SUCCESS) {
+    wait_a_while(ring);
+    answer = collect(ring, leave);
+  }
+  *out = ring->num_idle > leave ? pop_idle(ring) : NULL;
+  pthread_mutex_unlock(&ring->lock);
+  return *out ? TDICT_OK : tdict_gpu_check(ring->gpu, answer, "cuEventSynchronize", err);
 }
 
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
@@ -126,8 +138,7 @@ void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
       ring->oldest_busy = slot;
     ring->newest_busy = slot;
   } else {
-    slot->next = ring->idle;
-    ring->idle = slot;
+    push_idle(ring, slot);
   }
   pthread_cond_signal(&ring->given);
   pthread_mutex_unlock(&ring->lock);

@@ -23,6 +23,7 @@ typedef struct tdict_ring {
   tdict_slot *slots;
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t given;
+  int num_idle;
   tdict_slot *idle;                      /* nothing uses their bytes; last given first */
   tdict_slot *oldest_busy, *newest_busy; /* given back with a copy behind them */
 } tdict_ring;
@@ -33,9 +34,10 @@ size_t tdict_ring_slot_bytes(size_t staging_bytes);
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err);
 void tdict_ring_destroy(tdict_ring *ring); /* all slots are back; waits for copies behind them */
-/* A slot whose bytes nothing uses. wait false: *out is NULL when there is none at once; true: waits, for slots alone; the
- * caller holds none then. TDICT_EDEVICE. */
-tdict_status tdict_ring_take(tdict_ring *ring, bool wait, tdict_slot **out, tdict_error *err);
+/* A slot whose bytes nothing uses, where more than `leave` are free. wait false: *out is NULL when there is none at once;
+ * true: so it is when none came within some ms, whichever copies it might have come from; the caller holds none then, and
+ * asks again unless its transfer has failed meanwhile. TDICT_EDEVICE. */
+tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err);
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
 
 #endif

@@ -47,30 +47,31 @@ tdict_chunk tdict_share_part(const tdict_future *t, const tdict_chunk *chunk, ui
 static tdict_slot *slot_of(tdict_share *share) { return atomic_load_explicit(&share->slot, memory_order_acquire); }
 
 /* The slot is nearly always there at once, or in a moment. Else there is none for who is to take it, and it may be long. */
-static tdict_slot *wait_for_slot(tdict_lane *lane, tdict_share *share) {
+static tdict_status wait_for_slot(tdict_lane *lane, tdict_share *share, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
   const tdict_future *t = lane->worker->transfer;
   tdict_slot *slot = NULL;
+  tdict_status status = TDICT_OK;
   const int64_t begin = tdict_lane_begin_wait();
   for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
-  while (!slot && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t)) {
-    tdict_lane_give_done(lane);
-    nanosleep(&pause, NULL);
+  while (!slot && !(slot = slot_of(share)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+    status = tdict_lane_give_done(lane, err);
+    if (status == TDICT_OK) nanosleep(&pause, NULL);
   }
   tdict_lane_end_wait(lane, begin);
-  return slot;
+  *out = slot;
+  return status;
 }
 
 tdict_status tdict_share_slot(tdict_lane *lane, tdict_share *share, bool first, tdict_slot **out, tdict_error *err) {
   if (!first) {
     *out = slot_of(share);
-    if (!*out) *out = wait_for_slot(lane, share);
-    return TDICT_OK;
+    return *out ? TDICT_OK : wait_for_slot(lane, share, out, err);
   }
   tdict_status status = tdict_lane_slot(lane, out, err);
-  if (status != TDICT_OK) return status;
+  if (status != TDICT_OK || !*out) return status;
   tdict_lane_hand_over(lane);
   atomic_store_explicit(&share->slot, *out, memory_order_release);
   return TDICT_OK;

@@ -19,7 +19,7 @@ static inline uint32_t tdict_share_parts(size_t bytes) {
 
 typedef struct tdict_share {
   _Atomic(tdict_slot *)
-      slot;               /* release/acquire: NULL until the first part's thread has taken it, and once it is queued */
+      slot; /* release/acquire: NULL until the first part's thread has taken it, and once it is about to be queued */
   _Atomic(uint32_t) left; /* acq_rel: parts that are not filled yet; the last one's thread sees all bytes */
 } tdict_share;
 

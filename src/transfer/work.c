@@ -72,7 +72,7 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blam
   if (t->shares && tdict_share_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
-  if (status != TDICT_OK) return status;
+  if (status != TDICT_OK || !slot) return status;
   gather(lane->worker, chunk, slot->data);
   status = queue_chunk(lane, slot, chunk, blame, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
@@ -90,7 +90,8 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   tdict_slot *slot;
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
-  if (status == TDICT_OK) status = queue_chunk(lane, slot, chunk, blame, err);
+  if (status != TDICT_OK || !slot) return status;
+  status = queue_chunk(lane, slot, chunk, blame, err);
   if (status == TDICT_OK) touch_new(lane->worker->transfer, chunk);
   return status;
 }

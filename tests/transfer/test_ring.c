@@ -30,6 +30,14 @@ static void close_bench(bench *b) {
   close_world(&b->w);
 }
 
+/* However long it takes. */
+static tdict_status take_one(tdict_ring *ring, tdict_slot **out, tdict_error *why) {
+  tdict_status status;
+  do status = tdict_ring_take(ring, 0, true, out, why);
+  while (status == TDICT_OK && !*out);
+  return status;
+}
+
 CASE(ring_slot_sizes) {
   const size_t staging[] = {64 << 10, 100000, 1 << 20, 5 << 20, 64 << 20, (size_t)1 << 30, (size_t)1 << 40};
   for (size_t i = 0; i < sizeof staging / sizeof *staging; i++) {
@@ -68,19 +76,19 @@ GPU_CASE(ring_gives_each_slot_once) {
     assert_in_range((size_t)count * b.ring->slot_bytes, staging[k] - 16 * 4096, staging[k]);
     assert_in_range(atomic_load(&wrap.pinned), 1, staging[k]);
     for (int i = 0; i < count; i++) {
-      td_ok(tdict_ring_take(b.ring, i % 2, &slots[i], err));
+      td_ok(tdict_ring_take(b.ring, 0, i % 2, &slots[i], err));
       assert_non_null(slots[i]);
       memset(slots[i]->data, i, b.ring->slot_bytes); /* its bytes are its own */
     }
     for (int i = 0; i < count; i++)
       for (size_t at = 0; at < b.ring->slot_bytes; at += 511) assert_int_equal((unsigned char)slots[i]->data[at], i);
-    td_ok(tdict_ring_take(b.ring, false, &none, err));
+    td_ok(tdict_ring_take(b.ring, 0, false, &none, err));
     assert_null(none);
     tdict_ring_give(b.ring, slots[3], false);
     tdict_ring_give(b.ring, slots[5], false);
-    td_ok(tdict_ring_take(b.ring, true, &none, err));
+    td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
     assert_ptr_equal(none, slots[5]); /* last given, first taken */
-    td_ok(tdict_ring_take(b.ring, true, &none, err));
+    td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
     assert_ptr_equal(none, slots[3]);
     for (int i = 0; i < count; i++) tdict_ring_give(b.ring, slots[i], false);
     close_bench(&b);
@@ -107,7 +115,7 @@ static void *take(void *argument) {
   tdict_slot *slot = NULL;
   tdict_status status = tdict_gpu_enter(t->b->gpu, &scope, NULL);
   atomic_store(&t->stage, 1);
-  if (status == TDICT_OK) status = tdict_ring_take(t->b->ring, true, &slot, NULL);
+  if (status == TDICT_OK) status = take_one(t->b->ring, &slot, NULL);
   tdict_gpu_leave(t->b->gpu, &scope);
   t->slot = status == TDICT_OK ? slot : NULL;
   atomic_store(&t->stage, 2);
@@ -129,13 +137,13 @@ SIM_CASE(ring_waits_for_busy_slots) {
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
   for (int i = 0; i < 2; i++) td_ok(tdict_gpu_take_stream(b.gpu, &streams[i], err));
-  for (int i = 0; i < count; i++) td_ok(tdict_ring_take(b.ring, true, &slots[i], err));
+  for (int i = 0; i < count; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
   for (int i = 0; i < count; i++) {
     memset(slots[i]->data, i, 4096);
     give_busy(&b, slots[i], streams[i % 2], (char *)t->data + 4096 * i);
   }
-  td_ok(tdict_ring_take(b.ring, false, &got, err));
+  td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_null(got); /* none is done */
   taker waiting;
   start_taking(&waiting, &b);
@@ -144,19 +152,19 @@ SIM_CASE(ring_waits_for_busy_slots) {
   pthread_join(waiting.thread, NULL);
   assert_ptr_equal(waiting.slot, slots[0]); /* the oldest */
   td_ok(tdict_sim_step(b.w.c, 2, err));
-  td_ok(tdict_ring_take(b.ring, false, &got, err));
+  td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_ptr_equal(got, slots[1]); /* now one is done, and taken without waiting */
   memset(got->data, POISON, 4096);
-  td_ok(tdict_ring_take(b.ring, false, &got, err));
+  td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_ptr_equal(got, slots[2]);
-  td_ok(tdict_ring_take(b.ring, false, &got, err));
+  td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_null(got);
   tdict_ring_give(b.ring, slots[1], false);
-  td_ok(tdict_ring_take(b.ring, false, &got, err));
+  td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_ptr_equal(got, slots[1]); /* an idle one goes before busy ones */
   td_ok(tdict_sim_resume(b.w.c, err));
   tdict_slot *rest[64];
-  for (int i = 3; i < count; i++) td_ok(tdict_ring_take(b.ring, true, &rest[i], err));
+  for (int i = 3; i < count; i++) td_ok(take_one(b.ring, &rest[i], err));
   unsigned char *found = read_elements(&b.w, t);
   for (int i = 0; i < count; i++)
     for (int k = 0; k < 4096; k++) assert_int_equal(found[4096 * i + k], i);
@@ -172,7 +180,7 @@ SIM_CASE(ring_waits_for_busy_slots) {
 GPU_CASE(ring_waits_for_slots_of_others) {
   bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
-  for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, true, &slots[i], err));
+  for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   taker waiting[4];
   for (int i = 0; i < 4; i++) start_taking(&waiting[i], &b);
   for (int i = 0; i < 4; i++) assert_int_equal(atomic_load(&waiting[i].stage), 1);
@@ -183,7 +191,67 @@ GPU_CASE(ring_waits_for_slots_of_others) {
   close_bench(&b);
 }
 
-/* A wait that fails leaves the slot with the ring. */
+/* One of the slots stands behind a stream, the others are with others: whichever comes first is taken. */
+SIM_CASE(ring_waits_for_whichever_comes_first) {
+  bench b = open_bench(64 << 10);
+  const int64_t bytes = 4096;
+  tdict_slot *slots[64];
+  tdict_cu_stream stream;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
+  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  for (int i = 0; i < b.ring->num_slots; i++) td_ok(take_one(b.ring, &slots[i], err));
+  td_ok(tdict_sim_hold(b.w.c, err));
+  give_busy(&b, slots[0], stream, t->data);
+  taker waiting;
+  start_taking(&waiting, &b);
+  assert_int_equal(atomic_load(&waiting.stage), 1);
+  tdict_ring_give(b.ring, slots[1], false);
+  pthread_join(waiting.thread, NULL); /* the device still stands */
+  assert_ptr_equal(waiting.slot, slots[1]);
+  td_ok(tdict_sim_resume(b.w.c, err));
+  for (int i = 1; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);
+  tdict_gpu_give_stream(b.gpu, stream);
+  tdict_tensor_release(t);
+  close_bench(&b);
+}
+
+/* Some are left: free ones, and busy ones that have become so. */
+SIM_CASE(ring_leaves_some) {
+  enum { LEAVE = 3 };
+  bench b = open_bench(64 << 10);
+  const int count = b.ring->num_slots;
+  const int64_t bytes = 4096;
+  tdict_slot *slots[64], *none = NULL;
+  tdict_cu_stream stream;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
+  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  for (int i = 0; i < count - LEAVE; i++) td_ok(tdict_ring_take(b.ring, LEAVE, i % 2, &slots[i], err));
+  for (int wait = 0; wait < 2; wait++) {
+    td_ok(tdict_ring_take(b.ring, LEAVE, wait, &none, err));
+    assert_null(none);
+  }
+  for (int i = count - LEAVE; i < count; i++) {
+    td_ok(tdict_ring_take(b.ring, 0, false, &slots[i], err));
+    assert_non_null(slots[i]);
+  }
+  for (int i = 0; i <= LEAVE; i++) {
+    td_ok(tdict_ring_take(b.ring, LEAVE, false, &none, err));
+    assert_null(none);
+    give_busy(&b, slots[i], stream, t->data);
+    assert_int_equal(b.gpu->driver->ops->stream_synchronize(b.gpu->driver, stream), TDICT_CU_SUCCESS);
+  }
+  td_ok(tdict_ring_take(b.ring, LEAVE, false, &none, err));
+  assert_non_null(none);
+  tdict_ring_give(b.ring, none, false);
+  for (int i = LEAVE + 1; i < count; i++) tdict_ring_give(b.ring, slots[i], false);
+  tdict_gpu_give_stream(b.gpu, stream);
+  tdict_tensor_release(t);
+  close_bench(&b);
+}
+
+/* Where the driver does not know whether a copy is done the slot stays with the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   bench b = open_bench(64 << 10);
   const int64_t bytes = 4096;
@@ -192,15 +260,18 @@ SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
   td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
-  for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, true, &slots[i], err));
+  for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
   for (int i = 0; i < b.ring->num_slots; i++) give_busy(&b, slots[i], stream, t->data);
-  fail_call(CALL_SYNC, 1);
-  td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_ring_take(b.ring, true, &got, err));
-  assert_null(got);
+  for (int wait = 0; wait < 2; wait++) {
+    fail_call(CALL_QUERY, 1);
+    fail_call(CALL_SYNC, 1);
+    td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_ring_take(b.ring, 0, wait, &got, err));
+    assert_null(got);
+  }
   td_ok(tdict_sim_resume(b.w.c, err));
-  for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, true, &slots[i], err)); /* all are there */
-  td_ok(tdict_ring_take(b.ring, false, &got, err));
+  for (int i = 0; i < b.ring->num_slots; i++) td_ok(take_one(b.ring, &slots[i], err)); /* all are there */
+  td_ok(tdict_ring_take(b.ring, 0, false, &got, err));
   assert_null(got);
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);
   tdict_gpu_give_stream(b.gpu, stream);

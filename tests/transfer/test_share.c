@@ -1,37 +1,8 @@
 /* Chunks that several threads fill: the parts, who queues the whole, who waits for a slot, and what a failure leaves. */
+#include "lanes.h"
 #include "transfer/share.h"
 #include "trees.h"
 #include "wrap.h"
-
-static tdict_gpu *gpu_of(const world *w) {
-  tdict_gpu *gpu = NULL;
-  td_ok(tdict_devices_gpu(tdict_engine_devices(tdict_context_engine(w->c)), w->device, &gpu, err));
-  return gpu;
-}
-
-/* Leaves of so many bytes, one behind the other on the line. */
-static tdict_future *planned(const world *w, const size_t *bytes, uint32_t count, uint32_t parts) {
-  tdict_future *t = NULL;
-  td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, &t, err));
-  t->plan.items = calloc(count, sizeof *t->plan.items);
-  t->plan.nodes = calloc(count, sizeof *t->plan.nodes);
-  t->plan.borrows = true;
-  assert_non_null(t->plan.items);
-  for (uint32_t i = 0; i < count; i++) {
-    t->plan.items[i].offset = (t->plan.line_bytes + 255) / 256 * 256;
-    t->plan.items[i].bytes = bytes[i];
-    t->plan.items[i].gpu = gpu_of(w);
-    t->plan.line_bytes = t->plan.items[i].offset + bytes[i];
-  }
-  t->plan.num_items = t->plan.cap_items = count;
-  t->plan.way_bytes[TDICT_WAY_STAGE_IN] = t->plan.line_bytes;
-  t->num_parts = parts;
-  return t;
-}
-static void drop(tdict_future *t) {
-  t->plan.num_items = 0;
-  tdict_future_release(t);
-}
 
 /* The parts follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
 GPU_CASE(share_parts_cover_the_chunk) {
@@ -99,15 +70,6 @@ GPU_CASE(share_queues_full_slots_once) {
   close_world(&w);
 }
 
-/* Takes all slots but some, or those that are there, without waiting. */
-static int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
-  for (int i = 0; i < count; i++) {
-    td_ok(tdict_ring_take(ring, false, &out[i], err));
-    if (!out[i]) return i;
-  }
-  return count;
-}
-
 /* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A hang is
  * the failure. */
 GPU_CASE(share_waits_without_a_slot) {
@@ -151,65 +113,6 @@ GPU_CASE(share_waits_without_a_slot) {
   }
   for (int i = 0; i < taken; i++) tdict_ring_give(ring, slots[i], false);
   tdict_release(src);
-  close_world(&w);
-}
-
-/* One lane takes slots and another queues all their copies, on a device that stands still. */
-typedef struct taking {
-  tdict_future *t;
-  tdict_gpu *gpu;
-  void *to;
-  _Atomic(int) queued;
-  tdict_status status;
-} taking;
-static tdict_status queue_for_another(taking *k, tdict_lane *opens, tdict_lane *queues) {
-  tdict_driver *d = k->gpu->driver;
-  tdict_slot *slot;
-  tdict_status status = tdict_lane_slot(opens, &slot, NULL);
-  if (status != TDICT_OK) return status;
-  tdict_lane_hand_over(opens);
-  status = tdict_lane_take_over(queues, NULL);
-  if (status == TDICT_OK) d->ops->copy_h2d_async(d, k->to, slot->data, 256, queues->stream);
-  return status == TDICT_OK ? tdict_lane_launch(queues, slot, &k->t->plan.chunks[0], false, NULL) : status;
-}
-static void *take_and_queue(void *user) {
-  taking *k = user;
-  tdict_lane opens = {.worker = &k->t->workers[0]}, queues = {.worker = &k->t->workers[1]};
-  k->status = tdict_lane_open(&opens, k->gpu, NULL);
-  if (k->status == TDICT_OK) k->status = tdict_lane_open(&queues, k->gpu, NULL);
-  for (int i = 0; i < 14 && k->status == TDICT_OK; i++) {
-    k->status = queue_for_another(k, &opens, &queues);
-    atomic_fetch_add(&k->queued, 1);
-  }
-  (void)!tdict_lane_close(&queues, false, NULL);
-  (void)!tdict_lane_close(&opens, false, NULL);
-  return NULL;
-}
-
-/* Four slots for each of two workers, whoever of them queues the copies: the others are for other transfers. */
-SIM_CASE(share_leaves_slots_to_others) {
-  enum { SLOTS = 4 };
-  world w = open_world();
-  const size_t line = 4000000;
-  const int64_t bytes = 256;
-  tdict_tensor *to = NULL;
-  pthread_t thread;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
-  taking k = {.t = planned(&w, &line, 1, 2), .gpu = gpu_of(&w), .to = to->data};
-  td_ok(tdict_plan_cut(&k.t->plan, 65536, 65536, err));
-  k.t->row.slots = SLOTS;
-  for (int i = 0; i < 2; i++) k.t->workers[i].transfer = k.t;
-  td_ok(tdict_sim_hold(w.c, err));
-  assert_int_equal(pthread_create(&thread, NULL, take_and_queue, &k), 0);
-  while (atomic_load(&k.queued) < 2 * SLOTS) usleep(100);
-  usleep(50000);
-  assert_int_equal(atomic_load(&k.queued), 2 * SLOTS);
-  td_ok(tdict_sim_resume(w.c, err));
-  pthread_join(thread, NULL);
-  td_ok(k.status);
-  assert_int_equal(atomic_load(&k.queued), 14);
-  drop(k.t);
-  tdict_tensor_release(to);
   close_world(&w);
 }
 
@@ -263,7 +166,7 @@ GPU_CASE(share_gives_back_what_a_failure_leaves) {
   td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
   td_ok(tdict_shares_create(t, err));
   for (int i = 0; i < 2; i++) {
-    td_ok(tdict_ring_take(ring, true, &slots[i], err));
+    td_ok(tdict_ring_take(ring, 0, true, &slots[i], err));
     atomic_store(&t->shares[i].slot, slots[i]);
   }
   tdict_shares_close(t);

@@ -12,7 +12,8 @@ typedef enum call_kind {
   CALL_COPY,
   CALL_RECORD,
   CALL_ALLOC,
-  CALL_SYNC, /* event_synchronize */
+  CALL_SYNC,  /* event_synchronize */
+  CALL_QUERY, /* event_query */
   CALL_STREAM_SYNC,
   CALL_STREAM, /* stream_create */
   CALL_EVENT,  /* event_create */
@@ -88,6 +89,9 @@ static inline tdict_cu wrap_record(tdict_driver *d, tdict_cu_event e, tdict_cu_s
 static inline tdict_cu wrap_sync(tdict_driver *d, tdict_cu_event e) {
   return WRAP_CALL(CALL_SYNC, wrap.real->event_synchronize(d, e));
 }
+static inline tdict_cu wrap_query(tdict_driver *d, tdict_cu_event e) {
+  return WRAP_CALL(CALL_QUERY, wrap.real->event_query(d, e));
+}
 static inline tdict_cu wrap_stream_sync(tdict_driver *d, tdict_cu_stream s) {
   return WRAP_CALL(CALL_STREAM_SYNC, wrap.real->stream_synchronize(d, s));
 }
@@ -139,6 +143,7 @@ static inline world open_wrapped(const tdict_context_options *options) {
   wrap.ops.mem_alloc_async = wrap_alloc;
   wrap.ops.event_record = wrap_record;
   wrap.ops.event_synchronize = wrap_sync;
+  wrap.ops.event_query = wrap_query;
   wrap.ops.stream_synchronize = wrap_stream_sync;
   wrap.ops.stream_create = wrap_stream;
   wrap.ops.event_create = wrap_event;

@@ -1,0 +1,48 @@
+/* Transfers that are made by hand, so that their lanes and slots can be. */
+#ifndef TDICT_TESTS_TRANSFER_LANES_H
+#define TDICT_TESTS_TRANSFER_LANES_H
+
+#include "help.h"
+#include "transfer/engine.h"
+#include "transfer/ring.h"
+
+static inline tdict_gpu *gpu_of(const world *w) {
+  tdict_gpu *gpu = NULL;
+  td_ok(tdict_devices_gpu(tdict_engine_devices(tdict_context_engine(w->c)), w->device, &gpu, err));
+  return gpu;
+}
+
+/* Leaves of so many bytes, one behind the other on the line. */
+static inline tdict_future *planned(const world *w, const size_t *bytes, uint32_t count, uint32_t parts) {
+  tdict_future *t = NULL;
+  td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, &t, err));
+  t->plan.items = calloc(count, sizeof *t->plan.items);
+  t->plan.nodes = calloc(count, sizeof *t->plan.nodes);
+  t->plan.borrows = true;
+  assert_non_null(t->plan.items);
+  for (uint32_t i = 0; i < count; i++) {
+    t->plan.items[i].offset = (t->plan.line_bytes + 255) / 256 * 256;
+    t->plan.items[i].bytes = bytes[i];
+    t->plan.items[i].gpu = gpu_of(w);
+    t->plan.line_bytes = t->plan.items[i].offset + bytes[i];
+  }
+  t->plan.num_items = t->plan.cap_items = count;
+  t->plan.way_bytes[TDICT_WAY_STAGE_IN] = t->plan.line_bytes;
+  t->num_parts = parts;
+  return t;
+}
+static inline void drop(tdict_future *t) {
+  t->plan.num_items = 0;
+  tdict_future_release(t);
+}
+
+/* Takes all slots but some, or those that are there, without waiting. */
+static inline int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
+  for (int i = 0; i < count; i++) {
+    td_ok(tdict_ring_take(ring, 0, false, &out[i], err));
+    if (!out[i]) return i;
+  }
+  return count;
+}
+
+#endif
