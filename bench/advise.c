@@ -1,12 +1,12 @@
 /* tdict-bench advise: which mode and how many threads suit a tree of so many leaves of so many bytes, and why. A part of such
  * a tree is moved here in every way and scaled up; then each factor that decides is answered with a figure of this machine.
  * One JSON object is made, the text is printed from it. Thread rule: one thread. */
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "rows.h"
 #include "transfer/tuning_file.h"
 
@@ -275,9 +275,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   } else if (key == KEY_TUNING) {
     o->tuning = arg;
   } else if (key == 'n' || key == 'b') {
-    if (!bench_parse_number(arg, 1, key == 'n' ? 100000000 : INT64_C(1) << 36,
-                            key == 'n' ? &o->leaves : &o->leaf_bytes))
-      argp_error(state, "'%s' is no whole number from 1 on", arg);
+    if (key == 'n')
+      options_number(state, "--leaves", arg, 1, 100000000, &o->leaves);
+    else
+      options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 36, &o->leaf_bytes);
     if (key == 'b' && o->leaf_bytes % 4)
       argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
   } else if (key == ARGP_KEY_ARG) {

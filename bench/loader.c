@@ -2,12 +2,13 @@
  * memory; with --digest one number that says which batches came, whatever the workers.
  *
  * Thread rule: the main thread alone; the loader's threads are its own. */
-#include <argp.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "rows.h"
 
 enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
@@ -273,14 +274,33 @@ static int report(const run *r, int argc, char **argv) {
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-static void parse_number(struct argp_state *state, const char *arg, int64_t low, int64_t *out) {
-  if (!bench_parse_number(arg, low, INT64_C(1) << 40, out))
-    argp_error(state, "'%s' is no number from %d", arg, (int)low);
+/* False: the option takes no whole number. */
+static bool parse_count(run *r, int key, const char *arg, struct argp_state *state) {
+  const int64_t most = INT64_C(1) << 40;
+  const struct {
+    int key;
+    const char *name;
+    int64_t low, high, *to;
+  } counts[] = {{'n', "--workers", 0, 1024, &r->workers},
+                {'p', "--prefetch", 0, 1048576, &r->prefetch},
+                {'b', "--batch", 1, most, &r->batch},
+                {'s', "--seed", 0, most, &r->seed},
+                {OPTION_TOKENS, "--tokens", WINDOW + 1, INT32_MAX, &r->tokens},
+                {OPTION_SAMPLES, "--samples", 1, most, &r->samples},
+                {OPTION_EPOCHS, "--epochs", 1, most, &r->epochs},
+                {OPTION_STOP, "--stop", 1, most, &r->stop}};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+    if (key == counts[i].key) {
+      options_number(state, counts[i].name, arg, counts[i].low, counts[i].high, counts[i].to);
+      return true;
+    }
+  return false;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   run *r = state->input;
   char *end = NULL;
+  if (parse_count(r, key, arg, state)) return 0;
   switch (key) {
   case 'd':
     r->device = arg;
@@ -297,38 +317,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   case OPTION_DIGEST:
     r->digest = true;
     break;
-  case 'n':
-    parse_number(state, arg, 0, &r->workers);
-    break;
-  case 'p':
-    parse_number(state, arg, 0, &r->prefetch);
-    break;
-  case 'b':
-    parse_number(state, arg, 1, &r->batch);
-    break;
-  case 's':
-    parse_number(state, arg, 0, &r->seed);
-    break;
-  case OPTION_TOKENS:
-    parse_number(state, arg, WINDOW + 1, &r->tokens);
-    break;
-  case OPTION_SAMPLES:
-    parse_number(state, arg, 1, &r->samples);
-    break;
-  case OPTION_EPOCHS:
-    parse_number(state, arg, 1, &r->epochs);
-    break;
-  case OPTION_STOP:
-    parse_number(state, arg, 1, &r->stop);
-    break;
   case 't':
     r->seconds = strtod(arg, &end);
-    if (*end || !(r->seconds > 0)) argp_error(state, "'%s' is no number of seconds", arg);
+    if (*end || !(r->seconds > 0 && isfinite(r->seconds)))
+      argp_error(state, "--seconds: '%s' is no number of seconds above 0", arg);
     break;
   case 'w':
     r->work = arg;
     if (strcmp(arg, "tokens") != 0 && strcmp(arg, "samples") != 0)
-      argp_error(state, "'%s' is not tokens or samples", arg);
+      argp_error(state, "--work: '%s' is not tokens or samples", arg);
     break;
   case ARGP_KEY_ARG:
     argp_error(state, "'%s' is one argument too many", arg);

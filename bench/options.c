@@ -6,9 +6,10 @@
 
 enum { KEY_FULL = 512, KEY_SMALL };
 
-void options_number(struct argp_state *state, const char *text, int64_t low, int64_t high, int64_t *out) {
+void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
+                    int64_t *out) {
   if (!bench_parse_number(text, low, high, out))
-    argp_error(state, "'%s' is no number from %" PRId64 " to %" PRId64, text, low, high);
+    argp_error(state, "%s: '%s' is no number from %" PRId64 " to %" PRId64, option, text, low, high);
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state) {
@@ -21,7 +22,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state) {
     o->json = arg;
     return 0;
   case 'r':
-    options_number(state, arg, 1, 10000, &o->repeats);
+    options_number(state, "--repeat", arg, 1, 10000, &o->repeats);
     return 0;
   case KEY_FULL:
     o->full = true;

@@ -2,13 +2,13 @@
  * of transfers in both directions, and writes the best of each as the file that a context takes. One setting is changed at a
  * time, beginning with the built-in table's; another wins when it is clearly faster. Every size's winner is verified.
  * Thread rule: one thread. The only scenario that uses the library's inside: it sets tables between transfers. */
-#include <argp.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "rows.h"
 #include "transfer/engine.h"
 #include "transfer/tuning_file.h"
@@ -248,9 +248,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     o->out = arg;
   } else if (key == 'j') {
     o->json = arg;
-  } else if (key == 'r' || key == 'm') {
-    if (!bench_parse_number(arg, 1, key == 'r' ? 1000 : INT64_C(1) << 40, key == 'r' ? &o->repeats : &o->max_bytes))
-      argp_error(state, "'%s' is no whole number from 1 on", arg);
+  } else if (key == 'r') {
+    options_number(state, "--repeat", arg, 1, 1000, &o->repeats);
+  } else if (key == 'm') {
+    options_number(state, "--max-bytes", arg, 1, INT64_C(1) << 40, &o->max_bytes);
   } else if (key == ARGP_KEY_ARG) {
     argp_error(state, "'%s' is one argument too many", arg);
   } else {

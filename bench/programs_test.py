@@ -1,0 +1,48 @@
+"""Tests of what the programs say to who uses them wrongly or in a way of their own, on the cpu and the simulated device.
+Usage: programs_test.py TDICT_BENCH. Prints OK at the end of a good run."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_it(self, words, program=PROGRAM):
+        """A run of a minute at most, in a folder of its own."""
+        return subprocess.run([program, *words.split()], cwd=self.folder, capture_output=True, text=True, timeout=60)
+
+    def expect(self, words, status, text, program=PROGRAM):
+        done = self.run_it(words, program)
+        self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
+        self.assertIn(text, done.stdout + done.stderr, words)
+        return done
+
+
+class Options(Case):
+    def test_numbers_name_their_option(self):
+        for words, text in (
+                ("pin --repeat 0", "--repeat: '0' is no number from 1 to 10000"),
+                ("to-device --warmup x", "--warmup: 'x' is no number from 0 to 10000"),
+                ("tune --repeat 1001", "--repeat: '1001' is no number from 1 to 1000"),
+                ("advise --leaves -1", "--leaves: '-1' is no number from 1"),
+                ("stress --count 1.5", "--count: '1.5' is no number from 0"),
+                ("worker --delay-percent 1001", "--delay-percent: '1001' is no number from 0 to 1000"),
+                ("loader --seconds inf", "--seconds: 'inf' is no number of seconds")):
+            self.expect(words, 2, text)
+
+    def test_loader_cuts_no_number(self):
+        for words, most in (("--workers 4294967297", 1024), ("--prefetch 4294967297", 1048576),
+                            ("--tokens 2147483648", 2147483647)):
+            self.expect(f"loader {words}", 2, f"to {most}")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
