@@ -34,6 +34,7 @@ typedef struct advise_job {
   int num_ways, best;
   double pin_ms, pinned_ms; /* pinning the tree first, and sending it then */
   json_t *record;
+  bench_sink sink;
 } advise_job;
 
 static double scale(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
@@ -242,6 +243,7 @@ static void print_record(const advise_job *job) {
 static int run(advise_job *job) {
   tdict_error err;
   tdict_tuning table = tdict_tuning_default();
+  if (!bench_sink_open(&job->sink, job->o.json)) return BENCH_FAILED;
   if (job->o.tuning && tdict_tuning_read(job->o.tuning, &table, NULL, &err) != TDICT_OK) {
     bench_complain_error("--tuning", &err);
     return BENCH_FAILED;
@@ -254,13 +256,8 @@ static int run(advise_job *job) {
   }
   if (!measure(job)) return BENCH_FAILED;
   fill_record(job, &table);
-  bool to_stdout = job->o.json && strcmp(job->o.json, "-") == 0;
-  if (!to_stdout) print_record(job);
-  if (!job->o.json) return BENCH_OK;
-  if (!to_stdout) return bench_record_write(job->record, job->o.json) ? BENCH_OK : BENCH_FAILED;
-  json_dumpf(job->record, stdout, JSON_INDENT(2));
-  putchar('\n');
-  return BENCH_OK;
+  print_record(job);
+  return bench_sink_write(&job->sink, job->record) ? BENCH_OK : BENCH_FAILED;
 }
 
 enum { KEY_PINNED = 256, KEY_TUNING };

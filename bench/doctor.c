@@ -282,29 +282,27 @@ int doctor_main(int argc, char **argv) {
       {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
       {"json", 'j', "FILE", 0, "write the same as JSON there; - is standard output, and then there is no text", 0},
       {0}};
-  static const char doc[] = "Says what this machine has that transfers depend on, and which ways they take here."
-                            "\vExit status: 0 done, 1 no context could be made, 2 wrong use.";
+  static const char doc[] =
+      "Says what this machine has that transfers depend on, and which ways they take here."
+      "\vExit status: 0 done, 1 no context could be made, or the JSON file cannot be written, 2 wrong "
+      "use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   doctor_options o = {"auto", NULL};
+  static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
+  bench_sink sink;
   bool good;
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  if (!bench_sink_open(&sink, o.json)) return BENCH_FAILED;
   json_t *record = bench_record("doctor", argc, argv);
   json_object_set_new(record, "driver", driver_section());
   json_object_set_new(record, "host", host_section());
   json_object_set_new(record, "numa", json_pack("{s:o}", "nodes", numa_section()));
   json_object_set_new(record, "limits", limits_section());
   json_object_set_new(record, "transfers", ways_section(o.device, &good));
-  bool to_stdout = o.json && strcmp(o.json, "-") == 0;
-  if (to_stdout) {
-    json_dumpf(record, stdout, JSON_INDENT(2));
-    putchar('\n');
-  } else {
-    static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
-    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
-      print_section(titles[i], json_object_get(record, titles[i]), 0);
-  }
-  if (o.json && !to_stdout && !bench_record_write(record, o.json)) good = false;
+  for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
+    print_section(titles[i], json_object_get(record, titles[i]), 0);
+  if (!bench_sink_write(&sink, record)) good = false;
   json_decref(record);
   return good ? BENCH_OK : BENCH_FAILED;
 }

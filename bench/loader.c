@@ -2,6 +2,7 @@
  * memory; with --digest one number that says which batches came, whatever the workers.
  *
  * Thread rule: the main thread alone; the loader's threads are its own. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ typedef struct run {
   double elapsed;
   uint64_t sum;
   bool stopped;
+  bench_sink sink;
 } run;
 
 /* Random numbers of our own, so that both sides of a comparison may be given equal bytes. */
@@ -51,8 +53,9 @@ static bool write_shard(const run *r) {
     good = fwrite(part, sizeof *part, count, file) == count;
   }
   if (file && fclose(file) != 0) good = false;
+  int why = errno; /* free() may change it */
   free(part);
-  if (!good) bench_complain("the shard %s cannot be written", r->shard);
+  if (!good) bench_complain("the shard %s cannot be written: %s", r->shard, strerror(why));
   return good;
 }
 
@@ -218,7 +221,7 @@ static bool write_state(const run *r) {
   bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", s.epoch, s.batch,
                               s.length, s.batch_size, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
-  if (!good) bench_complain("%s cannot be written", r->state);
+  if (!good) bench_complain("%s cannot be written: %s", r->state, strerror(errno));
   return good;
 }
 
@@ -259,17 +262,13 @@ static int report(const run *r, int argc, char **argv) {
   printf("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
          "%.1f %% of the time waited\n",
          r->work, r->batch, bytes * 1e-6, r->workers, name, r->rate, bytes * r->rate * 1e-9, 100 * r->waited);
-  if (!r->json) return BENCH_OK;
+  if (!r->sink.path) return BENCH_OK;
   json_t *record = bench_record("loader", argc, argv);
   json_object_update_new(record, json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "work", r->work, "batch",
                                            (json_int_t)r->batch, "workers", (json_int_t)r->workers, "device", name,
                                            "batches_per_second", r->rate, "batch_bytes", bytes, "waited", r->waited,
                                            "simulated", r->place.type == TDICT_DEVICE_SIM));
-  bool good = true;
-  if (strcmp(r->json, "-") == 0)
-    json_dumpf(record, stdout, 0), putchar('\n');
-  else
-    good = bench_record_write(record, r->json);
+  bool good = bench_sink_write(&r->sink, record);
   json_decref(record);
   return good ? BENCH_OK : BENCH_FAILED;
 }
@@ -348,7 +347,7 @@ int loader_main(int argc, char **argv) {
       {"tokens", OPTION_TOKENS, "N", 0, "tokens of a shard that is written (50000000)", 0},
       {"samples", OPTION_SAMPLES, "N", 0, "samples in memory (16384)", 0},
       {"seed", 's', "N", 0, "of the order (1)", 0},
-      {"json", 'j', "FILE", 0, "write the record there; - is standard output", 0},
+      {"json", 'j', "FILE", 0, "write the record there; - is standard output, and then there is no text", 0},
       {"digest", OPTION_DIGEST, NULL, 0, "measure nothing: one number for all batches of the epochs in their order", 1},
       {"epochs", OPTION_EPOCHS, "N", 0, "epochs of a digest (2)", 1},
       {"stop", OPTION_STOP, "N", 0, "stop a digest after N calls", 1},
@@ -368,7 +367,8 @@ int loader_main(int argc, char **argv) {
            .seed = 1};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
-  int code = open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
+  bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));
+  int code = good && open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
   if (code == BENCH_OK) code = r.digest ? digest(&r) : measure(&r);
   if (code == BENCH_OK) code = report(&r, argc, argv);
   tdict_loader_destroy(r.loader);

@@ -1,5 +1,6 @@
 """Tests of what the programs say to who uses them wrongly or in a way of their own, on the cpu and the simulated device.
 Usage: programs_test.py TDICT_BENCH. Prints OK at the end of a good run."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -42,6 +43,41 @@ class Options(Case):
         for words, most in (("--workers 4294967297", 1024), ("--prefetch 4294967297", 1048576),
                             ("--tokens 2147483648", 2147483647)):
             self.expect(f"loader {words}", 2, f"to {most}")
+
+
+SHORT = {  # every program with a record, at its shortest
+    "to-device": "to-device --device sim --leaves 4 --leaf-bytes 400 --repeat 1 --warmup 0",
+    "container": "container --device cpu --repeat 1",
+    "pin": "pin --device sim --repeat 1 --match pin",
+    "tune": "tune --device sim --repeat 1 --max-bytes 1",
+    "advise": "advise --device sim --leaves 4 --leaf-bytes 400",
+    "doctor": "doctor --device cpu",
+    "loader": "loader --work samples --samples 8 --batch 4 --workers 0 --device cpu --seconds 0.01",
+}
+
+
+class Files(Case):
+    def test_json_on_standard_output_is_alone(self):
+        for name, words in SHORT.items():
+            done = self.expect(f"{words} --json -", 0, "")
+            self.assertEqual(json.loads(done.stdout)["scenario"], name, words)
+            self.assertFalse((self.folder / "-").exists(), words)
+
+    def test_what_cannot_be_written_is_said_at_once(self):
+        for words in [f"{words} --json no/file" for words in SHORT.values()] + [
+                "to-device --device sim --trace no/file", "overlap --device sim --timeline no/file",
+                "tune --device sim --output no/file", "stress --device sim --record no/file",
+                "loader --device cpu --digest --stop 1 --state no/file"]:
+            done = self.expect(words, 1, "no/file cannot be written: No such file or directory")
+            self.assertEqual(done.stdout, "", words)  # nothing was measured, nothing begun
+        self.expect("loader --device cpu --shard no/file", 1, "the shard no/file cannot be written: No such file")
+
+    def test_asking_leaves_what_is_there(self):
+        (self.folder / "kept").write_text("old")
+        self.expect("to-device --device cuda:99 --json kept --trace new", 1, "ENODEVICE")
+        self.assertEqual((self.folder / "kept").read_text(), "old")
+        self.assertFalse((self.folder / "new").exists())
+        self.expect("doctor --device cpu --json .", 1, "Is a directory")
 
 
 if __name__ == "__main__":

@@ -117,6 +117,7 @@ typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
   bench_place place;
+  bench_sink sink;
   json_t *records, *trace;
 } rows_run;
 
@@ -194,12 +195,12 @@ static void print_head(const rows_run *run) {
 
 static bool write_outputs(const rows_run *run, int argc, char **argv) {
   bool good = true;
-  if (run->options->common.json) {
+  if (run->sink.path) {
     json_t *record = bench_record(run->scenario->name, argc, argv);
     json_object_set_new(record, "simulated", json_boolean(run->place.device.type == TDICT_DEVICE_SIM));
     json_object_set_new(record, "device", place_describe(&run->place));
     json_object_set(record, "rows", run->records);
-    good = bench_record_write(record, run->options->common.json);
+    good = bench_sink_write(&run->sink, record);
     json_decref(record);
   }
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
@@ -247,7 +248,8 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   run.records = json_array();
   run.trace = json_array();
   int answer = BENCH_FAILED;
-  if (place_open(&run.place, o.common.device)) {
+  if (bench_sink_open(&run.sink, o.common.json) && (!o.timeline || bench_can_write(o.timeline)) &&
+      place_open(&run.place, o.common.device)) {
     run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
     print_head(&run);
     answer = run_rows(&run);

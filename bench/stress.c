@@ -5,6 +5,7 @@
 
 #include "options.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -337,7 +338,7 @@ static bool record(const stress_job *job, double seconds, const char *device) {
   strftime(date, sizeof date, "%Y-%m-%d", &utc);
   FILE *file = fopen(job->o.record, "a");
   if (!file) {
-    bench_complain("%s cannot be opened", job->o.record);
+    bench_complain("%s cannot be opened: %s", job->o.record, strerror(errno));
     return false;
   }
   int64_t moves = job->counts[K_TO_DEVICE] + job->counts[K_TO_HOST] + job->counts[K_INTO_DEVICE] +
@@ -383,6 +384,7 @@ static int run_all(stress_job *job) {
   double begin = bench_now();
   char device[96] = "";
   int answer = BENCH_OK;
+  if (job->o.record && !bench_can_write(job->o.record)) return BENCH_FAILED;
   for (int64_t i = job->o.first; answer == BENCH_OK; i++) {
     if (job->o.count ? i >= job->o.first + job->o.count : bench_now() - begin >= (double)job->o.seconds) break;
     if (!job->open || i % TREES_A_CONTEXT == 0)

@@ -338,7 +338,8 @@ static int run(int argc, char **argv) {
     return BENCH_USAGE;
   }
   int answer = BENCH_FAILED;
-  if (open_job(&job, wanted)) {
+  if (bench_sink_open(&job.sink, job.options.common.json) &&
+      (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job, wanted)) {
     to_device_show_head(&job);
     fflush(stdout);
     answer = verify(&job);
@@ -347,7 +348,7 @@ static int run(int argc, char **argv) {
       to_device_show_table(&job);
       print_verified(&job);
       if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
-      if (job.options.common.json && !to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
+      if (!to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
   }
   close_job(&job);
