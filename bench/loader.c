@@ -117,9 +117,14 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) == TDICT_OK) return true;
-  tdict_dataset_reset(&dataset);
-  bench_complain_error("no loader", &err);
+  int64_t samples = dataset.length(dataset.self); /* the loader takes the dataset */
+  if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) != TDICT_OK) {
+    tdict_dataset_reset(&dataset);
+    bench_complain_error("no loader", &err);
+    return false;
+  }
+  if (tdict_loader_length(r->loader) > 0) return true;
+  bench_complain("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
   return false;
 }
 
@@ -258,6 +263,8 @@ static int report(const run *r, int argc, char **argv) {
            strcmp(r->work, "tokens") ? "memory" : "a shard", name, r->workers, r->sum, r->stopped ? " so far" : "");
     return BENCH_OK;
   }
+  if (r->place.type == TDICT_DEVICE_SIM)
+    printf("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU\n");
   double bytes = (double)r->stats.total_bytes / (double)(r->stats.num_batches ? r->stats.num_batches : 1);
   printf("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
          "%.1f %% of the time waited\n",
@@ -271,6 +278,20 @@ static int report(const run *r, int argc, char **argv) {
   bool good = bench_sink_write(&r->sink, record);
   json_decref(record);
   return good ? BENCH_OK : BENCH_FAILED;
+}
+
+/* What would do nothing is refused; what was not given gets its value. */
+static void check_options(run *r, struct argp_state *state) {
+  bool tokens = strcmp(r->work, "tokens") == 0;
+  if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
+  if (!r->digest && (r->epochs || r->stop || r->state))
+    argp_error(state, "--epochs, --stop and --state are for a --digest");
+  if (!tokens && (r->shard || r->tokens)) argp_error(state, "--shard and --tokens are for --work tokens");
+  if (tokens && r->samples) argp_error(state, "--samples is for --work samples");
+  if (!r->shard) r->shard = "tdict-tokens.bin";
+  if (!r->tokens) r->tokens = 50000000;
+  if (!r->samples) r->samples = 16384;
+  if (!r->epochs) r->epochs = 2;
 }
 
 /* False: the option takes no whole number. */
@@ -329,6 +350,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   case ARGP_KEY_ARG:
     argp_error(state, "'%s' is one argument too many", arg);
     break;
+  case ARGP_KEY_END:
+    check_options(r, state);
+    break;
   default:
     return ARGP_ERR_UNKNOWN;
   }
@@ -343,28 +367,23 @@ int loader_main(int argc, char **argv) {
       {"prefetch", 'p', "N", 0, "batches ahead (0: two a worker)", 0},
       {"batch", 'b', "N", 0, "samples in a batch (64 windows, 256 samples)", 0},
       {"seconds", 't', "S", 0, "how long to measure (2)", 0},
-      {"shard", 'f', "FILE", 0, "the shard of tokens; written with random ones when it is not there", 0},
-      {"tokens", OPTION_TOKENS, "N", 0, "tokens of a shard that is written (50000000)", 0},
-      {"samples", OPTION_SAMPLES, "N", 0, "samples in memory (16384)", 0},
+      {"shard", 'f', "FILE", 0,
+       "with --work tokens: the shard (tdict-tokens.bin); written with random tokens, 2 bytes each, when it is not there",
+       0},
+      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: of a shard that is written (50000000)", 0},
+      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: how many are in memory (16384)", 0},
       {"seed", 's', "N", 0, "of the order (1)", 0},
       {"json", 'j', "FILE", 0, "write the record there; - is standard output, and then there is no text", 0},
       {"digest", OPTION_DIGEST, NULL, 0, "measure nothing: one number for all batches of the epochs in their order", 1},
-      {"epochs", OPTION_EPOCHS, "N", 0, "epochs of a digest (2)", 1},
-      {"stop", OPTION_STOP, "N", 0, "stop a digest after N calls", 1},
-      {"state", OPTION_STATE, "FILE", 0, "go on from the state in FILE, if it is there; written when stopped", 1},
+      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: how many epochs (2)", 1},
+      {"stop", OPTION_STOP, "N", 0, "with --digest: stop after N calls", 1},
+      {"state", OPTION_STATE, "FILE", 0,
+       "with --digest: go on from the state in FILE, if it is there; written when stopped", 1},
       {0}};
   static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
                             "\vExit status: 0 done, 1 something failed, 2 wrong use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
-  run r = {.device = "auto",
-           .work = "tokens",
-           .shard = "tdict-tokens.bin",
-           .workers = 4,
-           .tokens = 50000000,
-           .samples = 16384,
-           .epochs = 2,
-           .seconds = 2,
-           .seed = 1};
+  run r = {.device = "auto", .work = "tokens", .workers = 4, .seconds = 2, .seed = 1};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
   bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));

@@ -44,6 +44,26 @@ class Options(Case):
                             ("--tokens 2147483648", 2147483647)):
             self.expect(f"loader {words}", 2, f"to {most}")
 
+    def test_loader_takes_nothing_that_does_nothing(self):
+        for words, text in (
+                ("--digest --json x", "--json is for measurements"),
+                ("--epochs 3", "are for a --digest"), ("--stop 3", "are for a --digest"), ("--state x", "are for a --digest"),
+                ("--work samples --shard x", "are for --work tokens"), ("--tokens 3000 -w samples", "are for --work tokens"),
+                ("--samples 3", "is for --work samples")):
+            self.expect(f"loader {words}", 2, text)
+
+    def test_loader_ends_where_no_batch_comes(self):
+        wanted = "a batch of {} wants as many samples, and the dataset has {}"
+        for words, batch, samples in (("-w samples --samples 3", 256, 3), ("-w samples --samples 3 --workers 0 --batch 4", 4, 3),
+                                      ("--tokens 3000 -f new.bin", 64, 2), ("-w samples --samples 3 --digest", 256, 3)):
+            self.expect(f"loader {words} --device cpu", 1, wanted.format(batch, samples))
+        self.expect("loader -w samples --samples 4 --batch 4 --device cpu --seconds 0.05", 0, "batches/s")
+
+    def test_loader_says_what_it_ran_on(self):
+        words = "loader -w samples --samples 4 --batch 4 --seconds 0.05 --device"
+        self.expect(f"{words} sim", 0, "SIMULATED device")
+        self.assertNotIn("SIMULATED", self.expect(f"{words} cpu", 0, "").stdout)
+
 
 SHORT = {  # every program with a record, at its shortest
     "to-device": "to-device --device sim --leaves 4 --leaf-bytes 400 --repeat 1 --warmup 0",
