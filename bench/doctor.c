@@ -218,11 +218,19 @@ static json_t *ways_section(const char *device, bool *good) {
   return section;
 }
 
-static void print_value(const json_t *value) {
+static void print_value(json_t *value) {
   if (json_is_string(value)) {
     fputs(json_string_value(value), stdout);
   } else if (json_is_null(value)) {
     fputs("unknown", stdout);
+  } else if (json_is_object(value)) {
+    const char *name, *between = "";
+    json_t *one;
+    json_object_foreach(value, name, one) {
+      printf("%s%s: ", between, name);
+      print_value(one);
+      between = "; ";
+    }
   } else {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
     fputs(text ? text : "?", stdout);
@@ -243,17 +251,13 @@ static void print_section(const char *title, json_t *section, int depth) {
       putchar('\n');
       continue;
     }
-    printf("%*s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none");
+    const char *device = json_string_value(json_object_get(section, "device"));
+    bool still = device && strcmp(device, "cpu") == 0 && strcmp(key, "ways") == 0;
+    printf("%*s%s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none",
+           still ? " on the cpu; --device sim shows those of the simulated device" : "");
     json_array_foreach(value, i, one) {
-      const char *name;
-      json_t *fact;
       printf("%*s- ", depth * 2 + 4, "");
-      if (!json_is_object(one)) print_value(one);
-      json_object_foreach(one, name, fact) {
-        printf("%s ", name);
-        print_value(fact);
-        fputs("; ", stdout);
-      }
+      print_value(one);
       putchar('\n');
     }
   }
