@@ -44,6 +44,15 @@ class Options(Case):
                             ("--tokens 2147483648", 2147483647)):
             self.expect(f"loader {words}", 2, f"to {most}")
 
+    def test_only_overlap_has_a_timeline(self):
+        self.expect("pin --timeline x", 2, "only overlap has a timeline")
+        self.expect("overlap --device sim --repeat 1 --match same --timeline x", 0, "verified")
+        self.assertTrue(json.loads((self.folder / "x").read_text()))
+
+    def test_repetitions_by_default(self):
+        for word, count in (("to-device", 7), ("pin", 11)):
+            self.expect(f"{word} --help", 0, f"measured repetitions (default {count})")
+
     def test_loader_takes_nothing_that_does_nothing(self):
         for words, text in (
                 ("--digest --json x", "--json is for measurements"),
@@ -63,6 +72,26 @@ class Options(Case):
         words = "loader -w samples --samples 4 --batch 4 --seconds 0.05 --device"
         self.expect(f"{words} sim", 0, "SIMULATED device")
         self.assertNotIn("SIMULATED", self.expect(f"{words} cpu", 0, "").stdout)
+
+
+class Texts(Case):
+    def test_foot_says_what_holds(self):
+        for words, there, absent in (
+                ("pin --device sim --match pageable", ("on 4 trees in turn", "Line: "), ("Driver:", "nothing is moved")),
+                ("container --device cpu", ("nothing is moved",), ("trees in turn", "result was verified", "Line:")),
+                ("fresh --device sim --match pin", ("context of its own",), ("warm-ups", "trees in turn", "Line:"))):
+            text = self.expect(f"{words} --repeat 1", 0, "spread: slowest minus fastest").stdout
+            for one in there:
+                self.assertIn(one, text, words)
+            for one in absent:
+                self.assertNotIn(one, text, words)
+
+    def test_doctor_speaks_no_json(self):
+        text = self.expect("doctor --device cpu", 0, "ways: none on the cpu; --device sim shows").stdout
+        self.assertNotRegex(text, r'[{}"]')
+        text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
+        self.assertNotRegex(text, r"; *\n")
+        self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
 
 
 SHORT = {  # every program with a record, at its shortest
