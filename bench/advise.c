@@ -183,8 +183,8 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
                           loop->ms * 1e3 / (double)o->leaves, best->ms));
   add_factor(job, "size of leaves",
              json_sprintf("%" PRId64
-                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d threads, %s stores",
-                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers,
+                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d thread%s, %s stores",
+                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers, row->workers == 1 ? "" : "s",
                           row->streaming ? "streaming" : "plain"));
   add_factor(job, "architecture",
              json_sprintf("the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
