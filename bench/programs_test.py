@@ -1,12 +1,15 @@
 """Tests of what the programs say to who uses them wrongly or in a way of their own, on the cpu and the simulated device.
 Usage: programs_test.py TDICT_BENCH. Prints OK at the end of a good run."""
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
 
@@ -92,6 +95,27 @@ class Texts(Case):
         text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
         self.assertNotRegex(text, r"; *\n")
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
+
+    def test_advise_counts_threads(self):
+        self.expect("advise --device sim --leaves 4 --leaf-bytes 400", 0, "by 1 thread,")
+
+
+class Commands(Case):
+    def test_small_programs_take_no_arguments(self):
+        for name in ("tdict-costs", "tdict-tree-ops"):
+            program = PROGRAM.with_name(name)
+            self.assertEqual(self.expect("--help", 0, f"usage: {name}", program).stderr, "")
+            self.assertEqual(self.expect("--unknown", 2, f"usage: {name}", program).stdout, "")
+
+    def test_documented_commands_can_be_run(self):
+        found = 0
+        for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines():
+            for word in re.findall(r"`([\w./-]*/[\w.-]+)", line.split("|")[1]) if line.startswith("| `") else []:
+                if (ROOT / word).is_file():
+                    found += 1
+                    self.assertTrue(os.access(ROOT / word, os.X_OK), word)
+                    self.assertTrue((ROOT / word).read_bytes().startswith(b"#!"), word)
+        self.assertGreater(found, 10)
 
 
 SHORT = {  # every program with a record, at its shortest
