@@ -1,12 +1,12 @@
 /* tdict-bench advise: which mode and how many threads suit a tree of so many leaves of so many bytes, and why. A part of such
  * a tree is moved here in every way and scaled up; then each factor that decides is answered with a figure of this machine.
  * One JSON object is made, the text is printed from it. Thread rule: one thread. */
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "rows.h"
 #include "transfer/tuning_file.h"
 
@@ -34,6 +34,7 @@ typedef struct advise_job {
   int num_ways, best;
   double pin_ms, pinned_ms; /* pinning the tree first, and sending it then */
   json_t *record;
+  bench_sink sink;
 } advise_job;
 
 static double scale(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
@@ -182,8 +183,8 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
                           loop->ms * 1e3 / (double)o->leaves, best->ms));
   add_factor(job, "size of leaves",
              json_sprintf("%" PRId64
-                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d threads, %s stores",
-                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers,
+                          " bytes; for %.1f MB in all the table has chunks of %zu bytes by %d thread%s, %s stores",
+                          o->leaf_bytes, total / 1e6, row->chunk_bytes, (int)row->workers, row->workers == 1 ? "" : "s",
                           row->streaming ? "streaming" : "plain"));
   add_factor(job, "architecture",
              json_sprintf("the way advised reaches %.2f GB/s%s", total / best->ms / 1e6,
@@ -242,6 +243,7 @@ static void print_record(const advise_job *job) {
 static int run(advise_job *job) {
   tdict_error err;
   tdict_tuning table = tdict_tuning_default();
+  if (!bench_sink_open(&job->sink, job->o.json)) return BENCH_FAILED;
   if (job->o.tuning && tdict_tuning_read(job->o.tuning, &table, NULL, &err) != TDICT_OK) {
     bench_complain_error("--tuning", &err);
     return BENCH_FAILED;
@@ -254,13 +256,8 @@ static int run(advise_job *job) {
   }
   if (!measure(job)) return BENCH_FAILED;
   fill_record(job, &table);
-  bool to_stdout = job->o.json && strcmp(job->o.json, "-") == 0;
-  if (!to_stdout) print_record(job);
-  if (!job->o.json) return BENCH_OK;
-  if (!to_stdout) return bench_record_write(job->record, job->o.json) ? BENCH_OK : BENCH_FAILED;
-  json_dumpf(job->record, stdout, JSON_INDENT(2));
-  putchar('\n');
-  return BENCH_OK;
+  print_record(job);
+  return bench_sink_write(&job->sink, job->record) ? BENCH_OK : BENCH_FAILED;
 }
 
 enum { KEY_PINNED = 256, KEY_TUNING };
@@ -275,9 +272,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   } else if (key == KEY_TUNING) {
     o->tuning = arg;
   } else if (key == 'n' || key == 'b') {
-    if (!bench_parse_number(arg, 1, key == 'n' ? 100000000 : INT64_C(1) << 36,
-                            key == 'n' ? &o->leaves : &o->leaf_bytes))
-      argp_error(state, "'%s' is no whole number from 1 on", arg);
+    if (key == 'n')
+      options_number(state, "--leaves", arg, 1, 100000000, &o->leaves);
+    else
+      options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 36, &o->leaf_bytes);
     if (key == 'b' && o->leaf_bytes % 4)
       argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
   } else if (key == ARGP_KEY_ARG) {

@@ -64,6 +64,17 @@ bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *ou
 json_t *bench_record(const char *scenario, int argc, char **argv);
 /* False and a complaint when the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);
+/* The same, asked before there is anything to write, so that nobody measures for nothing. What is there stays as it is. */
+bool bench_can_write(const char *path);
+
+/* Where the record of --json goes. Opened before anything is printed or measured: where it is standard output (`-`), text
+ * goes nowhere from then on. Owner of the descriptor: the sink, until it is written or the program ends. */
+typedef struct bench_sink {
+  const char *path; /* NULL: there is no record */
+  int fd;           /* of `-`: standard output as it was */
+} bench_sink;
+bool bench_sink_open(bench_sink *sink, const char *path);            /* false: a complaint */
+bool bench_sink_write(const bench_sink *sink, const json_t *record); /* the same; true where there is no record */
 /* The model of the processor, "unknown" when the system does not say. Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);
 int bench_cpu_count(void); /* processors that this process may use */

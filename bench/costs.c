@@ -2,6 +2,7 @@
  * functions named cost_ and nowhere else. All of them run each time; keys and tensors are made outside.
  *
  * Owner: main. Thread rule: one thread. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,14 @@ static tdict_status prepare(cost_job *job) {
   return status;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) {
+    bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+    fprintf(help ? stdout : stderr,
+            "usage: tdict-costs\nDoes what containers do on the host, once; scripts/costs counts "
+            "the instructions.\nExit status: 0 done, 1 something failed, 2 wrong use.\n");
+    return help ? 0 : 2;
+  }
   cost_job *job = calloc(1, sizeof *job);
   if (!job) return 1;
   tdict_status status = prepare(job);

@@ -218,11 +218,19 @@ static json_t *ways_section(const char *device, bool *good) {
   return section;
 }
 
-static void print_value(const json_t *value) {
+static void print_value(json_t *value) {
   if (json_is_string(value)) {
     fputs(json_string_value(value), stdout);
   } else if (json_is_null(value)) {
     fputs("unknown", stdout);
+  } else if (json_is_object(value)) {
+    const char *name, *between = "";
+    json_t *one;
+    json_object_foreach(value, name, one) {
+      printf("%s%s: ", between, name);
+      print_value(one);
+      between = "; ";
+    }
   } else {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
     fputs(text ? text : "?", stdout);
@@ -243,17 +251,13 @@ static void print_section(const char *title, json_t *section, int depth) {
       putchar('\n');
       continue;
     }
-    printf("%*s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none");
+    const char *device = json_string_value(json_object_get(section, "device"));
+    bool still = device && strcmp(device, "cpu") == 0 && strcmp(key, "ways") == 0;
+    printf("%*s%s%s%s\n", depth * 2 + 2, "", key, json_array_size(value) ? "" : ": none",
+           still ? " on the cpu; --device sim shows those of the simulated device" : "");
     json_array_foreach(value, i, one) {
-      const char *name;
-      json_t *fact;
       printf("%*s- ", depth * 2 + 4, "");
-      if (!json_is_object(one)) print_value(one);
-      json_object_foreach(one, name, fact) {
-        printf("%s ", name);
-        print_value(fact);
-        fputs("; ", stdout);
-      }
+      print_value(one);
       putchar('\n');
     }
   }
@@ -282,29 +286,27 @@ int doctor_main(int argc, char **argv) {
       {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
       {"json", 'j', "FILE", 0, "write the same as JSON there; - is standard output, and then there is no text", 0},
       {0}};
-  static const char doc[] = "Says what this machine has that transfers depend on, and which ways they take here."
-                            "\vExit status: 0 done, 1 no context could be made, 2 wrong use.";
+  static const char doc[] =
+      "Says what this machine has that transfers depend on, and which ways they take here."
+      "\vExit status: 0 done, 1 no context could be made, or the JSON file cannot be written, 2 wrong "
+      "use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   doctor_options o = {"auto", NULL};
+  static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
+  bench_sink sink;
   bool good;
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
+  if (!bench_sink_open(&sink, o.json)) return BENCH_FAILED;
   json_t *record = bench_record("doctor", argc, argv);
   json_object_set_new(record, "driver", driver_section());
   json_object_set_new(record, "host", host_section());
   json_object_set_new(record, "numa", json_pack("{s:o}", "nodes", numa_section()));
   json_object_set_new(record, "limits", limits_section());
   json_object_set_new(record, "transfers", ways_section(o.device, &good));
-  bool to_stdout = o.json && strcmp(o.json, "-") == 0;
-  if (to_stdout) {
-    json_dumpf(record, stdout, JSON_INDENT(2));
-    putchar('\n');
-  } else {
-    static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
-    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
-      print_section(titles[i], json_object_get(record, titles[i]), 0);
-  }
-  if (o.json && !to_stdout && !bench_record_write(record, o.json)) good = false;
+  for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
+    print_section(titles[i], json_object_get(record, titles[i]), 0);
+  if (!bench_sink_write(&sink, record)) good = false;
   json_decref(record);
   return good ? BENCH_OK : BENCH_FAILED;
 }

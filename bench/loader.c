@@ -2,12 +2,14 @@
  * memory; with --digest one number that says which batches came, whatever the workers.
  *
  * Thread rule: the main thread alone; the loader's threads are its own. */
-#include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "rows.h"
 
 enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
@@ -26,6 +28,7 @@ typedef struct run {
   double elapsed;
   uint64_t sum;
   bool stopped;
+  bench_sink sink;
 } run;
 
 /* Random numbers of our own, so that both sides of a comparison may be given equal bytes. */
@@ -50,8 +53,9 @@ static bool write_shard(const run *r) {
     good = fwrite(part, sizeof *part, count, file) == count;
   }
   if (file && fclose(file) != 0) good = false;
+  int why = errno; /* free() may change it */
   free(part);
-  if (!good) bench_complain("the shard %s cannot be written", r->shard);
+  if (!good) bench_complain("the shard %s cannot be written: %s", r->shard, strerror(why));
   return good;
 }
 
@@ -113,9 +117,14 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) == TDICT_OK) return true;
-  tdict_dataset_reset(&dataset);
-  bench_complain_error("no loader", &err);
+  int64_t samples = dataset.length(dataset.self); /* the loader takes the dataset */
+  if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) != TDICT_OK) {
+    tdict_dataset_reset(&dataset);
+    bench_complain_error("no loader", &err);
+    return false;
+  }
+  if (tdict_loader_length(r->loader) > 0) return true;
+  bench_complain("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
   return false;
 }
 
@@ -217,7 +226,7 @@ static bool write_state(const run *r) {
   bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", s.epoch, s.batch,
                               s.length, s.batch_size, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
-  if (!good) bench_complain("%s cannot be written", r->state);
+  if (!good) bench_complain("%s cannot be written: %s", r->state, strerror(errno));
   return good;
 }
 
@@ -254,33 +263,64 @@ static int report(const run *r, int argc, char **argv) {
            strcmp(r->work, "tokens") ? "memory" : "a shard", name, r->workers, r->sum, r->stopped ? " so far" : "");
     return BENCH_OK;
   }
+  if (r->place.type == TDICT_DEVICE_SIM)
+    printf("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU\n");
   double bytes = (double)r->stats.total_bytes / (double)(r->stats.num_batches ? r->stats.num_batches : 1);
   printf("%s, batches of %" PRId64 " (%.2f MB), %" PRId64 " workers, on %s: %.0f batches/s, %.2f GB/s, "
          "%.1f %% of the time waited\n",
          r->work, r->batch, bytes * 1e-6, r->workers, name, r->rate, bytes * r->rate * 1e-9, 100 * r->waited);
-  if (!r->json) return BENCH_OK;
+  if (!r->sink.path) return BENCH_OK;
   json_t *record = bench_record("loader", argc, argv);
   json_object_update_new(record, json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:b}", "work", r->work, "batch",
                                            (json_int_t)r->batch, "workers", (json_int_t)r->workers, "device", name,
                                            "batches_per_second", r->rate, "batch_bytes", bytes, "waited", r->waited,
                                            "simulated", r->place.type == TDICT_DEVICE_SIM));
-  bool good = true;
-  if (strcmp(r->json, "-") == 0)
-    json_dumpf(record, stdout, 0), putchar('\n');
-  else
-    good = bench_record_write(record, r->json);
+  bool good = bench_sink_write(&r->sink, record);
   json_decref(record);
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-static void parse_number(struct argp_state *state, const char *arg, int64_t low, int64_t *out) {
-  if (!bench_parse_number(arg, low, INT64_C(1) << 40, out))
-    argp_error(state, "'%s' is no number from %d", arg, (int)low);
+/* What would do nothing is refused; what was not given gets its value. */
+static void check_options(run *r, struct argp_state *state) {
+  bool tokens = strcmp(r->work, "tokens") == 0;
+  if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
+  if (!r->digest && (r->epochs || r->stop || r->state))
+    argp_error(state, "--epochs, --stop and --state are for a --digest");
+  if (!tokens && (r->shard || r->tokens)) argp_error(state, "--shard and --tokens are for --work tokens");
+  if (tokens && r->samples) argp_error(state, "--samples is for --work samples");
+  if (!r->shard) r->shard = "tdict-tokens.bin";
+  if (!r->tokens) r->tokens = 50000000;
+  if (!r->samples) r->samples = 16384;
+  if (!r->epochs) r->epochs = 2;
+}
+
+/* False: the option takes no whole number. */
+static bool parse_count(run *r, int key, const char *arg, struct argp_state *state) {
+  const int64_t most = INT64_C(1) << 40;
+  const struct {
+    int key;
+    const char *name;
+    int64_t low, high, *to;
+  } counts[] = {{'n', "--workers", 0, 1024, &r->workers},
+                {'p', "--prefetch", 0, 1048576, &r->prefetch},
+                {'b', "--batch", 1, most, &r->batch},
+                {'s', "--seed", 0, most, &r->seed},
+                {OPTION_TOKENS, "--tokens", WINDOW + 1, INT32_MAX, &r->tokens},
+                {OPTION_SAMPLES, "--samples", 1, most, &r->samples},
+                {OPTION_EPOCHS, "--epochs", 1, most, &r->epochs},
+                {OPTION_STOP, "--stop", 1, most, &r->stop}};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+    if (key == counts[i].key) {
+      options_number(state, counts[i].name, arg, counts[i].low, counts[i].high, counts[i].to);
+      return true;
+    }
+  return false;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   run *r = state->input;
   char *end = NULL;
+  if (parse_count(r, key, arg, state)) return 0;
   switch (key) {
   case 'd':
     r->device = arg;
@@ -297,41 +337,21 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   case OPTION_DIGEST:
     r->digest = true;
     break;
-  case 'n':
-    parse_number(state, arg, 0, &r->workers);
-    break;
-  case 'p':
-    parse_number(state, arg, 0, &r->prefetch);
-    break;
-  case 'b':
-    parse_number(state, arg, 1, &r->batch);
-    break;
-  case 's':
-    parse_number(state, arg, 0, &r->seed);
-    break;
-  case OPTION_TOKENS:
-    parse_number(state, arg, WINDOW + 1, &r->tokens);
-    break;
-  case OPTION_SAMPLES:
-    parse_number(state, arg, 1, &r->samples);
-    break;
-  case OPTION_EPOCHS:
-    parse_number(state, arg, 1, &r->epochs);
-    break;
-  case OPTION_STOP:
-    parse_number(state, arg, 1, &r->stop);
-    break;
   case 't':
     r->seconds = strtod(arg, &end);
-    if (*end || !(r->seconds > 0)) argp_error(state, "'%s' is no number of seconds", arg);
+    if (*end || !(r->seconds > 0 && isfinite(r->seconds)))
+      argp_error(state, "--seconds: '%s' is no number of seconds above 0", arg);
     break;
   case 'w':
     r->work = arg;
     if (strcmp(arg, "tokens") != 0 && strcmp(arg, "samples") != 0)
-      argp_error(state, "'%s' is not tokens or samples", arg);
+      argp_error(state, "--work: '%s' is not tokens or samples", arg);
     break;
   case ARGP_KEY_ARG:
     argp_error(state, "'%s' is one argument too many", arg);
+    break;
+  case ARGP_KEY_END:
+    check_options(r, state);
     break;
   default:
     return ARGP_ERR_UNKNOWN;
@@ -347,31 +367,27 @@ int loader_main(int argc, char **argv) {
       {"prefetch", 'p', "N", 0, "batches ahead (0: two a worker)", 0},
       {"batch", 'b', "N", 0, "samples in a batch (64 windows, 256 samples)", 0},
       {"seconds", 't', "S", 0, "how long to measure (2)", 0},
-      {"shard", 'f', "FILE", 0, "the shard of tokens; written with random ones when it is not there", 0},
-      {"tokens", OPTION_TOKENS, "N", 0, "tokens of a shard that is written (50000000)", 0},
-      {"samples", OPTION_SAMPLES, "N", 0, "samples in memory (16384)", 0},
+      {"shard", 'f', "FILE", 0,
+       "with --work tokens: the shard (tdict-tokens.bin); written with random tokens, 2 bytes each, when it is not there",
+       0},
+      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: of a shard that is written (50000000)", 0},
+      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: how many are in memory (16384)", 0},
       {"seed", 's', "N", 0, "of the order (1)", 0},
-      {"json", 'j', "FILE", 0, "write the record there; - is standard output", 0},
+      {"json", 'j', "FILE", 0, "write the record there; - is standard output, and then there is no text", 0},
       {"digest", OPTION_DIGEST, NULL, 0, "measure nothing: one number for all batches of the epochs in their order", 1},
-      {"epochs", OPTION_EPOCHS, "N", 0, "epochs of a digest (2)", 1},
-      {"stop", OPTION_STOP, "N", 0, "stop a digest after N calls", 1},
-      {"state", OPTION_STATE, "FILE", 0, "go on from the state in FILE, if it is there; written when stopped", 1},
+      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: how many epochs (2)", 1},
+      {"stop", OPTION_STOP, "N", 0, "with --digest: stop after N calls", 1},
+      {"state", OPTION_STATE, "FILE", 0,
+       "with --digest: go on from the state in FILE, if it is there; written when stopped", 1},
       {0}};
   static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
                             "\vExit status: 0 done, 1 something failed, 2 wrong use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
-  run r = {.device = "auto",
-           .work = "tokens",
-           .shard = "tdict-tokens.bin",
-           .workers = 4,
-           .tokens = 50000000,
-           .samples = 16384,
-           .epochs = 2,
-           .seconds = 2,
-           .seed = 1};
+  run r = {.device = "auto", .work = "tokens", .workers = 4, .seconds = 2, .seed = 1};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
-  int code = open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
+  bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));
+  int code = good && open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
   if (code == BENCH_OK) code = r.digest ? digest(&r) : measure(&r);
   if (code == BENCH_OK) code = report(&r, argc, argv);
   tdict_loader_destroy(r.loader);

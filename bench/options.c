@@ -3,12 +3,14 @@
 #include "options.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 enum { KEY_FULL = 512, KEY_SMALL };
 
-void options_number(struct argp_state *state, const char *text, int64_t low, int64_t high, int64_t *out) {
+void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
+                    int64_t *out) {
   if (!bench_parse_number(text, low, high, out))
-    argp_error(state, "'%s' is no number from %" PRId64 " to %" PRId64, text, low, high);
+    argp_error(state, "%s: '%s' is no number from %" PRId64 " to %" PRId64, option, text, low, high);
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state) {
@@ -21,7 +23,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state) {
     o->json = arg;
     return 0;
   case 'r':
-    options_number(state, arg, 1, 10000, &o->repeats);
+    options_number(state, "--repeat", arg, 1, 10000, &o->repeats);
     return 0;
   case KEY_FULL:
     o->full = true;
@@ -42,12 +44,8 @@ static const struct argp_option size_table[] = {
     {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
     {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
     {0}};
-static const struct argp_option record_table[] = {{"repeat", 'r', "N", 0, "measured repetitions (default 7 or 11)", 0},
-                                                  {"json", 'j', "FILE", 0, "write every sample there", 0},
-                                                  {0}};
 static const struct argp device_argp = {device_table, parse_common, NULL, NULL, NULL, NULL, NULL};
 static const struct argp size_argp = {size_table, parse_common, NULL, NULL, NULL, NULL, NULL};
-static const struct argp record_argp = {record_table, parse_common, NULL, NULL, NULL, NULL, NULL};
 
 enum { MAX_PARTS = 4 };
 typedef struct whole {
@@ -78,6 +76,13 @@ int options_parse(int argc, char **argv, int takes, common_options *common, cons
   struct argp_child parts[MAX_PARTS + 1] = {{0}};
   whole w = {{NULL}, 0};
   struct argp bare = *own; /* the text of the word belongs to the whole */
+  char repeats[64];
+  snprintf(repeats, sizeof repeats, "measured repetitions (default %" PRId64 ")", common->repeats);
+  const struct argp_option record_table[] = {
+      {"repeat", 'r', "N", 0, repeats, 0},
+      {"json", 'j', "FILE", 0, "write every sample there; - is standard output, and then there is no text", 0},
+      {0}};
+  const struct argp record_argp = {record_table, parse_common, NULL, NULL, NULL, NULL, NULL};
   bare.doc = NULL;
   add_part(&w, parts, &device_argp, common);
   if (takes & OPTIONS_SIZE) add_part(&w, parts, &size_argp, common);

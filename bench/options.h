@@ -18,7 +18,8 @@ enum { OPTIONS_SIZE = 1, OPTIONS_RECORD = 2 };
 /* Reads the command line into `common`, whose values are the defaults, and by `own` into `input`. --device is always
  * taken, the others as `takes` says. BENCH_OK, or BENCH_USAGE after a complaint. */
 int options_parse(int argc, char **argv, int takes, common_options *common, const struct argp *own, void *input);
-/* A number from low to high, or the end of the program with a sentence on what was wanted. */
-void options_number(struct argp_state *state, const char *text, int64_t low, int64_t high, int64_t *out);
+/* A number from low to high, or the end of the program with a sentence on which option wanted what. */
+void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
+                    int64_t *out);
 
 #endif

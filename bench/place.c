@@ -27,6 +27,7 @@ static bool open_context(bench_place *p, tdict_device wanted) {
     return false;
   }
   p->device = tdict_context_device(p->context, &p->why);
+  if (wanted.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* no GPU was asked for */
   return true;
 }
 

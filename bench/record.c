@@ -1,8 +1,10 @@
 /* The JSON record of a run: what ran, when, and on which machine. The caller owns the record. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,8 +79,7 @@ json_t *bench_record(const char *scenario, int argc, char **argv) {
   return record;
 }
 
-bool bench_record_write(const json_t *record, const char *path) {
-  FILE *file = fopen(path, "w");
+static bool write_to(const json_t *record, FILE *file, const char *path) {
   if (!file) {
     bench_complain("%s: %s", path, strerror(errno));
     return false;
@@ -87,4 +88,41 @@ bool bench_record_write(const json_t *record, const char *path) {
   if (fclose(file) != 0) good = false;
   if (!good) bench_complain("%s: the record could not be written: %s", path, strerror(errno));
   return good;
+}
+
+bool bench_record_write(const json_t *record, const char *path) { return write_to(record, fopen(path, "w"), path); }
+
+/* What only being there can tell is tried and undone. */
+bool bench_can_write(const char *path) {
+  struct stat there;
+  int fd = -1;
+  bool good = stat(path, &there) == 0;
+  if (good && S_ISDIR(there.st_mode)) {
+    errno = EISDIR;
+    good = false;
+  } else if (good) {
+    good = access(path, W_OK) == 0;
+  } else if (errno == ENOENT && (fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) >= 0) {
+    close(fd);
+    good = unlink(path) == 0;
+  }
+  if (!good) bench_complain("%s cannot be written: %s", path, strerror(errno));
+  return good;
+}
+
+bool bench_sink_open(bench_sink *sink, const char *path) {
+  *sink = (bench_sink){path, -1};
+  if (!path) return true;
+  if (strcmp(path, "-") != 0) return bench_can_write(path);
+  fflush(stdout);
+  sink->fd = dup(STDOUT_FILENO);
+  if (sink->fd >= 0 && freopen("/dev/null", "w", stdout)) return true;
+  bench_complain("standard output cannot be kept for the record: %s", strerror(errno));
+  return false;
+}
+
+bool bench_sink_write(const bench_sink *sink, const json_t *record) {
+  if (!sink->path) return true;
+  if (sink->fd < 0) return bench_record_write(record, sink->path);
+  return write_to(record, fdopen(sink->fd, "w"), "standard output");
 }

@@ -11,6 +11,7 @@
 
 typedef struct rows_options {
   common_options common;
+  const bench_scenario *scenario;
   const char *match, *timeline;
 } rows_options;
 
@@ -18,17 +19,19 @@ enum { KEY_TIMELINE = 256, WARMUPS = 2 };
 static const size_t back_to_back_bytes = (size_t)64 << 20;
 static const struct argp_option option_table[] = {
     {"match", 'm', "TEXT", 0, "only rows whose name holds TEXT", 0},
-    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap: write a trace for chrome://tracing there", 0},
+    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap alone: write a trace for chrome://tracing there", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   rows_options *o = state->input;
-  if (key == 'm')
+  if (key == 'm') {
     o->match = arg;
-  else if (key == KEY_TIMELINE)
+  } else if (key == KEY_TIMELINE) {
     o->timeline = arg;
-  else
+    if (o->scenario != &bench_overlap) argp_error(state, "only overlap has a timeline");
+  } else {
     return ARGP_ERR_UNKNOWN;
+  }
   return 0;
 }
 
@@ -76,6 +79,8 @@ static bool measure(bench_job *job, int64_t repeats, row_result *out) {
   return true;
 }
 
+static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
+
 static void print_row(const bench_job *job, const row_result *r) {
   double library = bench_samples_median(&r->library), driver = bench_samples_median(&r->driver);
   double line = bench_samples_median(&r->line), rate = library > 0 ? (double)job->total_bytes / library : 0;
@@ -85,7 +90,7 @@ static void print_row(const bench_job *job, const row_result *r) {
   else
     printf(" %10s %9s", "-", "-");
   const bench_kind *kind = job->row.kind;
-  if ((kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d) && line > 0)
+  if (has_rate(kind) && line > 0)
     printf(" %9.2f %8.1f %%\n", rate / 1e9, 100 * rate * line / (double)job->place->line_bytes);
   else
     printf(" %9s %10s\n", "-", "-");
@@ -117,7 +122,11 @@ typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
   bench_place place;
+  bench_sink sink;
   json_t *records, *trace;
+  int moved, first, fewest_trees,
+      most_trees;    /* rows that move trees; of those, first in their place; trees of the rest */
+  bool driver, line; /* some row has a figure of it */
 } rows_run;
 
 static int job_sample_verified(bench_job *job, row_result *out) {
@@ -148,6 +157,22 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   return answer == BENCH_OK && !measure(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
 }
 
+/* For the words below the table. */
+static void note_row(rows_run *run, const bench_job *job, const row_result *r) {
+  const bench_kind *kind = job->row.kind;
+  int trees = job->row.trees;
+  if (r->driver.count) run->driver = true;
+  if (r->line.count && has_rate(kind)) run->line = true;
+  if (kind->on_host || kind->no_sources) return;
+  run->moved++;
+  if (job->row.processes > 0) {
+    run->first++;
+    return;
+  }
+  if (!run->most_trees || trees < run->fewest_trees) run->fewest_trees = trees;
+  if (trees > run->most_trees) run->most_trees = trees;
+}
+
 static int run_row(rows_run *run, const bench_row *row) {
   bench_job job;
   row_result result = {{0}, {0}, {0}};
@@ -160,6 +185,7 @@ static int run_row(rows_run *run, const bench_row *row) {
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
       print_row(&job, &result);
+      note_row(run, &job, &result);
       json_array_append_new(run->records, result_json(&job, &result, row, run->scenario, more));
       json_t *events = more ? json_object_get(more, "trace") : NULL, *one;
       size_t i;
@@ -194,15 +220,32 @@ static void print_head(const rows_run *run) {
 
 static bool write_outputs(const rows_run *run, int argc, char **argv) {
   bool good = true;
-  if (run->options->common.json) {
+  if (run->sink.path) {
     json_t *record = bench_record(run->scenario->name, argc, argv);
     json_object_set_new(record, "simulated", json_boolean(run->place.device.type == TDICT_DEVICE_SIM));
     json_object_set_new(record, "device", place_describe(&run->place));
     json_object_set(record, "rows", run->records);
-    good = bench_record_write(record, run->options->common.json);
+    good = bench_sink_write(&run->sink, record);
     json_decref(record);
   }
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
+}
+
+/* What holds of the rows above, and nothing else. */
+static void print_foot(const rows_run *run) {
+  printf("\nMedian of %" PRId64, run->options->common.repeats);
+  if (run->moved && run->first == run->moved)
+    printf(", each the first in a context of its own");
+  else
+    printf(" after %d warm-ups", WARMUPS);
+  if (run->most_trees > 1)
+    printf(", on %s%d trees in turn", run->fewest_trees < run->most_trees ? "up to " : "", run->most_trees);
+  printf("; spread: slowest minus fastest; %s.\n",
+         run->moved ? "every row's result was verified" : "nothing is moved, and what each row does was checked");
+  if (run->driver) printf("Driver: the same by plain driver calls.\n");
+  if (run->line)
+    printf("Line: one driver copy from one pinned buffer, taken between the repetitions%s.\n",
+           run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
 }
 
 static int run_rows(rows_run *run) {
@@ -217,13 +260,7 @@ static int run_rows(rows_run *run) {
     bench_complain("no row of %s holds '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }
-  if (answer == BENCH_OK)
-    printf("\nMedian of %" PRId64
-           " after %d warm-ups, on four trees in turn; spread: slowest minus fastest; every row's "
-           "result was verified.\nDriver: the same bytes by plain driver calls. Line: one driver copy from one pinned "
-           "buffer, taken between the repetitions%s.\n",
-           run->options->common.repeats, WARMUPS,
-           run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
+  if (answer == BENCH_OK) print_foot(run);
   return answer;
 }
 
@@ -232,7 +269,7 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
       "Measures the rows of a scenario, verified, beside plain driver calls in the same run."
       "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
-  rows_options o = {{"auto", false, false, NULL, 11}, NULL, NULL};
+  rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
   tdict_device wanted;
   tdict_error err;
   if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
@@ -247,7 +284,8 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   run.records = json_array();
   run.trace = json_array();
   int answer = BENCH_FAILED;
-  if (place_open(&run.place, o.common.device)) {
+  if (bench_sink_open(&run.sink, o.common.json) && (!o.timeline || bench_can_write(o.timeline)) &&
+      place_open(&run.place, o.common.device)) {
     run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
     print_head(&run);
     answer = run_rows(&run);

@@ -51,7 +51,7 @@ typedef struct bench_row {
 typedef struct bench_place {
   tdict_context *context;
   tdict_device device;
-  tdict_error why; /* why no GPU is used; message empty when one is */
+  tdict_error why; /* why no GPU is used; message empty when one is, or the cpu was asked for */
   check_place check;
   size_t line_bytes;        /* of one sample of the line */
   raw_address line_device;  /* cuda */

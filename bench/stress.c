@@ -3,7 +3,9 @@
  * though not the same timing. */
 #include "stress.h"
 
-#include <argp.h>
+#include "options.h"
+
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,7 +338,7 @@ static bool record(const stress_job *job, double seconds, const char *device) {
   strftime(date, sizeof date, "%Y-%m-%d", &utc);
   FILE *file = fopen(job->o.record, "a");
   if (!file) {
-    bench_complain("%s cannot be opened", job->o.record);
+    bench_complain("%s cannot be opened: %s", job->o.record, strerror(errno));
     return false;
   }
   int64_t moves = job->counts[K_TO_DEVICE] + job->counts[K_TO_HOST] + job->counts[K_INTO_DEVICE] +
@@ -350,16 +352,21 @@ static bool record(const stress_job *job, double seconds, const char *device) {
 enum { KEY_SEED = 256, KEY_MAX, KEY_FIRST, KEY_COUNT, KEY_RECORD, KEY_CORRUPT };
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   stress_options *o = state->input;
-  int64_t *number = key == 's'         ? &o->seconds
-                    : key == KEY_SEED  ? &o->seed
-                    : key == KEY_MAX   ? &o->max_bytes
-                    : key == KEY_FIRST ? &o->first
-                    : key == KEY_COUNT ? &o->count
-                                       : NULL;
-  if (number) {
-    if (!bench_parse_number(arg, 0, INT64_C(1) << 40, number))
-      argp_error(state, "'%s' is no whole number from 0 on", arg);
-  } else if (key == 'd') {
+  const struct {
+    int key;
+    const char *name;
+    int64_t *to;
+  } numbers[] = {{'s', "--seconds", &o->seconds},
+                 {KEY_SEED, "--seed", &o->seed},
+                 {KEY_MAX, "--max-bytes", &o->max_bytes},
+                 {KEY_FIRST, "--first", &o->first},
+                 {KEY_COUNT, "--count", &o->count}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    if (key == numbers[i].key) {
+      options_number(state, numbers[i].name, arg, 0, INT64_C(1) << 40, numbers[i].to);
+      return 0;
+    }
+  if (key == 'd') {
     o->device = arg;
   } else if (key == KEY_RECORD) {
     o->record = arg;
@@ -377,6 +384,7 @@ static int run_all(stress_job *job) {
   double begin = bench_now();
   char device[96] = "";
   int answer = BENCH_OK;
+  if (job->o.record && !bench_can_write(job->o.record)) return BENCH_FAILED;
   for (int64_t i = job->o.first; answer == BENCH_OK; i++) {
     if (job->o.count ? i >= job->o.first + job->o.count : bench_now() - begin >= (double)job->o.seconds) break;
     if (!job->open || i % TREES_A_CONTEXT == 0)

@@ -48,20 +48,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   to_device_options *o = state->input;
   switch (key) {
   case 'n':
-    options_number(state, arg, 1, 10000000, &o->leaves);
+    options_number(state, "--leaves", arg, 1, 10000000, &o->leaves);
     return 0;
   case 'b':
-    options_number(state, arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
+    options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
     if (o->leaf_bytes % 4) argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
     return 0;
   case KEY_WARMUP:
-    options_number(state, arg, 0, 10000, &o->warmups);
+    options_number(state, "--warmup", arg, 0, 10000, &o->warmups);
     return 0;
   case KEY_STAGING:
-    options_number(state, arg, 1, INT64_C(1) << 40, &o->staging_bytes);
+    options_number(state, "--staging-bytes", arg, 1, INT64_C(1) << 40, &o->staging_bytes);
     return 0;
   case KEY_SEED:
-    options_number(state, arg, 1, INT64_MAX, &o->seed);
+    options_number(state, "--seed", arg, 1, INT64_MAX, &o->seed);
     return 0;
   case KEY_TRACE:
     o->trace = arg;
@@ -338,7 +338,8 @@ static int run(int argc, char **argv) {
     return BENCH_USAGE;
   }
   int answer = BENCH_FAILED;
-  if (open_job(&job, wanted)) {
+  if (bench_sink_open(&job.sink, job.options.common.json) &&
+      (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job, wanted)) {
     to_device_show_head(&job);
     fflush(stdout);
     answer = verify(&job);
@@ -347,7 +348,7 @@ static int run(int argc, char **argv) {
       to_device_show_table(&job);
       print_verified(&job);
       if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
-      if (job.options.common.json && !to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
+      if (!to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
   }
   close_job(&job);

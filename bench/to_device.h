@@ -33,6 +33,7 @@ typedef struct to_device_row {
 
 typedef struct to_device_job {
   to_device_options options;
+  bench_sink sink;
   tdict_context *context;
   tdict_device device;
   tdict_error why; /* why no GPU is used; message empty when one is */

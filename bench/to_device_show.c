@@ -233,7 +233,7 @@ bool to_device_write_record(const to_device_job *job, int argc, char **argv) {
     json_object_set_new(record, "raw_loop", samples_record(job, &job->loop, job->total_bytes));
     json_object_set_new(record, "raw_line", samples_record(job, &job->line, job->line_bytes));
   }
-  bool good = bench_record_write(record, o->common.json);
+  bool good = bench_sink_write(&job->sink, record);
   json_decref(record);
   return good;
 }

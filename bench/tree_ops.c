@@ -2,6 +2,7 @@
  * JSON object: seconds by name, the smallest of many rounds. bench/peers/tree_ops.py runs it in turn with TensorDict.
  * Tensors and keys are made beforehand. Owner: main. Thread rule: one thread. */
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,7 +228,15 @@ static void report_sizes(void) {
   }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) {
+    bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
+    fprintf(
+        help ? stdout : stderr,
+        "usage: tdict-tree-ops\nPrints what operations on whole trees cost on the host, as one JSON object: seconds "
+        "by name.\nExit status: 0 done, 1 something failed, 2 wrong use.\n");
+    return help ? 0 : 2;
+  }
   prepare();
   printf("{");
   count = LEAVES;

@@ -2,13 +2,13 @@
  * of transfers in both directions, and writes the best of each as the file that a context takes. One setting is changed at a
  * time, beginning with the built-in table's; another wins when it is clearly faster. Every size's winner is verified.
  * Thread rule: one thread. The only scenario that uses the library's inside: it sets tables between transfers. */
-#include <argp.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "rows.h"
 #include "transfer/engine.h"
 #include "transfer/tuning_file.h"
@@ -248,9 +248,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     o->out = arg;
   } else if (key == 'j') {
     o->json = arg;
-  } else if (key == 'r' || key == 'm') {
-    if (!bench_parse_number(arg, 1, key == 'r' ? 1000 : INT64_C(1) << 40, key == 'r' ? &o->repeats : &o->max_bytes))
-      argp_error(state, "'%s' is no whole number from 1 on", arg);
+  } else if (key == 'r') {
+    options_number(state, "--repeat", arg, 1, 1000, &o->repeats);
+  } else if (key == 'm') {
+    options_number(state, "--max-bytes", arg, 1, INT64_C(1) << 40, &o->max_bytes);
   } else if (key == ARGP_KEY_ARG) {
     argp_error(state, "'%s' is one argument too many", arg);
   } else {
@@ -261,6 +262,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 static int run(tune_job *job, int argc, char **argv) {
   char cpu[128], machine[TDICT_TUNING_MACHINE];
+  bench_sink sink;
+  if (!bench_can_write(job->o.out) || !bench_sink_open(&sink, job->o.json)) return BENCH_FAILED;
   if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
     bench_complain("tune needs a device: on the cpu nothing is moved");
@@ -278,24 +281,25 @@ static int run(tune_job *job, int argc, char **argv) {
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
-  if (answer == BENCH_OK && job->o.json) {
+  if (answer == BENCH_OK && sink.path) {
     json_t *record = bench_record("tune", argc, argv);
     json_object_set_new(record, "simulated", json_boolean(!gpu));
     json_object_set_new(record, "device", place_describe(&job->place));
     json_object_set(record, "rows", job->rows);
-    if (!bench_record_write(record, job->o.json)) answer = BENCH_FAILED;
+    if (!bench_sink_write(&sink, record)) answer = BENCH_FAILED;
     json_decref(record);
   }
   return answer;
 }
 
 int tune_main(int argc, char **argv) {
-  static const struct argp_option table[] = {{"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
-                                             {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
-                                             {"json", 'j', "FILE", 0, "write what was measured there", 0},
-                                             {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},
-                                             {"max-bytes", 'm', "N", 0, "sizes up to that (default 1073741824)", 0},
-                                             {0}};
+  static const struct argp_option table[] = {
+      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+      {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
+      {"json", 'j', "FILE", 0, "write what was measured there; - is standard output, and then there is no text", 0},
+      {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},
+      {"max-bytes", 'm', "N", 0, "sizes up to that (default 1073741824)", 0},
+      {0}};
   static const char doc[] =
       "Measures which threads, chunks and stores suit transfers of each size on this machine, and writes "
       "the file that tdict_context_options.tuning_file takes."

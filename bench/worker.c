@@ -51,10 +51,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     o->bare = true;
     return 0;
   case KEY_DELAY:
-    options_number(state, arg, 0, 1000, &o->delay);
+    options_number(state, "--delay-percent", arg, 0, 1000, &o->delay);
     return 0;
   case KEY_RATE:
-    options_number(state, arg, 1, INT64_C(1) << 50, &o->sim_rate);
+    options_number(state, "--sim-rate", arg, 1, INT64_C(1) << 50, &o->sim_rate);
     return 0;
   default:
     return ARGP_ERR_UNKNOWN;

@@ -51,6 +51,26 @@ if(TDICT_BUILD_TESTS)
   endforeach()
 endif()
 
+# What each says to a command line that it cannot serve, and the exit status.
+function(tdict_add_example_refusal name status text program)
+  add_test(NAME example_${name} COMMAND ${CMAKE_COMMAND} "-DSTATUS=${status}" "-DTEXT=${text}"
+                                        "-DCOMMAND=$<TARGET_FILE:example_${program}>;${ARGN}" -P ${PROJECT_SOURCE_DIR}/bench/expect.cmake)
+  set_tests_properties(example_${name} PROPERTIES LABELS "example;cpu" TIMEOUT 60)
+  tdict_test_environment(example_${name})
+endfunction()
+if(TDICT_BUILD_TESTS)
+  set(few --rows 200000 --window 1 --steps 1 --device cpu) # a batch of more windows than the text has
+  tdict_add_example_refusal(train_lm_wants_a_batch 1 "a batch of 200000 windows, and the text has" train_lm ${few})
+  tdict_add_example_refusal(train_lm_names_its_text 1 "the text no/text: TDICT_EIO: No such file" train_lm --text no/text)
+  tdict_add_example_refusal(train_lm_names_its_shard 1 "the shard no/shard: TDICT_EIO" train_lm --shard no/shard)
+  tdict_add_example_refusal(train_lm_counts_its_text 1 "wanted at least 200001 for a window of 200000" train_lm --window 200000)
+  tdict_add_example_refusal(train_lm_helps 0 "--shard FILE   a shard" train_lm --help)
+  tdict_add_example_refusal(safety_wants_a_device 1 "TDICT_ENODEVICE: wanted cuda or sim, found cpu" safety cpu)
+  tdict_add_example_refusal(custom_dataset_has_usage 2 "usage: custom_dataset" custom_dataset --help)
+  tdict_add_example_refusal(custom_batch_takes_the_cpu 2 "auto|cpu|sim|cuda:N" custom_batch --help)
+  tdict_add_example_refusal(quickstart_names_what_is_wrong 1 "quickstart: TDICT_EINVAL: device: 'bad'" quickstart bad)
+endif()
+
 # CUDA: without a compiler for it, and in builds with sanitizers or without the driver's table, these are left out.
 if(NOT TDICT_CUDA OR TDICT_SANITIZE)
   return()

@@ -1,6 +1,6 @@
 /* custom_batch: a batch type of the program's own is pinned by its own hook.
  *
- *   custom_batch [[--device] DEVICE]     auto (default), sim, cuda:N
+ *   custom_batch [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
  * Ten inputs and ten targets of five floats, both 0, 1, 2, ..., are handed out in batches of two. A batch is a struct
  * with two tensors, of which the library knows nothing but its tdict_type. With a `pin_memory` hook in the type both
@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
   tdict_context_options o = tdict_context_options_default();
   o.sim = &sim;
   if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
-    fprintf(stderr, "usage: custom_batch [[--device] auto|sim|cuda:N]\n");
+    fprintf(stderr, "usage: custom_batch [[--device] auto|cpu|sim|cuda:N]\n");
     return 2;
   }
   if (argc > 1) TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));

@@ -1,6 +1,6 @@
 /* custom_dataset: a dataset and a batch type of the program's own, through a loader.
  *
- *   custom_dataset [auto|cpu|sim|cuda:N]
+ *   custom_dataset [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
  * The dataset makes sample i from the number i: a point and whether it lies in a circle. Batches are a struct of the
  * program's own, which the loader makes with a collate function, pins by the type's hook, and hands over with its type:
@@ -138,7 +138,11 @@ int main(int argc, char **argv) {
   tdict_context *c = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
-  bool good = tdict_device_parse(argc > 1 ? argv[1] : "auto", &o.device, &err) == TDICT_OK;
+  if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
+    fprintf(stderr, "usage: custom_dataset [[--device] auto|cpu|sim|cuda:N]\n");
+    return 2;
+  }
+  bool good = tdict_device_parse(argc > 1 ? argv[argc - 1] : "auto", &o.device, &err) == TDICT_OK;
   if (o.device.type == TDICT_DEVICE_SIM || o.device.type == TDICT_DEVICE_AUTO) o.sim = &sim;
   good = good && tdict_context_create(&o, &c, &err) == TDICT_OK;
   good = good && epoch(c, tdict_cpu(), true) && epoch(c, tdict_context_device(c, NULL), false);

@@ -22,12 +22,14 @@ static const tdict_field fields[NUM_FIELDS] = {
 };
 
 /* Every call that fails says why in a tdict_error; this prints it and leaves. */
-#define TRY(call)                                                                                                     \
-  do {                                                                                                                \
-    if ((call) != TDICT_OK) {                                                                                         \
-      fprintf(stderr, "quickstart: %s %s: %s\n", tdict_status_name((tdict_status)err.status), err.path, err.message); \
-      goto done;                                                                                                      \
-    }                                                                                                                 \
+#define TRY(call)                                                                                                 \
+  do {                                                                                                            \
+    if ((call) != TDICT_OK) {                                                                                     \
+      const char *between = err.path[0] ? " " : "";                                                               \
+      fprintf(stderr, "quickstart: %s%s%s: %s\n", tdict_status_name((tdict_status)err.status), between, err.path, \
+              err.message);                                                                                       \
+      goto done;                                                                                                  \
+    }                                                                                                             \
   } while (0)
 
 static void fill(tdict_tree *host) {

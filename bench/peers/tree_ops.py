@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What operations on whole trees cost, tdict beside TensorDict and a plain C floor, measured in turn.
 
 usage: tree_ops.py TDICT_TREE_OPS FILE.json [ROUNDS]

@@ -109,7 +109,7 @@ struct raw_device {
 
 static tdict_status fail(tdict_error *err, tdict_status status, int native, const char *what) {
   *err = (tdict_error){.status = (int32_t)status, .native = native};
-  snprintf(err->message, sizeof err->message, "%s (%d)", what, native);
+  snprintf(err->message, sizeof err->message, native ? "%s (%d)" : "%s", what, native);
   return status;
 }
 
@@ -147,7 +147,11 @@ tdict_status raw_open(tdict_context *c, tdict_device device, raw_device **out, t
   pthread_cond_init(&r->opened, NULL);
   tdict_status status = TDICT_OK;
   if (r->is_cuda) status = open_cuda(&r->cuda, device.index, err);
-  if (!r->is_cuda && device.type != TDICT_DEVICE_SIM) status = fail(err, TDICT_ENODEVICE, 0, "wanted cuda or sim");
+  if (!r->is_cuda && device.type != TDICT_DEVICE_SIM) {
+    char what[64], name[32];
+    snprintf(what, sizeof what, "wanted cuda or sim, found %s", tdict_device_format(device, name, sizeof name));
+    status = fail(err, TDICT_ENODEVICE, 0, what);
+  }
   if (status == TDICT_OK)
     *out = r;
   else

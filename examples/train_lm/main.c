@@ -43,7 +43,8 @@ static tdict_error err;
 
 static bool ok(tdict_status status, const char *what) {
   if (status == TDICT_OK) return true;
-  fprintf(stderr, "train_lm: %s: %s: %s\n", what, tdict_status_name(status), err.message);
+  fprintf(stderr, "train_lm: %s%s%s: %s: %s\n", what, err.path[0] ? " " : "", err.path, tdict_status_name(status),
+          err.message);
   return false;
 }
 
@@ -137,18 +138,27 @@ static void note(const trainer *t, int64_t step, float loss, result *r) {
   if (step >= t->steps - tenth) r->last += loss / (float)tenth;
 }
 
+/* An epoch without a batch would be followed by others of its kind for ever. */
+static bool has_batches(const trainer *t, const tdict_loader *loader, int64_t samples) {
+  if (tdict_loader_length(loader) != 0) return true;
+  fprintf(stderr, "train_lm: a batch of %lld windows, and the %s has %lld\n", (long long)t->rows,
+          t->shard ? "shard" : "text", (long long)samples);
+  return false;
+}
+
 static bool with_loader(trainer *t, bool talk, result *r) {
   tdict_dataset data;
   tdict_loader *loader = NULL;
   tdict_loader_options o = loader_options(t);
   const tdict_stream *stream = t->place.type == TDICT_DEVICE_CPU ? NULL : &t->stream;
   if (!new_model(t) || !open_data(t, &data)) return false;
+  int64_t samples = data.length(data.self); /* the loader takes the dataset */
   o.device = t->place;
   if (!ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
     tdict_dataset_reset(&data);
     return false;
   }
-  bool good = true;
+  bool good = has_batches(t, loader, samples);
   double begin = now();
   for (int64_t step = 0; step < t->steps && good;) {
     tdict_tree *batch;
@@ -316,6 +326,10 @@ static int usage(FILE *where) {
       where,
       "usage: train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N]\n"
       "                [--window N] [--workers N] [--compare] [--expect LOSS] [--like-c X]\n"
+      "  --device D     where batches go, and the model if it can: auto (default: cuda:0, or the simulated device where\n"
+      "                 there is none), cpu, sim, cuda:N\n"
+      "  --text FILE    what is learned, a byte a token (the text.txt that comes with the program)\n"
+      "  --shard FILE   a shard of tokens instead of a text, as llm.c or tdict-bench loader writes it\n"
       "  --steps N      batches to train on (200)\n"
       "  --rows N       windows in a batch (8 of the text, 256 of a shard)\n"
       "  --window N     tokens in a window (64 of the text, 1024 of a shard)\n"

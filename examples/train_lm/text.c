@@ -1,6 +1,7 @@
 /* The dataset: three functions and a struct. The struct owns the text. */
 #include "text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,28 +38,47 @@ static void release(void *self) {
   free(t);
 }
 
-static bool read_file(text *t, const char *path) {
+/* 0 or an errno. */
+static int read_file(text *t, const char *path) {
   FILE *file = fopen(path, "rb");
-  if (!file) return false;
-  bool good = fseek(file, 0, SEEK_END) == 0;
-  t->count = good ? ftell(file) : -1;
-  rewind(file);
-  t->bytes = t->count > 0 ? malloc((size_t)t->count) : NULL;
-  good = t->bytes && fread(t->bytes, 1, (size_t)t->count, file) == (size_t)t->count;
+  if (!file) return errno;
+  size_t room = 0, got = 1;
+  int why = 0;
+  while (got > 0 && why == 0) {
+    if (room == (size_t)t->count) {
+      room = room ? 2 * room : 1 << 16;
+      unsigned char *bytes = realloc(t->bytes, room);
+      if (!bytes) why = ENOMEM;
+      if (bytes) t->bytes = bytes;
+    }
+    got = why ? 0 : fread(t->bytes + t->count, 1, room - (size_t)t->count, file);
+    if (got == 0 && ferror(file)) why = errno;
+    t->count += (int64_t)got;
+  }
   fclose(file);
-  return good;
+  return why;
+}
+
+static tdict_status refuse(text *t, int why, const char *path, tdict_error *err) {
+  err->status = why == ENOMEM ? TDICT_ENOMEM : why ? TDICT_EIO : TDICT_EINVAL;
+  err->native = why;
+  snprintf(err->path, sizeof err->path, "%s", path);
+  if (why)
+    snprintf(err->message, sizeof err->message, "%s", strerror(why));
+  else
+    snprintf(err->message, sizeof err->message, "%lld bytes, wanted at least %lld for a window of %lld",
+             (long long)t->count, (long long)t->window + 1, (long long)t->window);
+  if (t) release(t);
+  return (tdict_status)err->status;
 }
 
 tdict_status text_dataset(const char *path, int64_t window, tdict_dataset *out, tdict_error *err) {
   text *t = calloc(1, sizeof *t);
   memset(err, 0, sizeof *err);
-  if (!t || !read_file(t, path) || t->count <= window) {
-    if (t) release(t);
-    err->status = TDICT_EIO;
-    snprintf(err->message, sizeof err->message, "the text %.180s cannot be read, or is too short", path);
-    return TDICT_EIO;
-  }
+  if (!t) return refuse(t, ENOMEM, path, err);
   t->window = window;
+  int why = read_file(t, path);
+  if (why || t->count <= window) return refuse(t, why, path, err);
   t->fields[0] = (tdict_field){"tokens", TDICT_I64, 1, {window}};
   t->fields[1] = (tdict_field){"targets", TDICT_I64, 1, {window}};
   t->schema = (tdict_schema){t->fields, 2};

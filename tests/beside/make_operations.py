@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Random operations, done by the real TensorDict (PyTorch), written down for tests/beside/replay.c.
 
 usage: make_operations.py COUNT SEED FILE

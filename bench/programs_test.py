@@ -1,0 +1,157 @@
+"""Tests of what the programs say to who uses them wrongly or in a way of their own, on the cpu and the simulated device.
+Usage: programs_test.py TDICT_BENCH. Prints OK at the end of a good run."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_it(self, words, program=PROGRAM):
+        """A run of a minute at most, in a folder of its own."""
+        return subprocess.run([program, *words.split()], cwd=self.folder, capture_output=True, text=True, timeout=60)
+
+    def expect(self, words, status, text, program=PROGRAM):
+        done = self.run_it(words, program)
+        self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
+        self.assertIn(text, done.stdout + done.stderr, words)
+        return done
+
+
+class Options(Case):
+    def test_numbers_name_their_option(self):
+        for words, text in (
+                ("pin --repeat 0", "--repeat: '0' is no number from 1 to 10000"),
+                ("to-device --warmup x", "--warmup: 'x' is no number from 0 to 10000"),
+                ("tune --repeat 1001", "--repeat: '1001' is no number from 1 to 1000"),
+                ("advise --leaves -1", "--leaves: '-1' is no number from 1"),
+                ("stress --count 1.5", "--count: '1.5' is no number from 0"),
+                ("worker --delay-percent 1001", "--delay-percent: '1001' is no number from 0 to 1000"),
+                ("loader --seconds inf", "--seconds: 'inf' is no number of seconds")):
+            self.expect(words, 2, text)
+
+    def test_loader_cuts_no_number(self):
+        for words, most in (("--workers 4294967297", 1024), ("--prefetch 4294967297", 1048576),
+                            ("--tokens 2147483648", 2147483647)):
+            self.expect(f"loader {words}", 2, f"to {most}")
+
+    def test_only_overlap_has_a_timeline(self):
+        self.expect("pin --timeline x", 2, "only overlap has a timeline")
+        self.expect("overlap --device sim --repeat 1 --match same --timeline x", 0, "verified")
+        self.assertTrue(json.loads((self.folder / "x").read_text()))
+
+    def test_repetitions_by_default(self):
+        for word, count in (("to-device", 7), ("pin", 11)):
+            self.expect(f"{word} --help", 0, f"measured repetitions (default {count})")
+
+    def test_loader_takes_nothing_that_does_nothing(self):
+        for words, text in (
+                ("--digest --json x", "--json is for measurements"),
+                ("--epochs 3", "are for a --digest"), ("--stop 3", "are for a --digest"), ("--state x", "are for a --digest"),
+                ("--work samples --shard x", "are for --work tokens"), ("--tokens 3000 -w samples", "are for --work tokens"),
+                ("--samples 3", "is for --work samples")):
+            self.expect(f"loader {words}", 2, text)
+
+    def test_loader_ends_where_no_batch_comes(self):
+        wanted = "a batch of {} wants as many samples, and the dataset has {}"
+        for words, batch, samples in (("-w samples --samples 3", 256, 3), ("-w samples --samples 3 --workers 0 --batch 4", 4, 3),
+                                      ("--tokens 3000 -f new.bin", 64, 2), ("-w samples --samples 3 --digest", 256, 3)):
+            self.expect(f"loader {words} --device cpu", 1, wanted.format(batch, samples))
+        self.expect("loader -w samples --samples 4 --batch 4 --device cpu --seconds 0.05", 0, "batches/s")
+
+    def test_loader_says_what_it_ran_on(self):
+        words = "loader -w samples --samples 4 --batch 4 --seconds 0.05 --device"
+        self.expect(f"{words} sim", 0, "SIMULATED device")
+        self.assertNotIn("SIMULATED", self.expect(f"{words} cpu", 0, "").stdout)
+
+
+class Texts(Case):
+    def test_foot_says_what_holds(self):
+        for words, there, absent in (
+                ("pin --device sim --match pageable", ("on 4 trees in turn", "Line: "), ("Driver:", "nothing is moved")),
+                ("container --device cpu", ("nothing is moved",), ("trees in turn", "result was verified", "Line:")),
+                ("fresh --device sim --match pin", ("context of its own",), ("warm-ups", "trees in turn", "Line:"))):
+            text = self.expect(f"{words} --repeat 1", 0, "spread: slowest minus fastest").stdout
+            for one in there:
+                self.assertIn(one, text, words)
+            for one in absent:
+                self.assertNotIn(one, text, words)
+
+    def test_doctor_speaks_no_json(self):
+        text = self.expect("doctor --device cpu", 0, "ways: none on the cpu; --device sim shows").stdout
+        self.assertNotRegex(text, r'[{}"]')
+        text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
+        self.assertNotRegex(text, r"; *\n")
+        self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
+
+    def test_advise_counts_threads(self):
+        self.expect("advise --device sim --leaves 4 --leaf-bytes 400", 0, "by 1 thread,")
+
+
+class Commands(Case):
+    def test_small_programs_take_no_arguments(self):
+        for name in ("tdict-costs", "tdict-tree-ops"):
+            program = PROGRAM.with_name(name)
+            self.assertEqual(self.expect("--help", 0, f"usage: {name}", program).stderr, "")
+            self.assertEqual(self.expect("--unknown", 2, f"usage: {name}", program).stdout, "")
+
+    def test_documented_commands_can_be_run(self):
+        found = 0
+        for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines():
+            for word in re.findall(r"`([\w./-]*/[\w.-]+)", line.split("|")[1]) if line.startswith("| `") else []:
+                if (ROOT / word).is_file():
+                    found += 1
+                    self.assertTrue(os.access(ROOT / word, os.X_OK), word)
+                    self.assertTrue((ROOT / word).read_bytes().startswith(b"#!"), word)
+        self.assertGreater(found, 10)
+
+
+SHORT = {  # every program with a record, at its shortest
+    "to-device": "to-device --device sim --leaves 4 --leaf-bytes 400 --repeat 1 --warmup 0",
+    "container": "container --device cpu --repeat 1",
+    "pin": "pin --device sim --repeat 1 --match pin",
+    "tune": "tune --device sim --repeat 1 --max-bytes 1",
+    "advise": "advise --device sim --leaves 4 --leaf-bytes 400",
+    "doctor": "doctor --device cpu",
+    "loader": "loader --work samples --samples 8 --batch 4 --workers 0 --device cpu --seconds 0.01",
+}
+
+
+class Files(Case):
+    def test_json_on_standard_output_is_alone(self):
+        for name, words in SHORT.items():
+            done = self.expect(f"{words} --json -", 0, "")
+            self.assertEqual(json.loads(done.stdout)["scenario"], name, words)
+            self.assertFalse((self.folder / "-").exists(), words)
+
+    def test_what_cannot_be_written_is_said_at_once(self):
+        for words in [f"{words} --json no/file" for words in SHORT.values()] + [
+                "to-device --device sim --trace no/file", "overlap --device sim --timeline no/file",
+                "tune --device sim --output no/file", "stress --device sim --record no/file",
+                "loader --device cpu --digest --stop 1 --state no/file"]:
+            done = self.expect(words, 1, "no/file cannot be written: No such file or directory")
+            self.assertEqual(done.stdout, "", words)  # nothing was measured, nothing begun
+        self.expect("loader --device cpu --shard no/file", 1, "the shard no/file cannot be written: No such file")
+
+    def test_asking_leaves_what_is_there(self):
+        (self.folder / "kept").write_text("old")
+        self.expect("to-device --device cuda:99 --json kept --trace new", 1, "ENODEVICE")
+        self.assertEqual((self.folder / "kept").read_text(), "old")
+        self.assertFalse((self.folder / "new").exists())
+        self.expect("doctor --device cpu --json .", 1, "Is a directory")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
