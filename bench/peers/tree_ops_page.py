@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Writes the tables of docs/container.md between its marks, from the record that tree_ops.py made.
 
 usage: tree_ops_page.py [--check] RECORD.json PAGE.md"""
