@@ -118,12 +118,13 @@ struct tdict_future {
   _Atomic(uint32_t) next_part;   /* relaxed: a ticket counter */
   _Atomic(bool) failed;          /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; who builds the result meanwhile counts */
-  _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics, and a hint whether it has any */
-  _Atomic(bool) flows;                     /* relaxed: one of its copies has ended, so no stream holds up the others */
-  pthread_mutex_t error_lock;              /* guards: error, decided, shown, and the workers' tails until then */
-  tdict_error error;                       /* status 0: none */
-  uint32_t error_item;                     /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
-  bool decided;                            /* how it ended is settled: later errors and cancels are too late */
+  _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
+  _Atomic(bool) asked;        /* relaxed: a lane has asked for a slot, and takes any there is: it is the first */
+  _Atomic(bool) flows;        /* relaxed: one of its copies has ended, so no stream holds up the others */
+  pthread_mutex_t error_lock; /* guards: error, decided, shown, and the workers' tails until then */
+  tdict_error error;          /* status 0: none */
+  uint32_t error_item;        /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
+  bool decided;               /* how it ended is settled: later errors and cancels are too late */
   bool shown; /* the result was handed out before the end: the program may change it, so no path is looked up in it */
   tdict_latch ended; /* from zero on everything here is only read */
   int64_t begin_ns;

@@ -137,22 +137,28 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* So many slots are left to others by a transfer that has some: while its copies stand behind a stream, as far as is known,
- * theirs need not. None by a call that leaves when all is queued: it has a slot for each chunk, or would stay. */
+/* So many slots are left to others by lanes of a transfer but the first that asks: while its copies stand behind a stream,
+ * as far as is known, theirs need not. None by a call that leaves when all is queued: it has a slot for each chunk, or would
+ * stay. */
 static int left_to_others(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
   if (t->rest || (t->num_gates == 0 && t->num_uses == 0)) return 0;
-  if (atomic_load_explicit(&t->flows, memory_order_relaxed)) return 0;
-  return atomic_load_explicit(&t->slots_held, memory_order_relaxed) == 0 ? 0 : lane->ring->num_slots / 8;
+  return atomic_load_explicit(&t->flows, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
+}
+
+static bool asks_first(tdict_future *t) {
+  return !atomic_load_explicit(&t->asked, memory_order_relaxed) &&
+         !atomic_exchange_explicit(&t->asked, true, memory_order_relaxed);
 }
 
 /* One of the ring's as the spare. A lane that has none waits for it, but not longer than its transfer goes on. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
-  const bool wait = lane->held == 0;
+  tdict_future *t = lane->worker->transfer;
+  const bool wait = lane->held == 0, first = wait && asks_first(t);
   const int64_t begin = tdict_lane_begin_wait();
   tdict_status status;
-  do status = tdict_ring_take(lane->ring, left_to_others(lane), wait, &lane->spare, err);
-  while (wait && !lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(lane->worker->transfer));
+  do status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), wait, &lane->spare, err);
+  while (wait && !lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
   tdict_lane_end_wait(lane, begin);
   if (lane->spare) count_slots(lane, 1);
   return status;

@@ -55,6 +55,38 @@ SIM_CASE(lane_leaves_slots_to_others) {
   close_world(&w);
 }
 
+/* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
+GPU_CASE(lane_takes_the_last_slot) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_ring *ring = NULL;
+  tdict_gpu_scope scope;
+  tdict_slot *slots[64];
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
+  td_ok(tdict_engine_ring(tdict_context_engine(w.c), gpu_of(&w), &ring, err));
+  const int taken = take_slots(ring, ring->num_slots - 1, slots);
+  tdict_gpu_leave(gpu_of(&w), &scope);
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
+  for (int threads = 1; threads < 6; threads++) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_future *f = NULL;
+    o.num_threads = threads;
+    o.after = &s;
+    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
+    check_tree(&w, src, there);
+    tdict_release(there);
+    tdict_future_release(f);
+  }
+  for (int i = 0; i < taken; i++) tdict_ring_give(ring, slots[i], false);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}
+
 /* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
 GPU_CASE(lane_waits_no_longer_than_its_transfer) {
   tdict_context_options options;
