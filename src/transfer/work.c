@@ -51,7 +51,7 @@ static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
 static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_share *share = &t->shares[claim.chunk - t->plan.chunks];
-  tdict_slot *slot;
+  tdict_slot *slot = NULL;
   tdict_status status = tdict_share_slot(lane, share, claim.part == 0, &slot, err);
   if (status != TDICT_OK || !slot) return status;
   tdict_chunk part = tdict_share_part(t, claim.chunk, claim.part);
@@ -68,7 +68,7 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *bl
 static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
-  tdict_slot *slot;
+  tdict_slot *slot = NULL;
   if (t->shares && tdict_share_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
@@ -87,7 +87,7 @@ static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
 
 /* Has a slot filled by the device; it is emptied when its turn comes. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
-  tdict_slot *slot;
+  tdict_slot *slot = NULL;
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK || !slot) return status;
