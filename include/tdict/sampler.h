@@ -42,7 +42,8 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
 /** @brief A sampler of indices 0 to @p length - 1.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL a negative length, a rank outside the world, weights that are missing or no weights,
- *          draws from nothing, num_samples below 0 or, where none is drawn twice, above @p length [T:sampler_refuses]; #TDICT_ENOMEM. */
+ *          draws from nothing, num_samples below 0 or, where none is drawn twice, above @p length
+ *          [T:sampler_refuses]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
 /** @brief Adds a reference and returns @p s. */

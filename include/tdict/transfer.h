@@ -82,8 +82,9 @@ typedef struct tdict_transfer_options {
                                   caller in calls that wait, else one of the pool unless 0 is given */
   const tdict_stream *after; /**< copies to and from devices wait for what is queued on this stream; NULL: from the host
                                   into new device memory they wait for nothing, else for the device's legacy stream.
-                                  While the stream does not come to them an eighth of the staging ring is left to other
-                                  transfers [T:lane_leaves_slots_to_others], unless an _async call has num_threads 0.
+                                  While the stream does not come to them an eighth of the staging ring, less one slot
+                                  at most, is left to other transfers [T:lane_leaves_slots_to_others], unless an
+                                  _async call has num_threads 0.
                                   Only device memory is ordered so [T:transfer_after_stream]: threads read host sources
                                   meanwhile, so wait first for a stream that still writes them; host destinations are
                                   written once what tdict_record_stream() noted there is done

@@ -45,4 +45,18 @@ static inline int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
   return count;
 }
 
+/* Takes all slots of the device's ring but so many; how many that were. */
+static inline int take_all_but(const world *w, int left, tdict_ring **ring, tdict_slot **out) {
+  tdict_gpu_scope scope;
+  td_ok(tdict_gpu_enter(gpu_of(w), &scope, err));
+  td_ok(tdict_engine_ring(tdict_context_engine(w->c), gpu_of(w), ring, err));
+  const int taken = take_slots(*ring, (*ring)->num_slots - left, out);
+  tdict_gpu_leave(gpu_of(w), &scope);
+  assert_int_equal(taken, (*ring)->num_slots - left);
+  return taken;
+}
+static inline void give_slots(tdict_ring *ring, int count, tdict_slot **slots) {
+  for (int i = 0; i < count; i++) tdict_ring_give(ring, slots[i], false);
+}
+
 #endif

@@ -103,6 +103,15 @@ static void give_busy(bench *b, tdict_slot *slot, tdict_cu_stream stream, void *
   tdict_ring_give(b->ring, slot, true);
 }
 
+/* Where such a copy goes, and its stream. */
+static tdict_tensor *open_target(bench *b, tdict_cu_stream *stream) {
+  const int64_t bytes = 4096;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b->w.memory, &t, err));
+  td_ok(tdict_gpu_take_stream(b->gpu, stream, err));
+  return t;
+}
+
 typedef struct taker {
   bench *b;
   pthread_t thread;
@@ -194,12 +203,9 @@ GPU_CASE(ring_waits_for_slots_of_others) {
 /* One of the slots stands behind a stream, the others are with others: whichever comes first is taken. */
 SIM_CASE(ring_waits_for_whichever_comes_first) {
   bench b = open_bench(64 << 10);
-  const int64_t bytes = 4096;
   tdict_slot *slots[64];
   tdict_cu_stream stream;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
-  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  tdict_tensor *t = open_target(&b, &stream);
   for (int i = 0; i < b.ring->num_slots; i++) td_ok(take_one(b.ring, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
   give_busy(&b, slots[0], stream, t->data);
@@ -221,12 +227,9 @@ SIM_CASE(ring_leaves_some) {
   enum { LEAVE = 3 };
   bench b = open_bench(64 << 10);
   const int count = b.ring->num_slots;
-  const int64_t bytes = 4096;
   tdict_slot *slots[64], *none = NULL;
   tdict_cu_stream stream;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
-  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  tdict_tensor *t = open_target(&b, &stream);
   for (int i = 0; i < count - LEAVE; i++) td_ok(tdict_ring_take(b.ring, LEAVE, i % 2, &slots[i], err));
   for (int wait = 0; wait < 2; wait++) {
     td_ok(tdict_ring_take(b.ring, LEAVE, wait, &none, err));
@@ -254,12 +257,9 @@ SIM_CASE(ring_leaves_some) {
 /* Where the driver does not know whether a copy is done the slot stays with the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   bench b = open_bench(64 << 10);
-  const int64_t bytes = 4096;
   tdict_slot *slots[64], *got = NULL;
   tdict_cu_stream stream;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
-  td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
+  tdict_tensor *t = open_target(&b, &stream);
   for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
   for (int i = 0; i < b.ring->num_slots; i++) give_busy(&b, slots[i], stream, t->data);

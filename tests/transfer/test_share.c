@@ -79,12 +79,8 @@ GPU_CASE(share_waits_without_a_slot) {
   several.num_threads = 8;
   world w = world_over(td_context(&several));
   tdict_ring *ring = NULL;
-  tdict_gpu_scope scope;
   tdict_slot *slots[64];
-  td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
-  td_ok(tdict_engine_ring(tdict_context_engine(w.c), gpu_of(&w), &ring, err));
-  const int taken = take_slots(ring, ring->num_slots - 1, slots);
-  tdict_gpu_leave(gpu_of(&w), &scope);
+  const int taken = take_all_but(&w, 1, &ring, slots);
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(1500001), NULL));
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -111,7 +107,7 @@ GPU_CASE(share_waits_without_a_slot) {
       tdict_future_release(futures[k]);
     }
   }
-  for (int i = 0; i < taken; i++) tdict_ring_give(ring, slots[i], false);
+  give_slots(ring, taken, slots);
   tdict_release(src);
   close_world(&w);
 }
