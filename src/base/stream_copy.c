@@ -4,10 +4,24 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { LINE = 64, BLOCK = 4 * LINE };
+
+/* To the second cache: the first has no room for what is to come. */
+static inline void ask_for(const char *ahead) {
+  for (size_t at = 0; at < BLOCK; at += LINE) __builtin_prefetch(ahead + at, 0, 2);
+}
+
+static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahead) {
+  size_t at = 0;
+  for (; ahead && bytes - at >= BLOCK; at += BLOCK) {
+    ask_for(ahead + at);
+    for (size_t k = at; k < at + BLOCK; k += LINE) memcpy(dst + k, src + k, LINE);
+  }
+  if (bytes > at) memcpy(dst + at, src + at, bytes - at);
+}
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
-
-enum { LINE = 64, BLOCK = 4 * LINE };
 
 bool tdict_stream_has(tdict_stream_kind kind) {
   switch (kind) {
@@ -24,9 +38,10 @@ bool tdict_stream_has(tdict_stream_kind kind) {
   return false;
 }
 
-/* Each copies whole blocks to an address that is a multiple of a line. */
-static void blocks_sse2(char *dst, const char *src, size_t bytes) {
+/* Each copies whole lines, or blocks, to an address that is a multiple of a line, and asks for as much ahead. */
+static void lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
   for (size_t at = 0; at < bytes; at += LINE) {
+    if (ahead) __builtin_prefetch(ahead + at, 0, 2);
     const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(src + at));
     const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(src + at + 16));
     const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(src + at + 32));
@@ -38,8 +53,9 @@ static void blocks_sse2(char *dst, const char *src, size_t bytes) {
   }
 }
 
-__attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *src, size_t bytes) {
+__attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *src, size_t bytes, const char *ahead) {
   for (size_t at = 0; at < bytes; at += (size_t)2 * LINE) {
+    if (ahead && at % BLOCK == 0) ask_for(ahead + at);
     const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(src + at));
     const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 32));
     const __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 64));
@@ -51,8 +67,10 @@ __attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *s
   }
 }
 
-__attribute__((target("avx512f"))) static void blocks_avx512(char *dst, const char *src, size_t bytes) {
+__attribute__((target("avx512f"))) static void blocks_avx512(char *dst, const char *src, size_t bytes,
+                                                             const char *ahead) {
   for (size_t at = 0; at < bytes; at += BLOCK) {
+    if (ahead) ask_for(ahead + at);
     const __m512i a = _mm512_loadu_si512(src + at);
     const __m512i b = _mm512_loadu_si512(src + at + 64);
     const __m512i c = _mm512_loadu_si512(src + at + 128);
@@ -69,23 +87,24 @@ static void end_by_lines(char *dst, const char *src, size_t bytes, size_t padded
   static const char zeros[LINE];
   char line[LINE] = {0};
   size_t at = bytes / LINE * LINE;
-  blocks_sse2(dst, src, at);
+  lines_sse2(dst, src, at, NULL);
   memcpy(line, src + at, bytes - at);
   if (padded < at + LINE) { /* no whole line is left */
     memcpy(dst + at, line, padded - at);
     return;
   }
-  blocks_sse2(dst + at, line, LINE);
-  for (at += LINE; at + LINE <= padded; at += LINE) blocks_sse2(dst + at, zeros, LINE);
+  lines_sse2(dst + at, line, LINE, NULL);
+  for (at += LINE; at + LINE <= padded; at += LINE) lines_sse2(dst + at, zeros, LINE, NULL);
   memset(dst + at, 0, padded - at);
 }
 
-void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded) {
+void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
+                              const void *ahead) {
   char *dst = to;
-  const char *src = from;
+  const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE);
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK) {
-    if (bytes) memcpy(dst, src, bytes);
+    copy_plain(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);
     return;
   }
@@ -93,11 +112,11 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   dst += head, src += head, bytes -= head, padded -= head;
   size_t whole = bytes / BLOCK * BLOCK;
   if (kind == TDICT_STREAM_AVX512)
-    blocks_avx512(dst, src, whole);
+    blocks_avx512(dst, src, whole, next);
   else if (kind == TDICT_STREAM_AVX2)
-    blocks_avx2(dst, src, whole);
+    blocks_avx2(dst, src, whole, next);
   else
-    blocks_sse2(dst, src, whole);
+    lines_sse2(dst, src, whole, next);
   end_by_lines(dst + whole, src + whole, bytes - whole, padded - whole);
 }
 
@@ -107,9 +126,10 @@ void tdict_stream_fence(void) { _mm_sfence(); }
 
 bool tdict_stream_has(tdict_stream_kind kind) { return kind == TDICT_STREAM_PLAIN; }
 
-void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded) {
+void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
+                              const void *ahead) {
   (void)kind;
-  if (bytes) memcpy(to, from, bytes);
+  copy_plain(to, from, bytes, ahead);
   if (padded > bytes) memset((char *)to + bytes, 0, padded - bytes);
 }
 
@@ -118,7 +138,7 @@ void tdict_stream_fence(void) {}
 #endif
 
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes) {
-  tdict_stream_copy_padded(kind, to, from, bytes, bytes);
+  tdict_stream_copy_padded(kind, to, from, bytes, bytes, NULL);
 }
 
 tdict_stream_kind tdict_stream_best(void) {

@@ -21,8 +21,10 @@ bool tdict_stream_has(tdict_stream_kind kind);
  * same thread. The processor must have the kind. */
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
 /* The same, and zeros behind the bytes up to `padded`, which is no less: a last line that is written as a whole need not be
- * read before. */
-void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded);
+ * read before. As many bytes at `ahead`, which need not be mapped, are asked for meanwhile, to be near when they are copied;
+ * NULL: none. */
+void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
+                              const void *ahead);
 void tdict_stream_fence(void);
 
 #endif

@@ -8,6 +8,9 @@
 /* Above its own threshold libc's memcpy turns to stores that bypass the cache, where the device reads slots from. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
+/* So far ahead a thread that fills a slot asks for what it copies next: a core asks for little by itself, and for nothing
+ * across the border of a page. A multiple of 256. */
+enum { AHEAD = 4096 };
 
 typedef struct piece {
   const tdict_item *item;
@@ -65,19 +68,29 @@ static size_t padded_end(size_t filled, size_t end) {
   return next < end ? next : end;
 }
 
+/* A piece that lies in one stretch, to the slot, with zeros up to `padded`. While its last bytes are copied, those of the
+ * one behind it are asked for. */
+static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *behind) {
+  char *dst = slot + p->at;
+  const char *src = p->item->src_data + p->begin, *next = NULL;
+  const size_t bytes = p->end - p->begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
+  if (behind && behind->item->src_plain) next = behind->item->src_data + behind->begin;
+  if (body) tdict_stream_copy_padded(stores, dst, src, body, body, src + AHEAD);
+  tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
+}
+
 void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   size_t filled = 0;
-  for (piece p; next_piece(plan, chunk, &number, &p);) {
+  piece p, behind;
+  for (bool more = next_piece(plan, chunk, &number, &p); more; p = behind) {
+    more = next_piece(plan, chunk, &number, &behind);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
-    const char *src = p.item->src_data;
-    if (p.item->src_plain && stores != TDICT_STREAM_PLAIN) {
-      filled = padded_end(filled, chunk->end - chunk->begin);
-      tdict_stream_copy_padded(stores, slot + p.at, src + p.begin, p.end - p.begin, filled - p.at);
-    } else if (p.item->src_plain)
-      copy_bytes(slot + p.at, src + p.begin, p.end - p.begin);
-    else
+    if (p.item->src_plain) {
+      if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, chunk->end - chunk->begin);
+      gather_plain(stores, slot, &p, filled - p.at, more ? &behind : NULL);
+    } else
       walk(p.item, false, true, &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);

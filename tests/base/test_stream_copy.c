@@ -1,4 +1,5 @@
 /* Streaming copies: each kind by itself against memcpy, at every alignment of either side. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,9 @@
 #include "support/test.h"
 
 enum { ROOM = 4096, EDGE = 96 };
+
+/* An address that cannot be read: what is asked for ahead need not be there. */
+static const void *const nowhere = (const void *)(uintptr_t)(1 << 12);
 
 /* Bytes outside stay as they are; `more` of them become zero. */
 static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t bytes, size_t more) {
@@ -16,7 +20,7 @@ static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t by
   for (size_t i = 0; i < bytes; i++) src[from + i] = (unsigned char)(i * 7 + i / 251 + 1);
   memset(block, 0xEE, 2 * ROOM);
   if (more)
-    tdict_stream_copy_padded(kind, block + EDGE + to, src + from, bytes, bytes + more);
+    tdict_stream_copy_padded(kind, block + EDGE + to, src + from, bytes, bytes + more, more % 3 ? nowhere : NULL);
   else
     tdict_stream_copy(kind, block + EDGE + to, src + from, bytes);
   tdict_stream_fence();
@@ -50,6 +54,7 @@ CASE(stream_copy_fills_up_with_zeros) {
       for (size_t more = 1; more < 260; more += 1 + more / 3)
         try_padded((tdict_stream_kind)kind, bytes % 64, 3, bytes, more);
     try_padded((tdict_stream_kind)kind, 32, 0, 4000 - 256, 96);
+    try_padded((tdict_stream_kind)kind, 32, 0, 4000 - 256, 97);
   }
 }
 

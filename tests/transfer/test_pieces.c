@@ -79,6 +79,41 @@ CASE(pieces_gather_and_scatter) {
   close_world(&w);
 }
 
+/* What is asked for ahead of a copy changes none of its bytes, however much lies before it and behind. */
+CASE(pieces_gather_leaves_of_every_length) {
+  static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
+                                    4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};
+  world w = open_world();
+  tdict_tree *src = new_tree(), *dst = new_tree();
+  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "r%zu", i);
+    give(src, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
+    give(dst, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
+  }
+  static const size_t chunks[] = {4096, 4352, 8192, 9984, 33024, (size_t)1 << 20};
+  for (size_t n = 0; n < sizeof chunks / sizeof chunks[0]; n++) {
+    tdict_plan p = plan_of(&w, src, dst, chunks[n]);
+    unsigned char *line = line_of(&w, &p), *slot = malloc(chunks[n] + 64);
+    assert_non_null(slot);
+    for (uint32_t i = 0; i < p.num_chunks; i++)
+      for (int kind = 0; kind < TDICT_STREAM_KINDS; kind++) {
+        if (!tdict_stream_has((tdict_stream_kind)kind)) continue;
+        const size_t bytes = p.chunks[i].end - p.chunks[i].begin;
+        memset(slot, POISON, chunks[n] + 64);
+        tdict_pieces_gather(&p, &p.chunks[i], (char *)slot, (tdict_stream_kind)kind);
+        assert_memory_equal(slot, line + p.chunks[i].begin, bytes);
+        for (size_t k = bytes; k < chunks[n] + 64; k++) assert_int_equal(slot[k], POISON);
+      }
+    free(line);
+    free(slot);
+    tdict_plan_reset(&p);
+  }
+  tdict_release(src);
+  tdict_release(dst);
+  close_world(&w);
+}
+
 /* Leaves that lie on the device as on the line are one copy; gaps are bridged where they are nobody's. */
 GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_context_options o = tdict_context_options_default();
