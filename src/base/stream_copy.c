@@ -4,16 +4,24 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LINE = 64, BLOCK = 4 * LINE };
+enum { LINE = 64, BLOCK = 4 * LINE, OWNED_AHEAD = 1024 };
 
 /* To the second cache: the first has no room for what is to come. */
 static inline void ask_for(const char *ahead) {
   for (size_t at = 0; at < BLOCK; at += LINE) __builtin_prefetch(ahead + at, 0, 2);
 }
 
-static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahead) {
+#if defined(__x86_64__) && defined(__GNUC__)
+#define PREFETCHW __attribute__((target("prfchw"))) /* does nothing on processors that lack it */
+#else
+#define PREFETCHW
+#endif
+
+/* Lines that are written next are asked for, too: another core, or the device, may have them. */
+PREFETCHW static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahead) {
   size_t at = 0;
   for (; ahead && bytes - at >= BLOCK; at += BLOCK) {
+    for (size_t k = at; k < at + BLOCK; k += LINE) __builtin_prefetch(dst + OWNED_AHEAD + k, 1, 3);
     ask_for(ahead + at);
     for (size_t k = at; k < at + BLOCK; k += LINE) memcpy(dst + k, src + k, LINE);
   }
