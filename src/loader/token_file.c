@@ -41,7 +41,7 @@ static int32_t number_at(const tdict_token_file *file, size_t i) {
 }
 
 static bool has_header(const tdict_token_file *file) {
-  if (file->map_bytes < HEADER_BYTES) return false;
+  if (!file->map || file->map_bytes < HEADER_BYTES) return false;
   int32_t magic = number_at(file, 0);
   return magic == MAGIC_U16 || magic == MAGIC_U32;
 }

@@ -84,7 +84,7 @@ static tdict_status add_row(reader *r, tdict_tuning_direction d, char **words, t
 static tdict_status read_version(reader *r, char **words, int count, tdict_error *err) {
   if (strcmp(words[0], "tdict-tuning") != 0)
     return refuse(r, err, "wanted 'tdict-tuning %d' first, found '%.40s'", TDICT_TUNING_VERSION, words[0]);
-  size_t version;
+  size_t version = 0;
   if (count != 2) return refuse(r, err, "wanted a version after 'tdict-tuning', found %d words", count - 1);
   tdict_status status = read_number(r, words[1], INT32_MAX, &version, err);
   if (status != TDICT_OK) return status;

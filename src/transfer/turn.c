@@ -78,6 +78,7 @@ static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   t->writes = malloc(((size_t)most + 1) * sizeof *t->writes);
   if (!t->writes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its marks");
   const tdict_storage *last = NULL;
+  t->num_writes = 0;
   for (uint32_t i = 0; i < p->num_items && (p->writes_old || i == 0); i++) {
     tdict_storage *dst = p->items[i].dst ? p->items[i].dst->storage : t->arena;
     if (dst == last) continue;
