@@ -206,7 +206,8 @@ static json_t *ways_section(const char *device, bool *good) {
   tdict_device chosen = tdict_context_device(context, &err);
   json_object_set_new(section, "device", json_string(tdict_device_format(chosen, text, sizeof text)));
   json_object_set_new(section, "simulated", json_boolean(chosen.type == TDICT_DEVICE_SIM));
-  if (err.message[0]) json_object_set_new(section, "why_no_gpu", json_string(err.message));
+  bool asked = o.device.type != TDICT_DEVICE_CPU;
+  if (asked && err.message[0]) json_object_set_new(section, "why_no_gpu", json_string(err.message));
   json_object_set_new(section, "pool_threads", json_integer(tdict_context_num_threads(context)));
   json_object_set_new(section, "threads_on_processors", thread_masks());
   json_object_set_new(section, "staging_bytes", json_integer((json_int_t)o.staging_bytes));

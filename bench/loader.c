@@ -284,6 +284,7 @@ static int report(const run *r, int argc, char **argv) {
 static void check_options(run *r, struct argp_state *state) {
   bool tokens = strcmp(r->work, "tokens") == 0;
   if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
+  if (r->digest && r->seconds > 0) argp_error(state, "--seconds is for measurements: a --digest takes whole epochs");
   if (!r->digest && (r->epochs || r->stop || r->state))
     argp_error(state, "--epochs, --stop and --state are for a --digest");
   if (!tokens && (r->shard || r->tokens)) argp_error(state, "--shard and --tokens are for --work tokens");
@@ -292,6 +293,7 @@ static void check_options(run *r, struct argp_state *state) {
   if (!r->tokens) r->tokens = 50000000;
   if (!r->samples) r->samples = 16384;
   if (!r->epochs) r->epochs = 2;
+  if (!(r->seconds > 0)) r->seconds = 2;
 }
 
 /* False: the option takes no whole number. */
@@ -383,7 +385,7 @@ int loader_main(int argc, char **argv) {
   static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
                             "\vExit status: 0 done, 1 something failed, 2 wrong use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
-  run r = {.device = "auto", .work = "tokens", .workers = 4, .seconds = 2, .seed = 1};
+  run r = {.device = "auto", .work = "tokens", .workers = 4, .seed = 1};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
   bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));

@@ -58,7 +58,7 @@ class Options(Case):
 
     def test_loader_takes_nothing_that_does_nothing(self):
         for words, text in (
-                ("--digest --json x", "--json is for measurements"),
+                ("--digest --json x", "--json is for measurements"), ("--digest --seconds 1", "--seconds is for measurements"),
                 ("--epochs 3", "are for a --digest"), ("--stop 3", "are for a --digest"), ("--state x", "are for a --digest"),
                 ("--work samples --shard x", "are for --work tokens"), ("--tokens 3000 -w samples", "are for --work tokens"),
                 ("--samples 3", "is for --work samples")):
@@ -92,6 +92,7 @@ class Texts(Case):
     def test_doctor_speaks_no_json(self):
         text = self.expect("doctor --device cpu", 0, "ways: none on the cpu; --device sim shows").stdout
         self.assertNotRegex(text, r'[{}"]')
+        self.assertNotIn("why", text.partition("transfers")[2])
         text = self.expect("doctor --device sim", 0, "    - what: 1 x 4096 bytes").stdout
         self.assertNotRegex(text, r"; *\n")
         self.assertRegex(text, r"threads_on_processors +[0-9,-]+: [0-9]+")
@@ -144,6 +145,13 @@ class Files(Case):
             done = self.expect(words, 1, "no/file cannot be written: No such file or directory")
             self.assertEqual(done.stdout, "", words)  # nothing was measured, nothing begun
         self.expect("loader --device cpu --shard no/file", 1, "the shard no/file cannot be written: No such file")
+
+    def test_only_json_goes_to_standard_output(self):
+        for words in ("to-device --device sim --trace -", "overlap --device sim --timeline -",
+                      "tune --device sim --output -", "stress --device sim --record -"):
+            done = self.expect(words, 1, "- is standard output for --json alone")
+            self.assertEqual(done.stdout, "", words)
+            self.assertFalse((self.folder / "-").exists(), words)
 
     def test_asking_leaves_what_is_there(self):
         (self.folder / "kept").write_text("old")

@@ -96,6 +96,10 @@ bool bench_record_write(const json_t *record, const char *path) { return write_t
 bool bench_can_write(const char *path) {
   struct stat there;
   int fd = -1;
+  if (strcmp(path, "-") == 0) {
+    bench_complain("- is standard output for --json alone; a file of that name is ./-");
+    return false;
+  }
   bool good = stat(path, &there) == 0;
   if (good && S_ISDIR(there.st_mode)) {
     errno = EISDIR;

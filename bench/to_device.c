@@ -97,6 +97,7 @@ static bool open_context(to_device_job *job, tdict_device wanted) {
     return false;
   }
   job->device = tdict_context_device(job->context, &job->why);
+  if (wanted.type == TDICT_DEVICE_CPU) job->why.message[0] = 0; /* no GPU was asked for */
   return true;
 }
 
