@@ -11,17 +11,21 @@ static inline void ask_for(const char *ahead) {
   for (size_t at = 0; at < BLOCK; at += LINE) __builtin_prefetch(ahead + at, 0, 2);
 }
 
+/* The same for lines that are about to be written: another core, or the device, may have them. Some old processors take that
+ * for an illegal instruction; all with AVX-512 know it. */
+static inline void ask_to_own(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
-#define PREFETCHW __attribute__((target("prfchw"))) /* does nothing on processors that lack it */
+  for (size_t at = 0; at < BLOCK; at += LINE) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
 #else
-#define PREFETCHW
+  (void)dst;
 #endif
+}
 
-/* Lines that are written next are asked for, too: another core, or the device, may have them. */
-PREFETCHW static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahead) {
+static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahead) {
+  const bool owns = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;
   for (; ahead && bytes - at >= BLOCK; at += BLOCK) {
-    for (size_t k = at; k < at + BLOCK; k += LINE) __builtin_prefetch(dst + OWNED_AHEAD + k, 1, 3);
+    if (owns) ask_to_own(dst + OWNED_AHEAD + at);
     ask_for(ahead + at);
     for (size_t k = at; k < at + BLOCK; k += LINE) memcpy(dst + k, src + k, LINE);
   }

@@ -5,7 +5,7 @@
 
 #include "tensor/layout.h"
 
-/* Above its own threshold libc's memcpy turns to stores that bypass the cache, where the device reads slots from. */
+/* Above its own threshold libc's copy turns to stores that bypass the cache, which is the tuning table's to choose. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 /* So far ahead a thread that fills a slot asks for what it copies next: a core asks for little by itself, and for nothing

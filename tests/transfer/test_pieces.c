@@ -47,6 +47,19 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
   return td;
 }
 
+/* Gathers a chunk by stores of that kind and looks at every byte, and at those behind the chunk. */
+static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
+  enum { BEHIND = 64 };
+  const size_t bytes = c->end - c->begin;
+  unsigned char *slot = malloc(bytes + BEHIND);
+  assert_non_null(slot);
+  memset(slot, POISON, bytes + BEHIND);
+  tdict_pieces_gather(p, c, (char *)slot, kind);
+  assert_memory_equal(slot, line + c->begin, bytes);
+  for (size_t k = bytes; k < bytes + BEHIND; k++) assert_int_equal(slot[k], POISON);
+  free(slot);
+}
+
 CASE(pieces_gather_and_scatter) {
   world w = open_world();
   naive_random r = {5};
@@ -54,16 +67,11 @@ CASE(pieces_gather_and_scatter) {
     tdict_tree *dst, *src = random_tree(&r, &dst);
     const size_t chunk_bytes = 256 * (size_t)(1 + naive_below(&r, 12));
     tdict_plan p = plan_of(&w, src, dst, chunk_bytes);
-    unsigned char *line = line_of(&w, &p), *slot = malloc(chunk_bytes + 64);
-    assert_non_null(slot);
+    unsigned char *line = line_of(&w, &p);
     for (uint32_t i = 0; i < p.num_chunks; i++) {
       const tdict_chunk *c = &p.chunks[i];
-      const size_t bytes = c->end - c->begin;
-      memset(slot, POISON, chunk_bytes + 64);
-      tdict_pieces_gather(&p, c, (char *)slot, round % 2 ? tdict_stream_best() : TDICT_STREAM_PLAIN);
-      assert_memory_equal(slot, line + c->begin, bytes);
-      for (size_t k = bytes; k < chunk_bytes + 64; k++) assert_int_equal(slot[k], POISON); /* nothing beyond */
-      tdict_pieces_scatter(&p, c, (char *)slot, tdict_stream_best());
+      check_gather(&p, c, line, round % 2 ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+      tdict_pieces_scatter(&p, c, (const char *)line + c->begin, tdict_stream_best());
     }
     check_tree(&w, src, dst);
     spoil_tree(&w, dst);
@@ -71,7 +79,6 @@ CASE(pieces_gather_and_scatter) {
       tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best()); /* in any order */
     check_tree(&w, src, dst);
     free(line);
-    free(slot);
     tdict_plan_reset(&p);
     tdict_release(src);
     tdict_release(dst);
@@ -94,19 +101,11 @@ CASE(pieces_gather_leaves_of_every_length) {
   static const size_t chunks[] = {4096, 4352, 8192, 9984, 33024, (size_t)1 << 20};
   for (size_t n = 0; n < sizeof chunks / sizeof chunks[0]; n++) {
     tdict_plan p = plan_of(&w, src, dst, chunks[n]);
-    unsigned char *line = line_of(&w, &p), *slot = malloc(chunks[n] + 64);
-    assert_non_null(slot);
+    unsigned char *line = line_of(&w, &p);
     for (uint32_t i = 0; i < p.num_chunks; i++)
-      for (int kind = 0; kind < TDICT_STREAM_KINDS; kind++) {
-        if (!tdict_stream_has((tdict_stream_kind)kind)) continue;
-        const size_t bytes = p.chunks[i].end - p.chunks[i].begin;
-        memset(slot, POISON, chunks[n] + 64);
-        tdict_pieces_gather(&p, &p.chunks[i], (char *)slot, (tdict_stream_kind)kind);
-        assert_memory_equal(slot, line + p.chunks[i].begin, bytes);
-        for (size_t k = bytes; k < chunks[n] + 64; k++) assert_int_equal(slot[k], POISON);
-      }
+      for (int kind = 0; kind < TDICT_STREAM_KINDS; kind++)
+        if (tdict_stream_has((tdict_stream_kind)kind)) check_gather(&p, &p.chunks[i], line, (tdict_stream_kind)kind);
     free(line);
-    free(slot);
     tdict_plan_reset(&p);
   }
   tdict_release(src);
