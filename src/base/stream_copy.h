@@ -21,9 +21,9 @@ bool tdict_stream_has(tdict_stream_kind kind);
  * same thread. The processor must have the kind. */
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
 /* The same, and zeros behind the bytes up to `padded`, which is no less: a last line that is written as a whole need not be
- * read before. Meanwhile as many bytes at `ahead`, in whole blocks of 256, are asked for, to be near when they are copied, and
- * with common stores, on processors with AVX-512, lines 1024 bytes behind those that are being written. None of them need be mapped. ahead NULL: nothing
- * is asked for. */
+ * read before. Meanwhile as many bytes at `ahead`, in whole blocks of 256, are asked for, to be near when they are copied,
+ * and with common stores, on processors with AVX-512, lines 1024 bytes behind those that are being written. None of them
+ * need be mapped. ahead NULL: nothing is asked for. */
 void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
                               const void *ahead);
 void tdict_stream_fence(void);
