@@ -22,7 +22,8 @@ typedef struct call {
 } call;
 static void note(void *user) {
   call *c = user;
-  c->order = atomic_fetch_add(c->next, 1);
+  c->order = atomic_load(c->next); /* before it is counted: who sees the count reads the order */
+  atomic_fetch_add(c->next, 1);
 }
 
 static void launch(tdict_stream s, call *c, atomic_int *next) {
@@ -106,7 +107,8 @@ static void add_one(void *user) {
   kernel *k = user;
   unsigned char *bytes = tdict_sim_bytes(k->stream, k->data);
   for (size_t i = 0; i < k->bytes; i++) bytes[i]++;
-  k->order = atomic_fetch_add(k->next, 1);
+  k->order = atomic_load(k->next);
+  atomic_fetch_add(k->next, 1);
 }
 
 CASE(sim_launch_in_order) {
