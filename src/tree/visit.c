@@ -28,10 +28,9 @@ typedef struct visit_job {
   tdict_tensor **made;    /* the results, one for each */
   char *paths;
   size_t num_leaves;
-  pthread_mutex_t lock; /* guards: status, failed_at, error */
-  _Atomic(bool) failed; /* relaxed: only spares calls that nobody wants any more */
+  pthread_mutex_t lock;      /* guards: status, error, changes of failed_at */
+  _Atomic(size_t) failed_at; /* the first in order; relaxed: only spares calls that nobody wants any more */
   tdict_status status;
-  size_t failed_at;
   tdict_error error;
 } visit_job;
 
@@ -84,11 +83,10 @@ static tdict_status list_all(visit_job *j, tdict_error *err) {
 }
 
 static void note_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
-  atomic_store_explicit(&j->failed, true, memory_order_relaxed);
   pthread_mutex_lock(&j->lock);
-  if (j->status == TDICT_OK || at < j->failed_at) {
+  if (at < atomic_load_explicit(&j->failed_at, memory_order_relaxed)) {
     j->status = status;
-    j->failed_at = at;
+    atomic_store_explicit(&j->failed_at, at, memory_order_relaxed);
     j->error = *error;
   }
   pthread_mutex_unlock(&j->lock);
@@ -98,7 +96,7 @@ static void call(void *user, long i) {
   visit_job *j = user;
   const tdict_leaves *at = &j->leaves[i];
   tdict_error own = {0};
-  if (atomic_load_explicit(&j->failed, memory_order_relaxed)) return;
+  if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return; /* those before it may fail, too */
   tdict_status status = j->visit ? j->visit(j->o.user, at, &own) : j->make(j->o.user, at, &j->made[i], &own);
   if (status == TDICT_OK) return;
   if (own.status == 0) tdict_fail(&own, status, "%s: ended by the function", j->what);
@@ -127,7 +125,7 @@ static tdict_status run(visit_job *j, const tdict_visit_options *options, tdict_
 
 static void begin(visit_job *j) {
   pthread_mutex_init(&j->lock, NULL);
-  atomic_init(&j->failed, false);
+  atomic_init(&j->failed_at, SIZE_MAX);
 }
 
 static void end(visit_job *j) {
