@@ -101,9 +101,14 @@ GPU_CASE(gpu_memory_says_when_there_is_no_room) {
   bench_close(&b);
 }
 
+typedef struct slow_free {
+  atomic_bool asked, passed;
+} slow_free;
 static void take_a_while(void *user) {
+  slow_free *f = user;
+  while (!atomic_load(&f->asked)) usleep(100);
   usleep(20000);
-  atomic_store((atomic_bool *)user, true);
+  atomic_store(&f->passed, true);
 }
 
 /* What is on its way back counts as room: the allocation waits for it rather than fail. */
@@ -113,13 +118,14 @@ SIM_CASE(gpu_memory_takes_what_is_on_its_way_back) {
   sim.memory_bytes = 16 * MIB;
   o.sim = &sim;
   bench b = bench_open(&o);
-  atomic_bool passed = false;
+  slow_free f = {false, false};
   tdict_block block = bench_take(&b, 12 * MIB);
-  td_ok(tdict_sim_launch((tdict_stream){td_device(), b.gpu->free_stream}, take_a_while, &passed, err));
+  td_ok(tdict_sim_launch((tdict_stream){td_device(), b.gpu->free_stream}, take_a_while, &f, err));
   b.memory->ops->free(b.memory, &block, NULL, 0);
-  assert_false(atomic_load(&passed));
+  assert_false(atomic_load(&f.passed));
+  atomic_store(&f.asked, true);
   block = bench_take(&b, 10 * MIB);
-  assert_true(atomic_load(&passed));
+  assert_true(atomic_load(&f.passed));
   bench_give(&b, &block);
   block = bench_take(&b, 13 * MIB); /* in the way now: what is cached */
   bench_give(&b, &block);

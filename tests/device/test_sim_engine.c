@@ -221,7 +221,7 @@ CASE(sim_rate_sets_the_time) {
   unsigned char *src = make_pinned(d, LARGE, 3);
   void *dev = make_device(d, LARGE);
   int64_t best = INT64_MAX, other = INT64_MAX;
-  for (int i = 0; i < TRIES && best > 60000000; i++) {
+  for (int i = 0; i < TRIES && (best > 60000000 || other >= 40000000); i++) {
     int64_t begin = tdict_now_ns();
     for (size_t p = 0; p < PARTS; p++) {
       size_t at = p * (LARGE / PARTS);
@@ -233,7 +233,8 @@ CASE(sim_rate_sets_the_time) {
     if (ns < best) best = ns;
     begin = tdict_now_ns();
     CU(SUCCESS, copy_d2h, src, dev, LARGE); /* the other direction has no limit */
-    if (tdict_now_ns() - begin < other) other = tdict_now_ns() - begin;
+    ns = tdict_now_ns() - begin;
+    if (ns < other) other = ns;
   }
   assert_true(best <= 60000000);
   assert_true(other < 40000000);
@@ -272,7 +273,8 @@ CASE(sim_small_copies_are_quick) {
     int64_t begin = tdict_now_ns();
     for (size_t i = 0; i < COPIES; i++) CU(SUCCESS, copy_h2d_async, (char *)dev + i * 4000, src + i * 4000, 4000, s);
     CU(SUCCESS, stream_synchronize, s);
-    if (tdict_now_ns() - begin < best) best = tdict_now_ns() - begin;
+    int64_t ns = tdict_now_ns() - begin;
+    if (ns < best) best = ns;
   }
   assert_true(best <= 1000000000);
   CU(SUCCESS, copy_d2h, back, dev, COPIES * 4000);

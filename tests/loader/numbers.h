@@ -21,6 +21,7 @@ typedef struct numbers {
   atomic_int released, fetches, batches, running, most_running, out_of_order;
   atomic_llong last;    /* index fetched last, of datasets in order */
   pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */
+  atomic_bool at_gate;  /* one has come to it */
   int64_t gated;
 } numbers;
 
@@ -28,6 +29,7 @@ static inline numbers numbers_of(int64_t length) {
   numbers n = {.length = length, .end = length, .fail_at = -1, .gated = -1};
   pthread_mutex_init(&n.gate, NULL);
   atomic_init(&n.last, -1);
+  atomic_init(&n.at_gate, false);
   return n;
 }
 static inline float number_of(int64_t index, int i) { return (float)(index * 31 + i * i + 7); }
@@ -49,6 +51,7 @@ static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error 
   if (atomic_exchange(&n->last, index) >= index && index != 0) atomic_fetch_add(&n->out_of_order, 1);
   if (n->delay_us) usleep((useconds_t)((uint64_t)index * 7919 % (uint64_t)n->delay_us));
   if (index == n->gated) {
+    atomic_store(&n->at_gate, true);
     pthread_mutex_lock(&n->gate);
     pthread_mutex_unlock(&n->gate);
   }

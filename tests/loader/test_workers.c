@@ -55,6 +55,7 @@ SIM_CASE(loader_sends_few_at_once) {
     settle(l, SENT);
     usleep(50000); /* more would have been sent by now */
     settle(l, SENT);
+    for (int i = 0; i < 5000 && n.fetches < 2 * SENT + 2; i++) usleep(1000);
     assert_in_range(n.fetches, 2 * SENT + 2, 2 * (SENT + WORKERS));
     if (ends == 0) td_ok(tdict_sim_resume(y.c, err));
     int64_t ids[LENGTH];
@@ -127,7 +128,7 @@ CASE(dataset_callback_refuses) {
 
 static void take_in_time(tdict_loader *l, tdict_tree **out) {
   tdict_status status = TDICT_ETIMEDOUT;
-  for (int i = 0; i < 100 && status == TDICT_ETIMEDOUT; i++) status = tdict_loader_next(l, NULL, out, NULL);
+  for (int i = 0; i < 1000 && status == TDICT_ETIMEDOUT; i++) status = tdict_loader_next(l, NULL, out, NULL);
   assert_int_equal(status, TDICT_OK);
 }
 
@@ -148,6 +149,7 @@ DEVICE_CASE(loader_tells_stuck_worker) {
     take_in_time(l, &batch); /* the first transfer of a context may take longer than the loader waits */
     tdict_release(batch);
   }
+  for (int i = 0; i < 5000 && !atomic_load(&n.at_gate); i++) usleep(1000);
   td_fails(TDICT_ETIMEDOUT, "positions 8 to 9", tdict_loader_next(l, NULL, &batch, err));
   td_fails(TDICT_ETIMEDOUT, "batch 4 of epoch 0", tdict_loader_next(l, NULL, &batch, err));
   pthread_mutex_unlock(&n.gate);

@@ -248,8 +248,8 @@ CASE(pool_create_leaves_no_thread_behind) {
     assert_null(pool);
   }
   for (int i = 0; i < 2000 && count_threads() > before; i++)
-    usleep(1000); /* a joined thread leaves /proc a little later */
-  assert_int_equal(count_threads(), before);
+    usleep(1000); /* a joined thread leaves /proc a little later: the first pool's may have been counted, too */
+  assert_in_range(count_threads(), 1, before);
 }
 
 enum { ROUNDS = 400, SUBMITTERS = 3 };

@@ -170,6 +170,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   gate_await(&s.gate, 1); /* it runs */
   tdict_release(src);
   check_pending(f);
+  for (int i = 0; i < 50000 && atomic_load(&p.live) < 3; i++) usleep(100); /* the hook goes on beside the kernel */
   assert_int_equal(atomic_load(&p.live), 3); /* the source's, the pinned one, the result's */
   gate_open(&s.gate);
   tdict_tree *out = finish(f);

@@ -116,8 +116,7 @@ static tdict_status meet(const pair *self, const tdict_hook *hook, tdict_error *
   (void)err;
   if (tdict_hook_device(hook).type == TDICT_DEVICE_CPU && self->number >= 0 && m->wanted == 0) return TDICT_OK;
   if (atomic_fetch_add(&m->gate.entered, 1) + 1 >= m->wanted) atomic_store(&m->gate.open, true);
-  for (int i = 0; i < 20000 && !atomic_load(&m->gate.open); i++) usleep(100);
-  return atomic_load(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
+  return wait_flag(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
 }
 
 /* way 0: async, 1: async with n threads, 2: waits, 3: waits with n threads, 4: pin_memory */

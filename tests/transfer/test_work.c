@@ -253,7 +253,12 @@ GPU_CASE(work_names_the_leaf_at_fault) {
 /* After the first failure nothing new is started, whoever works. */
 GPU_CASE(work_stops_after_a_failure) {
   memset(&wrap, 0, sizeof wrap);
-  world w = open_wrapped(NULL);
+  tdict_context_options slow = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
+  slow.sim = &sim;
+  slow.staging_bytes = STAGING;
+  world w = open_wrapped(&slow);
   tdict_tree *src = new_tree(), *out = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)64 << 20), NULL));
   tdict_transfer_options o = tdict_transfer_options_default();
