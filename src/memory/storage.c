@@ -2,7 +2,6 @@
 #include "memory/storage.h"
 
 #include <sched.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,39 +11,31 @@
 #include "base/error.h"
 #include "memory/pinned_pool.h"
 
-enum { LINE = 64, HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
+enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
 /* Between these two a block of malloc is aligned by hand. What posix_memalign() has cut to size is too small to serve the
  * next call for as much, so that each call would get new pages; malloc hands out again what was freed. */
 #define REUSED_FROM ((size_t)64 << 10)
 #define REUSED_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time, whatever was freed */
 
-_Static_assert(offsetof(tdict_storage, lost) - offsetof(tdict_storage, refs) < LINE, "transfers look at one line");
-
-/* The record begins where what transfers look at begins a line. */
-static tdict_status make(const tdict_storage_view *v, tdict_storage **out, tdict_error *err) {
-  char *origin = malloc(sizeof(tdict_storage) + v->behind + LINE - _Alignof(tdict_storage));
-  if (!origin) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
-  const uintptr_t line = (uintptr_t)origin + offsetof(tdict_storage, refs);
-  tdict_storage *s = (tdict_storage *)(origin + (LINE - line % LINE) % LINE);
-  memset((void *)s, 0, sizeof *s);
+static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out, tdict_error *err) {
+  tdict_storage *s = calloc(1, sizeof *s);
+  if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
   atomic_init(&s->refs, 1);
   atomic_init(&s->marks, 0);
   atomic_init(&s->busy_uses, 0);
   atomic_init(&s->lost, false);
   atomic_init(&s->lock, 0);
-  s->origin = origin;
-  s->data = v->data;
-  s->bytes = v->bytes;
-  s->device = v->device;
-  s->flags = v->flags;
+  s->bytes = bytes;
+  s->device = device;
+  s->flags = flags;
   *out = s;
   return TDICT_OK;
 }
 
 static void dispose(tdict_storage *s) {
   free(s->uses);
-  free(s->origin);
+  free(s);
 }
 
 /* The first write to a small page costs as much as copying it; what is no whole huge page would take more memory. */
@@ -87,13 +78,12 @@ static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, int no
   return TDICT_OK;
 }
 
-static tdict_status create(tdict_memory *memory, const tdict_storage_view *view, int node, bool zero,
-                           tdict_storage **out, tdict_error *err) {
+static tdict_status create(tdict_memory *memory, size_t bytes, int node, bool zero, tdict_storage **out,
+                           tdict_error *err) {
   tdict_storage *s;
-  tdict_status status = make(view, &s, err);
+  tdict_status status =
+      make(bytes, memory ? memory->device : tdict_cpu(), memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
   if (status != TDICT_OK) return status;
-  s->device = memory ? memory->device : tdict_cpu();
-  s->flags = memory && memory->pinned ? TDICT_STORAGE_PINNED : 0;
   status = memory ? allocate_from(s, memory, node, zero, err) : allocate_plain(s, zero, err);
   if (status != TDICT_OK) {
     dispose(s);
@@ -105,23 +95,22 @@ static tdict_status create(tdict_memory *memory, const tdict_storage_view *view,
 
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,
                                   tdict_error *err) {
-  return create(memory, &(tdict_storage_view){.bytes = bytes}, -1, zero, out, err);
+  return create(memory, bytes, -1, zero, out, err);
 }
 
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err) {
-  return create(memory, &(tdict_storage_view){.bytes = bytes}, node, false, out, err);
+  return create(memory, bytes, node, false, out, err);
 }
 
-tdict_status tdict_storage_create_with(tdict_memory *memory, size_t bytes, bool zero, size_t behind,
-                                       tdict_storage **out, tdict_error *err) {
-  return create(memory, &(tdict_storage_view){.bytes = bytes, .behind = behind}, -1, zero, out, err);
-}
-
-tdict_status tdict_storage_wrap(const tdict_storage_view *view, tdict_storage **out, tdict_error *err) {
-  tdict_status status = make(view, out, err);
-  if (status == TDICT_OK) (*out)->flags |= TDICT_STORAGE_FOREIGN;
-  return status;
+tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err) {
+  tdict_storage *s;
+  tdict_status status = make(bytes, device, flags | TDICT_STORAGE_FOREIGN, &s, err);
+  if (status != TDICT_OK) return status;
+  s->data = data;
+  *out = s;
+  return TDICT_OK;
 }
 
 tdict_storage *tdict_storage_retain(tdict_storage *s) {

@@ -12,7 +12,6 @@
 #define TDICT_STORAGE_CLAIMED 4u  /* page-locked, says the program */
 #define TDICT_STORAGE_ARENA 8u    /* leaves begin on multiples of 256 bytes and the gaps between them are nobody's */
 #define TDICT_STORAGE_FOREIGN 16u /* the program's own memory; set by tdict_storage_wrap() */
-#define TDICT_STORAGE_HOME 32u    /* a tensor's record lies behind this one's and goes with it */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
@@ -24,19 +23,10 @@ struct tdict_fence_node {
   bool writes;
 };
 
-/* What every transfer looks at comes last, in one line of the cache, and the tensor that was made with the storage follows
- * in the next: a large tree has as many records as leaves, and each line of them that is touched costs more than all that is
- * done with it. */
 struct tdict_storage {
-  _Atomic(uintptr_t) lock; /* guards: uses and their numbers; 0, or the process of who has it, as in marks */
-  void *user;
-  void (*release)(void *user);
-  void *origin;         /* what is freed */
-  tdict_memory *memory; /* counted; NULL: plain host memory or the program's own */
-  tdict_block block;    /* what memory gave; of plain host memory, its data is what is freed */
-  tdict_fence **uses;   /* counted fences that only the giving back of the bytes waits for */
-  int num_uses, cap_uses;
-  _Atomic(int64_t) refs; /* the first of the line */
+  /* What every transfer looks at comes first: a large tree has as many storages as leaves, and each line of them that is
+   * touched costs more than all that is done with it. */
+  _Atomic(int64_t) refs;
   /* Acquire/release: the first node, 0 for none; with bit 0 the process of the thread that has the list for a moment. */
   _Atomic(uintptr_t) marks;
   void *data;
@@ -45,6 +35,13 @@ struct tdict_storage {
   uint32_t flags;
   _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for who looks without the lock */
   _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
+  tdict_memory *memory;       /* counted; NULL: plain host memory or the program's own */
+  tdict_block block;          /* what memory gave; of plain host memory, its data is what is freed */
+  void (*release)(void *user);
+  void *user;
+  _Atomic(uintptr_t) lock; /* guards: uses and their numbers; 0, or the process of who has it, as in marks */
+  tdict_fence **uses;      /* counted fences that only the giving back of the bytes waits for */
+  int num_uses, cap_uses;
 };
 
 /* New storage with one reference. memory NULL: malloc, aligned to 256. zero: every byte is zero. bytes may be 0. */
@@ -52,24 +49,9 @@ tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero,
 /* The same, not zeroed, of pages for a memory node where the memory is pinned: see tdict_pinned_pool_allocate(). */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
-/* As tdict_storage_create(), with `behind` bytes for its maker directly behind the record, not set, as long as it lives. */
-tdict_status tdict_storage_create_with(tdict_memory *memory, size_t bytes, bool zero, size_t behind,
-                                       tdict_storage **out, tdict_error *err);
-/* Over the program's memory. What gives it back, release and user, is filled in by the caller; NULL: nothing does. */
-typedef struct tdict_storage_view {
-  void *data;
-  size_t bytes;
-  tdict_device device;
-  uint32_t flags;
-  size_t behind; /* as for tdict_storage_create_with() */
-} tdict_storage_view;
-tdict_status tdict_storage_wrap(const tdict_storage_view *view, tdict_storage **out, tdict_error *err);
-/* The first byte behind the record; aligned to 8. */
-static inline void *tdict_storage_behind(tdict_storage *s) { return s + 1; }
-/* Asks for the line that transfers look at, to be written. NULL is allowed. */
-static inline void tdict_storage_ask_for(const tdict_storage *s) {
-  if (s) __builtin_prefetch(&s->refs, 1);
-}
+/* Over the program's memory; release may be NULL. */
+tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err);
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 

@@ -1,6 +1,5 @@
 /* Tensors: making, counting, describing, and the slab that many are made in at once.
- * A tensor that is alone counts its storage; the first of a new storage lies in that one's allocation, so that whoever reads
- * both finds them in neighbouring lines. Tensors of a slab share the slab's count of their storage. Thread rule: as in
+ * A tensor that is alone counts its storage; tensors of a slab share the slab's count of it. Thread rule: as in
  * tdict/tensor.h. */
 #include "tensor/tensor.h"
 
@@ -12,8 +11,6 @@
 #include "base/options.h"
 #include "tensor/convert.h"
 #include "tensor/layout.h"
-
-static size_t record_bytes(int ndim) { return sizeof(tdict_tensor) + 2 * (size_t)ndim * sizeof(int64_t); }
 
 static void describe(tdict_tensor *t, const tdict_tensor_view *view, int64_t *dims) {
   int ndim = view->ndim;
@@ -31,31 +28,19 @@ static void describe(tdict_tensor *t, const tdict_tensor_view *view, int64_t *di
   if (!view->strides) tdict_layout_strides(ndim, dims, dims + ndim);
 }
 
-static tdict_tensor *begin(tdict_tensor *t, tdict_storage *storage, const tdict_tensor_view *view) {
-  atomic_init(&t->refs, 1);
-  t->slab = NULL;
-  t->storage = storage;
-  describe(t, view, (int64_t *)(t + 1));
-  return t;
-}
-
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
                                tdict_error *err) {
-  tdict_tensor *t = malloc(record_bytes(view->ndim));
-  if (!t) return tdict_fail(err, TDICT_ENOMEM, "tensor: no host memory for its record");
-  *out = begin(t, tdict_storage_retain(storage), view);
+  tdict_tensor *t = malloc(sizeof *t + 2 * (size_t)view->ndim * sizeof(int64_t));
+  if (!t) {
+    tdict_fail(err, TDICT_ENOMEM, "tensor: no host memory for its record");
+    return TDICT_ENOMEM;
+  }
+  atomic_init(&t->refs, 1);
+  t->slab = NULL;
+  t->storage = tdict_storage_retain(storage);
+  describe(t, view, (int64_t *)(t + 1));
+  *out = t;
   return TDICT_OK;
-}
-
-/* The tensor that a new storage was made with: its record lies behind the storage's and goes with it. Takes the only
- * reference to the storage. */
-static tdict_tensor *settle(tdict_storage *storage, const tdict_tensor_view *view) {
-  storage->flags |= TDICT_STORAGE_HOME;
-  return begin(tdict_storage_behind(storage), storage, view);
-}
-_Static_assert(_Alignof(tdict_tensor) <= _Alignof(tdict_storage), "a tensor may lie behind a storage");
-static bool is_at_home(const tdict_tensor *t) {
-  return t->storage->flags & TDICT_STORAGE_HOME && t == tdict_storage_behind(t->storage);
 }
 
 /* What a new tensor is to be, its data still to come. */
@@ -69,12 +54,12 @@ static tdict_status make(tdict_tensor_view view, tdict_memory *memory, bool zero
   tdict_storage *storage;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
   tdict_status status = tdict_layout_check("tensor", view.dtype, view.ndim, view.shape, &size, err);
-  if (status == TDICT_OK)
-    status = tdict_storage_create_with(memory, size.bytes, zero, record_bytes(view.ndim), &storage, err);
+  if (status == TDICT_OK) status = tdict_storage_create(memory, size.bytes, zero, &storage, err);
   if (status != TDICT_OK) return status;
   view.data = storage->data;
-  *out = settle(storage, &view);
-  return TDICT_OK;
+  status = tdict_tensor_over(storage, &view, out, err);
+  tdict_storage_release(storage);
+  return status;
 }
 
 tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory,
@@ -193,13 +178,15 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
   uint32_t flags = 0;
   if (v.flags & TDICT_VIEW_PINNED) flags |= TDICT_STORAGE_CLAIMED;
   if (v.flags & TDICT_VIEW_READ_ONLY) flags |= TDICT_STORAGE_READ_ONLY;
-  status = tdict_storage_wrap(
-      &(tdict_storage_view){whole.data, whole.bytes, v.device, flags, .behind = record_bytes(v.ndim)}, &storage, err);
+  status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
-  storage->release = release; /* only now is the memory taken */
-  storage->user = user;
-  *out = settle(storage, &v);
-  return TDICT_OK;
+  status = tdict_tensor_over(storage, &v, out, err);
+  if (status == TDICT_OK) { /* only now is the memory taken */
+    storage->release = release;
+    storage->user = user;
+  }
+  tdict_storage_release(storage);
+  return status;
 }
 
 tdict_tensor *tdict_tensor_retain(const tdict_tensor *t) {
@@ -215,9 +202,8 @@ void tdict_tensor_release(tdict_tensor *t) {
     return;
   }
   if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) return;
-  const bool at_home = is_at_home(t);
   tdict_storage_release(t->storage);
-  if (!at_home) free(t);
+  free(t);
 }
 
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,

@@ -181,7 +181,7 @@ static void mark_stretch(void *user, long n) {
     p->items[i].dst_data = (char *)m->self->arena->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
     tdict_fence_node *node = &p->nodes[i];
-    if (i + MARKS_AHEAD < end) tdict_storage_ask_for(p->nodes[i + MARKS_AHEAD].storage);
+    if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
     if (!node->storage) continue;
     node->fence = fence;
     if (tdict_storage_attach_first(node)) {
@@ -410,7 +410,7 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   enum { AHEAD = 16 };
   for (uint32_t i = begin; i < end; i++) {
     if (i + AHEAD < end) {
-      tdict_storage_ask_for(p->nodes[i + AHEAD].storage);
+      __builtin_prefetch(p->nodes[i + AHEAD].storage, 1);
       if (!p->borrows) __builtin_prefetch(p->items[i + AHEAD].src, 1);
     }
     all &= leave_source(p, i, true, &r);

@@ -168,7 +168,7 @@ SIM_CASE(gpu_follow_orders_two_streams) {
 
 static tdict_storage *wrap(void *data, size_t bytes, uint32_t flags) {
   tdict_storage *s = NULL;
-  td_ok(tdict_storage_wrap(&(tdict_storage_view){data, bytes, tdict_cpu(), flags, 0}, &s, err));
+  td_ok(tdict_storage_wrap(data, bytes, tdict_cpu(), flags, &s, err));
   return s;
 }
 

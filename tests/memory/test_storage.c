@@ -148,8 +148,7 @@ CASE(storage_wrap_calls_release_once) {
   tdict_storage *s = NULL;
   int calls = 0;
   char bytes[8] = "keep it";
-  td_ok(
-      tdict_storage_wrap(&(tdict_storage_view){bytes, sizeof bytes, tdict_cuda(1), TDICT_STORAGE_CLAIMED, 0}, &s, err));
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cuda(1), TDICT_STORAGE_CLAIMED, &s, err));
   assert_ptr_equal(s->data, bytes);
   assert_int_equal(s->bytes, sizeof bytes);
   assert_int_equal(s->flags, TDICT_STORAGE_CLAIMED | TDICT_STORAGE_FOREIGN);
@@ -161,39 +160,14 @@ CASE(storage_wrap_calls_release_once) {
   assert_int_equal(calls, 0);
   tdict_storage_release(s);
   assert_int_equal(calls, 1);
-  td_ok(tdict_storage_wrap(&(tdict_storage_view){bytes, sizeof bytes, tdict_cpu(), 0, 0}, &s, err));
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   tdict_storage_release(s); /* without a callback nothing happens to the bytes */
   assert_string_equal(bytes, "keep it");
   td_fail_alloc(0, true);
   s = NULL;
-  td_fails(TDICT_ENOMEM, "record",
-           tdict_storage_wrap(&(tdict_storage_view){bytes, sizeof bytes, tdict_cpu(), 0, 0}, &s, err));
+  td_fails(TDICT_ENOMEM, "record", tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   td_fail_alloc_stop();
   assert_null(s);
-}
-
-CASE(storage_leaves_room_behind) {
-  enum { COUNT = 40, LINE = 64 };
-  char bytes[COUNT];
-  tdict_storage *s[COUNT] = {NULL};
-  for (size_t i = 0; i < COUNT; i++) {
-    const size_t behind = i % 4 ? 8 * i : 0;
-    if (i % 2)
-      td_ok(tdict_storage_create_with(NULL, i, true, behind, &s[i], err));
-    else
-      td_ok(tdict_storage_wrap(&(tdict_storage_view){bytes + i, i, tdict_cpu(), 0, behind}, &s[i], err));
-    const uintptr_t hot = (uintptr_t)&s[i]->refs;
-    assert_int_equal(hot % LINE, 0);
-    assert_int_equal(((uintptr_t)&s[i]->lost) / LINE, hot / LINE);
-    assert_ptr_equal(tdict_storage_behind(s[i]), (char *)s[i] + sizeof *s[i]);
-    memset(tdict_storage_behind(s[i]), 0xA5, behind);
-  }
-  for (size_t i = 0; i < COUNT; i++) { /* what was written behind a record is in no other */
-    assert_true(all_bytes(tdict_storage_behind(s[i]), i % 4 ? 8 * i : 0, 0xA5));
-    assert_int_equal(s[i]->bytes, i);
-    assert_true(i % 2 ? all_bytes(s[i]->data, i, 0) : s[i]->data == bytes + i);
-    tdict_storage_release(s[i]);
-  }
 }
 
 static tdict_fence_node mark(tdict_storage *s, fake_fence *f, bool writes) {
@@ -446,7 +420,7 @@ CASE(storage_release_callback_follows_uses) {
   pthread_t thread;
   char bytes[16];
   fake_fence_init(&fence);
-  td_ok(tdict_storage_wrap(&(tdict_storage_view){bytes, sizeof bytes, tdict_cpu(), 0, 0}, &s, err));
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   s->release = note_done;
   s->user = &fence;
   td_ok(tdict_storage_add_use(s, &fence.fence, err));

