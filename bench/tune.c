@@ -82,12 +82,12 @@ static double measure_row(tune_size *s, const tdict_tuning_row *row) {
   return bench_samples_median(&s->samples);
 }
 
-/* What fits: chunks in slots, and no more slots a thread than there are. */
+/* What fits: chunks in slots, and no more slots a thread than there are. The most that is tried is four. */
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
   int64_t share = (int64_t)tdict_engine_num_slots(engine_of(s)) / row->workers;
-  row->slots = share < 1 ? 1 : share > 4 ? 4 : (int32_t)share;
+  if (row->slots > share) row->slots = share < 1 ? 1 : (int32_t)share;
   return true;
 }
 
@@ -117,6 +117,8 @@ static bool search(tune_size *s, tune_best *best) {
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0] && good; i++)
       if (chunks[i] <= 2 * s->bytes)
         row = best->row, row.chunk_bytes = row.first_bytes = chunks[i], good = try_row(s, row, best);
+    for (int32_t slots = 1; slots <= 4 && good; slots *= 2)
+      row = best->row, row.slots = slots, good = try_row(s, row, best);
     row = best->row, row.first_bytes = best->row.chunk_bytes / 4 / 256 * 256;
     if (good && row.first_bytes) good = try_row(s, row, best);
     row = best->row, row.streaming = !row.streaming;

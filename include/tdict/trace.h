@@ -4,9 +4,9 @@
  * (plan), copies on host threads (copy), queueing of copies (submit), waiting for slots and streams (wait), hooks of
  * objects (hook), and on streams the copies themselves (transfer). A loader's fetches have slices, too (fetch), and the
  * batches that it holds ready are a curve [T:loader_shows_on_the_timeline]. Bytes stand beside each. Slices on streams are timed by
- * events of the device, two a copy, from the moment when the stream comes to the copy until it has passed it: what a copy
- * waits for the device's copy engine is in its slice. Their place beside the threads' clock is known to some microseconds
- * and moved so that no copy begins before it was queued.
+ * events of the device, two for a copy, or for several that are queued together, from the moment when the stream comes to
+ * them until it has passed them: what a copy waits for the device's copy engine is in its slice. Their place beside the
+ * threads' clock is known to some microseconds and moved so that no copy begins before it was queued.
  * Without a recording a transfer pays for one load. Thread rule: every call may be made from any thread. */
 #ifndef TDICT_TRACE_H
 #define TDICT_TRACE_H

@@ -84,7 +84,7 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
     if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
     if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
   }
-  if (c->row.chunk_bytes > slot) c->row.chunk_bytes = slot / step * step;
+  if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
   bool alike = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with what lies between leaves */
   bool pages = direction_of(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks of whole huge pages, which one thread touches */

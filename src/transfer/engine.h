@@ -115,6 +115,7 @@ struct tdict_future {
   tdict_latch may_start;         /* for on_caller */
   uint32_t num_parts;            /* in which a chunk that goes through a slot to a device is filled */
   struct tdict_share *shares;    /* owned, one a chunk; NULL: each has one part. See share.h */
+  struct tdict_outbox *outbox;   /* owned; NULL: each copy is queued at once. See outbox.h */
   _Atomic(uint32_t) next_part;   /* relaxed: a ticket counter */
   _Atomic(bool) failed;          /* relaxed: a hint to stop early; the error is under error_lock */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; who builds the result meanwhile counts */

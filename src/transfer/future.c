@@ -7,6 +7,7 @@
 #include "memory/pinned_pool.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
+#include "transfer/outbox.h"
 #include "transfer/work.h"
 
 enum { HELP_EVERY_NS = 200000 };
@@ -104,6 +105,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_release(f->result);
   free(f->rest);
   free(f->shares);
+  tdict_outbox_destroy(f->outbox);
   free(f->writes);
   free(f->waits_for);
   free(f->uses);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "transfer/outbox.h"
 #include "transfer/pieces.h"
 
 static void count_slots(tdict_lane *lane, int by) {
@@ -114,11 +115,13 @@ static void retire(tdict_lane *lane, bool abandon) {
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_flight *f = &lane->flights[lane->first];
+  tdict_status status = tdict_outbox_holds(f->slot) ? tdict_outbox_flush(lane, err) : TDICT_OK;
   const int64_t begin = tdict_lane_begin_wait();
-  tdict_status status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
   tdict_lane_end_wait(lane, begin);
   if (status == TDICT_OK)
-    retire(lane, false);
+    retire(lane, f->out && tdict_transfer_has_failed(lane->worker->transfer)); /* its batch may not have been queued */
   else
     tdict_transfer_fail(lane->worker->transfer, lane->worker->transfer->plan.num_items ? f->chunk->first : UINT32_MAX,
                         err);
@@ -187,12 +190,20 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
 tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_cu answer = TDICT_CU_SUCCESS;
-  while (lane->count > 0 && answer == TDICT_CU_SUCCESS) {
+  if (lane->count > 0 && tdict_outbox_holds(lane->flights[lane->first].slot)) {
+    tdict_status status = tdict_outbox_flush(lane, err);
+    if (status != TDICT_OK) return status;
+  }
+  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_outbox_holds(lane->flights[lane->first].slot)) {
     answer = d->ops->event_query(d, lane->flights[lane->first].event);
     if (answer == TDICT_CU_SUCCESS) retire(lane, false);
   }
   give_spare(lane);
   return answer == TDICT_CU_SUCCESS || answer == TDICT_CU_NOT_READY ? TDICT_OK : wait_oldest(lane, err);
+}
+
+void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
+  lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
 }
 
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
@@ -210,7 +221,7 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
       tdict_gpu_give_event(lane->gpu, event);
     return status;
   }
-  lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = (tdict_flight){slot, event, chunk, out};
+  tdict_lane_add(lane, &(tdict_flight){slot, event, chunk, out});
   return TDICT_OK;
 }
 
@@ -221,6 +232,14 @@ tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
       tdict_gpu_check(lane->gpu, d->ops->stream_synchronize(d, lane->stream), "cuStreamSynchronize", err);
   tdict_lane_end_wait(lane, begin);
   return status;
+}
+
+/* Of a transfer that has failed. Copies of its slots may be on other lanes' streams. */
+static void end_flights(tdict_lane *lane) {
+  tdict_driver *d = lane->gpu->driver;
+  tdict_outbox_discard(lane);
+  for (; lane->count > 0; retire(lane, true))
+    if (lane->flights[lane->first].slot) d->ops->event_synchronize(d, lane->flights[lane->first].event);
 }
 
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
@@ -234,7 +253,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
       if (err) *err = later;
     }
   }
-  while (lane->count > 0) retire(lane, true);
+  if (lane->count > 0) end_flights(lane);
   give_spare(lane);
   tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);

@@ -26,7 +26,7 @@ typedef struct tdict_lane {
   size_t unmarked_bytes;
   tdict_slot *spare;
   bool begun; /* the stream waits for what the transfer waits for */
-  bool loose; /* copies may be under way for which no flight stands any more */
+  bool loose; /* copies may be under way on the stream for which no flight of this lane stands */
 } tdict_lane;
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
@@ -50,6 +50,8 @@ void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot);
 /* Gives back the slots whose copies have ended, up to the first that has not, and the spare. Waits for nothing, but
  * for a copy of which the driver does not know: TDICT_EDEVICE, and the transfer has failed, when it does not then either. */
 tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err);
+/* In flight from here on, for which there is room. */
+void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
 /* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept
  * when this fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,

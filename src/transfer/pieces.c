@@ -174,6 +174,39 @@ static bool extends(const stretch *s, const stretch *next) {
   return next->at == s->at + s->bytes || s->open_ended;
 }
 
+/* Where a piece is on the device; its leaf is there in one stretch. */
+static stretch stretch_of(const piece *p, bool in) {
+  const tdict_item *item = p->item;
+  const tdict_tensor *there = in ? item->dst : item->src;
+  return (stretch){(in ? item->dst_data : (char *)item->src->data) + p->begin,
+                   p->at,
+                   p->end - p->begin,
+                   tdict_plan_gap_is_free(there),
+                   there ? there->storage : NULL,
+                   p->number};
+}
+
+bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_old;
+  uint32_t number = chunk->first;
+  stretch run = {0};
+  for (piece p; next_piece(plan, chunk, &number, &p);) {
+    if (!(in ? p.item->dst_plain : p.item->src_plain)) return false;
+    stretch next = stretch_of(&p, in);
+    if (run.bytes && !extends(&run, &next)) return false;
+    if (!run.bytes) run = next;
+    run.bytes = next.at + next.bytes - run.at;
+    run.open_ended = next.open_ended;
+    if (!arena) continue;
+    run.bytes = chunk->end - chunk->begin - run.at; /* a new result lies as the line does, all of it */
+    break;
+  }
+  if (!run.bytes) return false;
+  char *there = slot + run.at;
+  *out = in ? (tdict_cu_line){run.device, there, run.bytes} : (tdict_cu_line){there, run.device, run.bytes};
+  return true;
+}
+
 tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chunk, tdict_pieces_queue *q,
                                  tdict_error *err) {
   uint32_t number = chunk->first;
@@ -191,13 +224,7 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
       status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
       continue;
     }
-    const tdict_tensor *there = in ? item->dst : item->src;
-    stretch next = {(in ? item->dst_data : (char *)item->src->data) + p.begin,
-                    p.at,
-                    p.end - p.begin,
-                    tdict_plan_gap_is_free(there),
-                    there ? there->storage : NULL,
-                    p.number};
+    stretch next = stretch_of(&p, in);
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
       run.open_ended = next.open_ended;

@@ -15,6 +15,8 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
 /* Writes to each page of the chunk's places in a new result on the host, so that the system has put them there when the
  * bytes come. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
+/* The copy between the slot and the device side of the chunk, if one does; else false. */
+bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
 /* Queues copies between the slot and the device side of the chunk, as few as the layout allows. *item is the leaf that is
  * to blame when it fails. */
 typedef struct tdict_pieces_queue {

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-enum { WANTED_SLOTS = 16, SLOT_STEP = 4096 };
+enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
 static void push_idle(tdict_ring *ring, tdict_slot *slot) {

@@ -4,6 +4,8 @@
 #ifndef TDICT_TRANSFER_RING_H
 #define TDICT_TRANSFER_RING_H
 
+#include <stdatomic.h>
+
 #include "device/gpu.h"
 #include "sched/pool.h"
 
@@ -12,6 +14,7 @@ struct tdict_slot {
   char *data;
   tdict_cu_event event; /* recorded behind the copy that uses the bytes */
   tdict_slot *next;     /* the ring's */
+  _Atomic(bool) posted; /* acquire/release: its copy waits in an outbox, and is behind no event yet */
 };
 typedef struct tdict_ring {
   tdict_gpu *gpu; /* borrowed */

@@ -11,6 +11,7 @@
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
 #include "transfer/lane.h"
+#include "transfer/outbox.h"
 #include "transfer/share.h"
 #include "transfer/work.h"
 
@@ -229,6 +230,7 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
   if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
   if (status == TDICT_OK) status = tdict_shares_create(t, err);
+  if (status == TDICT_OK) status = tdict_outbox_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;

@@ -15,8 +15,8 @@ static const tdict_tuning built_in =
              {MIB(24), MIB(1), MIB(1), 6, 4, 1, 1, 300},
              {MIB(80), MIB(2), MIB(2), 8, 2, 1, 1, 300},
              {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},
-             {MIB(800), MIB(4), KIB(512), 8, 2, 0, 1, 50},
-             {SIZE_MAX, MIB(4), MIB(2), 8, 2, 0, 1, 50},
+             {MIB(800), MIB(2), KIB(512), 12, 2, 0, 1, 50},
+             {SIZE_MAX, MIB(2), MIB(2), 8, 4, 0, 1, 50},
          },
      .rows[TDICT_TUNING_OUT] =
          {
@@ -27,7 +27,7 @@ static const tdict_tuning built_in =
              {MIB(24), KIB(512), KIB(512), 4, 4, 1, 1, 300},
              {MIB(48), MIB(1), MIB(1), 4, 4, 1, 1, 300},
              {MIB(160), MIB(2), MIB(2), 4, 4, 1, 1, 300},
-             {SIZE_MAX, MIB(4), MIB(4), 8, 2, 1, 1, 50},
+             {SIZE_MAX, MIB(2), MIB(2), 8, 4, 1, 1, 50},
          },
      .rows[TDICT_TUNING_OUT_NEW] =
          {

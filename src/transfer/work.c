@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "tensor/layout.h"
 #include "transfer/lane.h"
+#include "transfer/outbox.h"
 #include "transfer/pieces.h"
 #include "transfer/share.h"
 
@@ -16,11 +17,14 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
-/* Queues what goes between the slot and the device. */
+/* Queues what goes between the slot and the device, at once if that is more than one copy. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *blame,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
+  tdict_cu_line line;
+  if (tdict_outbox_serves(lane, out ? TDICT_CU_D2H : TDICT_CU_H2D) && tdict_pieces_line(plan, chunk, slot->data, &line))
+    return tdict_outbox_post(lane, slot, chunk, &line, err);
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
   const int64_t span = TDICT_SPAN_BEGIN(lane->worker->transfer, TDICT_RANGE_SUBMIT);
   bool has_turn = tdict_gpu_begin_queue(lane->gpu);
@@ -257,6 +261,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }
+  if (status == TDICT_OK && !tdict_transfer_has_failed(t) && (status = tdict_outbox_flush(lane, err)) != TDICT_OK)
+    tdict_transfer_fail(t, UINT32_MAX, err);
   const uint32_t last = lane->unmarked ? lane->unmarked->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))

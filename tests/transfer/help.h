@@ -11,7 +11,7 @@
 #include "tensor/naive.h"
 #include "tensor/tensor.h"
 
-enum { POISON = 0xA5, STAGING = 1 << 20 };
+enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
 
 /* A context and raw access to its device and to the host. */
 typedef struct world {

@@ -6,7 +6,7 @@
 #include "trees.h"
 #include "wrap.h"
 
-enum { BYTES = 60000 };
+enum { BYTES = 30000 };
 
 /* One pinned leaf that fits a slot, so that each transfer is one copy of the device. */
 static tdict_tree *one_leaf(tdict_memory *memory) {

@@ -123,9 +123,11 @@ static void sweep_kind(fw_world *w, fw_op op, const fw_variant *variant, tdict_f
     fault.n++;
     if (fault.n > MOST_FAULTS) fail_msg("%s: there is no end", tdict_fault_kind_name(kind));
   }
-  /* The last run is without a fault: as many calls as faults were met, where one thread alone does all. */
+  /* The last run is without a fault: as many calls as faults were met, where one thread alone does all. How many copies
+   * are queued together depends on how fast the device is. */
   bool alone = op != FW_TO_DEVICE_ASYNC && op != FW_TO_HOST_ASYNC && op != FW_INTO_HOST_ASYNC;
-  if (variant->num_threads == 0 && alone) assert_int_equal(t.met, t.calls);
+  bool steady = kind != TDICT_FAULT_COPY_IN && kind != TDICT_FAULT_COPY_OUT && kind != TDICT_FAULT_EVENT_QUERY;
+  if (variant->num_threads == 0 && alone && steady) assert_int_equal(t.met, t.calls);
   if (t.calls > 0) assert_true(t.met > 0);
   if (t.met > 0)
     printf("fault %s %s %s %s %d %lld %lld\n", w->device.type == TDICT_DEVICE_SIM ? "sim" : "cuda", fw_op_name(op),

@@ -67,8 +67,8 @@ SIM_CASE(future_poll) {
 GPU_CASE(future_reports_failure) {
   world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
-  give(src, "fine", random_tensor(TDICT_U8, SHAPE(STAGING / 16), NULL));             /* fills a slot */
-  give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(STAGING / 16), NULL)); /* so does this one */
+  give(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
+  give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -120,9 +120,9 @@ GPU_CASE(future_stats) {
     assert_int_equal(s.host_bytes, 0);
     assert_int_equal(s.mode, pins ? TDICT_MODE_NON_BLOCKING_PIN : v.o.mode);
     assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* a ring of 1 MiB */
-    assert_int_equal(s.num_chunks, pins ? (line_bytes(src) + STAGING / 16 - 1) / (STAGING / 16) : 7);
+    assert_int_equal(s.num_chunks, pins ? (line_bytes(src) + SLOT - 1) / (SLOT) : 7);
     assert_in_range(s.num_threads, 1, !pins || v.o.num_threads == 0 ? 1 : v.o.num_threads > 0 ? v.o.num_threads : 8);
-    assert_in_range(s.peak_staging_bytes, pins ? STAGING / 16 : 0, pins ? STAGING : 0);
+    assert_in_range(s.peak_staging_bytes, pins ? SLOT : 0, pins ? STAGING : 0);
     assert_true(s.plan_seconds >= 0 && s.copy_seconds >= 0 && s.wait_seconds >= 0 && s.cpu_seconds >= 0);
     assert_true(s.total_seconds > 0 && s.total_seconds < 60 && s.plan_seconds <= s.total_seconds);
   }

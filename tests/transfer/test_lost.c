@@ -513,6 +513,13 @@ static tdict_cu lose_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_s
   return loses(d) ? LAUNCH_FAILED : losing.real->copy_rect_async(d, rect, s);
 }
 
+static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                           tdict_cu_stream s) {
+  bool lost = false;
+  for (size_t i = 0; i < count; i++) lost |= loses(d);
+  return lost ? LAUNCH_FAILED : losing.real->copy_batch_async(d, kind, lines, count, s);
+}
+
 /* From the loss on every call that needs the device says so; what does not need it goes on. */
 static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *dst, const tdict_tree *on_host) {
   tdict_tree *out = NULL;
@@ -555,6 +562,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   losing.ops.copy_h2d_async = lose_h2d;
   losing.ops.copy_d2h_async = lose_d2h;
   losing.ops.copy_rect_async = lose_rect;
+  losing.ops.copy_batch_async = lose_batch;
   tdict_status status =
       tdict_to_device(w.c, to_host ? dev : host, to_host ? tdict_cpu() : w.device, &t, &out, &td_last_error);
   bool met = atomic_load(&copies_left) <= 0;

@@ -197,7 +197,7 @@ SIM_CASE(transfer_refuses_capturing_stream) {
 SIM_CASE(transfer_async_returns_early) {
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *small = new_tree(), *pinned = new_tree();
-  give(small, "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* four slots */
+  give(small, "x", random_tensor(TDICT_U8, SHAPE(4 * SLOT), NULL));
   for (int i = 0; i < 4; i++) {
     char key[2] = {(char)('a' + i), 0};
     give(pinned, key, random_tensor(TDICT_U8, SHAPE(STAGING / 4 + i), w.pinned));

@@ -46,7 +46,7 @@ CASE(ring_slot_sizes) {
     assert_in_range(slot, 4096, (size_t)4 << 20);
     assert_true(staging[i] / slot >= 15);
   }
-  assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)4 << 20);
+  assert_int_equal(tdict_ring_slot_bytes((size_t)64 << 20), (size_t)2 << 20);
 }
 
 /* In a made-up machine whose second device is on another node than the default one. */

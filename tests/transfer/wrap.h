@@ -30,6 +30,7 @@ static struct wrap {
   _Atomic(int64_t) fail_after[NUM_CALL_KINDS]; /* the call that finds 1 fails; 0: none; -1: all fail */
   _Atomic(int64_t) pinned, peak_pinned;        /* allocated and registered minus freed */
   _Atomic(int64_t) copied_bytes;
+  _Atomic(int64_t) beside; /* copies of batches but the first of each, which is the call */
 } wrap;
 
 /* True when the call must fail. */
@@ -47,6 +48,8 @@ static inline tdict_cu wrap_pinned(tdict_cu result, int64_t bytes) {
   while (now > peak && !atomic_compare_exchange_weak(&wrap.peak_pinned, &peak, now)) {}
   return result;
 }
+
+static inline int64_t num_copies(void) { return atomic_load(&wrap.calls[CALL_COPY]) + atomic_load(&wrap.beside); }
 
 #define WRAP_CALL(kind, call) (wrap_call(kind) ? TDICT_CU_UNKNOWN : (call))
 static inline tdict_cu wrap_host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
@@ -72,6 +75,7 @@ static inline tdict_cu wrap_batch(tdict_driver *d, tdict_cu_kind kind, const tdi
                                   tdict_cu_stream s) {
   for (size_t i = 0; i < count && kind == TDICT_CU_H2D; i++)
     atomic_fetch_add(&wrap.copied_bytes, (int64_t)lines[i].bytes);
+  atomic_fetch_add(&wrap.beside, (int64_t)count - 1);
   return WRAP_CALL(CALL_COPY, wrap.real->copy_batch_async(d, kind, lines, count, s));
 }
 static inline tdict_cu wrap_d2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
