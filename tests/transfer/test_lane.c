@@ -150,6 +150,33 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   close_world(&w);
 }
 
+/* A transfer that fails while the device stands still waits for copies that are under way: they read the program's bytes. */
+SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_tree *src = new_tree();
+  for (int i = 0; i < 3; i++) {
+    const char key[2] = {(char)('a' + i), 0};
+    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
+  }
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_future *f = NULL;
+  o.num_threads = 1;
+  td_ok(tdict_sim_hold(w.c, err));
+  fail_call(CALL_COPY, 3);
+  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
+  usleep(20000);
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
+  assert_false(tdict_future_is_ready(f));
+  td_ok(tdict_sim_resume(w.c, err));
+  td_fails(TDICT_EDEVICE, "999", tdict_future_wait_for(f, PATIENCE, NULL, err));
+  assert_string_equal(td_last_error.path, "c");
+  tdict_future_release(f);
+  tdict_release(src);
+  close_world(&w);
+}
+
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
 SIM_CASE(lane_tells_of_a_lost_device) {
   tdict_context_options options;
