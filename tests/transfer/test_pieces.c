@@ -1,4 +1,5 @@
 /* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same bytes. */
+#include "lanes.h"
 #include "transfer/engine.h"
 #include "transfer/pieces.h"
 #include "trees.h"
@@ -140,5 +141,81 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_release(apart);
   tdict_release(there);
   tdict_release(src);
+  close_world(&w);
+}
+
+/* What was queued to the device, one copy after the other. */
+static struct {
+  tdict_cu_line lines[16];
+  int count;
+} noted;
+static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  if (noted.count < 16) noted.lines[noted.count++] = (tdict_cu_line){device, host, bytes};
+  return wrap.real->copy_h2d_async(d, device, host, bytes, s);
+}
+
+/* Leaves of so many bytes that lie in one tensor of the device, so many from one to the next; what is between them is the
+ * program's. */
+static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
+  enum { LEAVES = 12 };
+  const int64_t all = LEAVES * step, one = 1;
+  tdict_tree *td = new_tree();
+  tdict_tensor *shared = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &all, w->memory, &shared, err));
+  for (int i = 0; i < LEAVES; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "r%d", i);
+    give(td, path, restrided(tdict_tensor_retain(shared), i * step, 1, &bytes, &one));
+  }
+  tdict_tensor_release(shared);
+  return td;
+}
+
+/* The copy that a chunk is, where it is one, is the one that would have been queued; no copy goes over bytes that are not the
+ * chunk's. */
+GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
+  static const struct {
+    int64_t bytes, step;
+    size_t chunk;
+    bool one; /* every chunk is one copy */
+  } cases[] = {{1024, 1024, 4096, true},  {1000, 1024, 4096, false}, {1000, 1024, 512, true},
+               {1024, 2048, 4096, false}, {1024, 2048, 1024, true},  {1024, 1024, 1 << 20, true}};
+  world w = open_wrapped(NULL);
+  wrap.ops.copy_h2d_async = note_h2d;
+  tdict_gpu *gpu = gpu_of(&w);
+  for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+    tdict_tree *dst = side_by_side(&w, cases[n].bytes, cases[n].step), *src = to_device(&w, dst, tdict_cpu());
+    tdict_plan p;
+    tdict_plan_request r = {
+        .devices = tdict_engine_devices(tdict_context_engine(w.c)), .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
+    td_ok(tdict_plan_collect(&p, &r, src, err));
+    td_ok(tdict_plan_cut(&p, cases[n].chunk, cases[n].chunk, err));
+    tdict_gpu_scope scope;
+    tdict_cu_stream stream;
+    char *slot = calloc(1, 1 << 20);
+    assert_non_null(slot);
+    td_ok(tdict_gpu_enter(gpu, &scope, err));
+    td_ok(tdict_gpu_take_stream(gpu, &stream, err));
+    for (uint32_t i = 0; i < p.num_chunks; i++) {
+      tdict_cu_line line = {0};
+      const bool one = tdict_pieces_line(&p, &p.chunks[i], slot, &line);
+      noted.count = 0;
+      tdict_pieces_queue queue = {gpu, stream, slot, 0};
+      td_ok(tdict_pieces_submit(&p, &p.chunks[i], &queue, err));
+      assert_int_equal(one, noted.count == 1);
+      if (cases[n].one) assert_true(one);
+      if (!one) continue;
+      assert_ptr_equal(line.dst, noted.lines[0].dst);
+      assert_ptr_equal(line.src, noted.lines[0].src);
+      assert_int_equal(line.bytes, noted.lines[0].bytes);
+    }
+    assert_int_equal(gpu->driver->ops->stream_synchronize(gpu->driver, stream), TDICT_CU_SUCCESS);
+    tdict_gpu_give_stream(gpu, stream);
+    tdict_gpu_leave(gpu, &scope);
+    free(slot);
+    tdict_plan_reset(&p);
+    tdict_release(src);
+    tdict_release(dst);
+  }
   close_world(&w);
 }
