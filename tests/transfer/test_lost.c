@@ -492,8 +492,7 @@ GPU_CASE(unseen_errors_are_logged_to_the_end) {
 
 enum { LAUNCH_FAILED = 719 };
 static shim losing;
-static atomic_int copies_left,
-    copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; copies of that device after it */
+static atomic_int copies_left, copies_after; /* the copy that counts to zero answers LAUNCH_FAILED; those after it */
 static tdict_cu_context lost_context;
 static bool loses(tdict_driver *d) {
   tdict_cu_context now = NULL;
