@@ -41,8 +41,8 @@ static void lock(tdict_outbox *o) {
   if (!tdict_spin_try(&o->lock)) pthread_mutex_lock(&o->lock);
 }
 
-/* While this is so, the last batch has not begun, and more can wait. At most three sixteenths of the slots do: with two
- * batches on their way as many threads as there are in the built-in table still have one to fill. */
+/* While this is so, the last batch has not begun, and more can wait. At most three sixteenths of the slots do: then two such
+ * batches on their way and a third that waits leave fourteen of 32 slots, for the twelve threads that may want one. */
 static bool can_wait(const tdict_lane *lane, const tdict_outbox *o) {
   tdict_driver *d = lane->gpu->driver;
   const int share = lane->ring->num_slots * 3 / 16, most = share < TDICT_OUTBOX_MOST ? share : TDICT_OUTBOX_MOST;
@@ -98,8 +98,8 @@ tdict_status tdict_outbox_post(tdict_lane *lane, tdict_slot *slot, const tdict_c
   o->lanes[o->count] = lane;
   o->lines[o->count] = *line;
   o->items[o->count++] = chunk->first;
-  atomic_store_explicit(&slot->posted, true,
-                        memory_order_relaxed); /* the lock orders it, and its reader is this thread */
+  /* The lock orders it for who takes it back, and its reader is this thread. */
+  atomic_store_explicit(&slot->posted, true, memory_order_relaxed);
   if (!can_wait(lane, o)) status = queue_all(lane, o, err);
   pthread_mutex_unlock(&o->lock);
   return status;
