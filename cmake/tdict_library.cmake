@@ -44,7 +44,7 @@ target_include_directories(tdict_objects PRIVATE include src)
 
 set(tdict_version_script ${PROJECT_SOURCE_DIR}/cmake/tdict.map)
 add_library(tdict SHARED $<TARGET_OBJECTS:tdict_objects>)
-set_target_properties(tdict PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0 LINK_DEPENDS ${tdict_version_script})
+set_target_properties(tdict PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINK_DEPENDS ${tdict_version_script})
 target_link_options(tdict PRIVATE LINKER:--version-script=${tdict_version_script} ${tdict_sanitize_flags})
 if(NOT TDICT_SANITIZE) # a sanitizer's own symbols come from the program
   target_link_options(tdict PRIVATE LINKER:--no-undefined)

@@ -16,7 +16,7 @@
 #include "tdict/write.h"
 
 #define TDICT_VERSION_MAJOR 0
-#define TDICT_VERSION_MINOR 1
+#define TDICT_VERSION_MINOR 2
 #define TDICT_VERSION_PATCH 0
 
 TDICT_BEGIN_DECLS
