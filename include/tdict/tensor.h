@@ -11,10 +11,26 @@
 
 #include "tdict/memory.h"
 
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
+
 TDICT_BEGIN_DECLS
 
 /** The most dimensions a tensor may have. */
 #define TDICT_MAX_NDIM 32
+
+/** Two arguments, the number of counts and the counts, for the length of the call:
+ *  `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)` [T:shape_macro_counts]. In C++ the counts are int64_t
+ *  or constants, since braces do not narrow. */
+#ifdef __cplusplus
+#define TDICT_SHAPE(...)                                                \
+  static_cast<int>(std::initializer_list<int64_t>{__VA_ARGS__}.size()), \
+      std::initializer_list<int64_t>{__VA_ARGS__}.begin()
+#else
+#define TDICT_SHAPE(...) \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+#endif
 
 typedef struct tdict_tensor tdict_tensor;
 
@@ -66,6 +82,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_zeros(tdict_dtype dtype, int
  *  Errors as tdict_tensor_empty(); #TDICT_EINVAL also when @p element is NULL [T:tensor_makers_share_errors]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                          const void *element, tdict_tensor **out, tdict_error *err);
+/** @brief Copies an array of the program's into a new tensor in plain host memory [T:tensor_from_array_copies].
+ *  @param[in] data  Elements in C order, as many as @p shape needs, borrowed for the call. May be NULL if there are none.
+ *  Errors as tdict_tensor_empty(); #TDICT_EINVAL also when @p data is NULL and there are elements
+ *  [T:tensor_makers_share_errors]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
+                                                               const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief In plain host memory, one dimension of @p count elements: start, start + step, ... each computed as
  *  start + i * step in double and converted to @p dtype, integers by truncation [T:tensor_arange_counts].
  *  @return as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types
@@ -139,6 +161,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *t,
  *  @return #TDICT_OK; #TDICT_EINVAL @p order is not a permutation [T:tensor_permute_refuses]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *t, const int *order, tdict_tensor **out,
                                                             tdict_error *err);
+
+/** @brief Gives the elements, counted in C order, another shape. One count may be -1, which stands for what is left.
+ *  The result is a view if the strides allow one, else a copy in C order in the memory that @p t lies in (plain host memory
+ *  for memory of the program's own) [T:tensor_reshape_views_or_copies].
+ *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements; #TDICT_EINVAL a NULL or a count that cannot be
+ *          [T:tensor_reshape_refuses]; of a copy also errors of tdict_tensor_clone(); #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t *shape,
+                                                            tdict_tensor **out, tdict_error *err);
 
 /** @brief Copies elements from @p src to @p dst, which have one dtype and one shape and any strides; waits until it
  *  is done. Both on the host, or one on a device, or both on one device [T:tensor_copy_any_strides]

@@ -35,6 +35,21 @@ typedef struct tdict_field {
   int32_t ndim;
   int64_t shape[6]; /**< without the batch dimensions, which come before it */
 } tdict_field;
+/** An entry of a table of fields: path, dtype, then up to six counts: `TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64)`.
+ *  An initializer in C99 and C++11 [T:field_macro_counts]. */
+#define TDICT_FIELD(path, ...)                                                                                   \
+  tdict_field_pick_(__VA_ARGS__, tdict_field_6_, tdict_field_5_, tdict_field_4_, tdict_field_3_, tdict_field_2_, \
+                    tdict_field_1_, tdict_field_0_, 0)(path, __VA_ARGS__)
+#define tdict_field_pick_(dtype, a, b, c, d, e, f, name, ...) name
+/* clang-format off */
+#define tdict_field_0_(path, dtype) {path, dtype, 0, {0}}
+#define tdict_field_1_(path, dtype, a) {path, dtype, 1, {a}}
+#define tdict_field_2_(path, dtype, a, b) {path, dtype, 2, {a, b}}
+#define tdict_field_3_(path, dtype, a, b, c) {path, dtype, 3, {a, b, c}}
+#define tdict_field_4_(path, dtype, a, b, c, d) {path, dtype, 4, {a, b, c, d}}
+#define tdict_field_5_(path, dtype, a, b, c, d, e) {path, dtype, 5, {a, b, c, d, e}}
+#define tdict_field_6_(path, dtype, a, b, c, d, e, f) {path, dtype, 6, {a, b, c, d, e, f}}
+/* clang-format on */
 typedef struct tdict_schema {
   const tdict_field *fields;
   size_t num_fields;
@@ -154,11 +169,11 @@ TDICT_API size_t tdict_bytes(const tdict_tree *td);
  *  @return #TDICT_OK; #TDICT_ENOMEM [T:tree_unique_bytes_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err);
 
-/** What a visitor is shown. All is borrowed for the call. */
+/** What stands at a key. A visitor borrows it for the call. */
 typedef struct tdict_entry {
-  const char *path; /**< from the tree that is walked, escaped */
+  const char *path; /**< from the tree that is walked or looked up in, escaped */
   const char *key;  /**< the last key, unescaped */
-  int32_t depth;    /**< 0 for the keys of the tree that is walked */
+  int32_t depth;    /**< 0 for the keys of that tree */
   /** Of these three one is not NULL [T:object_in_walk]. */
   tdict_tensor *tensor;
   tdict_tree *tree;
@@ -173,6 +188,14 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
  *          which ends the walk, with err->path filled if the visitor left it empty [T:tree_walk_stops]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
                                                   tdict_error *err);
+
+/** @brief Finds out what stands at a path: a tensor, a tree or an object [T:tree_lookup_finds].
+ *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until it is changed.
+ *  Cost: as tdict_get().
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an empty
+ *          key, or NULL; #TDICT_ENOMEM [T:tree_lookup_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *out,
+                                                    tdict_error *err);
 
 /** @brief Writes a text of the tree - keys, dtypes, shapes, devices, `pinned`, never elements; `shared` marks tensors
  *  over whose bytes another tensor of the tree lies [T:tree_format_marks_shared]; of an object its type and up to 255

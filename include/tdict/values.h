@@ -39,6 +39,12 @@ TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 /** @brief A name such as "float32" or "bfloat16", without lanes; "unknown" for a type that is not one of the above
  *  [T:dtype_bytes_and_names]. */
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
+/** Bytes that hold every text of tdict_dtype_format(). */
+#define TDICT_DTYPE_TEXT_BYTES 32
+/** @brief Writes "float32", or "float32 x 4" for a type of four lanes, cut to @p bytes and ended by 0
+ *  [T:dtype_format_says_lanes].
+ *  @return @p buffer. */
+TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
 /** Where memory is. `type` has DLPack's device codes (DLDeviceType), `index` counts devices of one type. */
 typedef struct tdict_device {

@@ -43,6 +43,16 @@ const char *tdict_dtype_name(tdict_dtype dtype) {
   return name ? name : "unknown";
 }
 
+char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes) {
+  const unsigned lanes = (unsigned)(dtype >> 16);
+  if (bytes == 0) return buffer;
+  if (lanes == 1)
+    snprintf(buffer, bytes, "%s", tdict_dtype_name(dtype));
+  else
+    snprintf(buffer, bytes, "%s x %u", tdict_dtype_name(dtype), lanes);
+  return buffer;
+}
+
 static tdict_device device_of(int32_t type, int index) {
   tdict_device d = {type, index};
   return d;

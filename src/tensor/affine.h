@@ -35,6 +35,10 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 
+/* Fills in the count that is -1, so that the product is `total`. TDICT_EINVAL a count that cannot be; TDICT_ESHAPE another
+ * number of elements. `what` begins the message. */
+tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
+
 /* A tensor on the stack over another one's storage, neither counting nor counted. */
 typedef struct tdict_temp {
   tdict_tensor tensor;

@@ -51,8 +51,8 @@ static const char *shape_text(const tdict_tensor *t, char *text, size_t room) {
 static tdict_status check_pair(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   char wanted[80], found[80];
   if (dst->dtype != src->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "copy: from %s x %u to %s x %u", tdict_dtype_name(src->dtype),
-                      (unsigned)(src->dtype >> 16), tdict_dtype_name(dst->dtype), (unsigned)(dst->dtype >> 16));
+    return tdict_fail(err, TDICT_EDTYPE, "copy: from %s to %s", tdict_dtype_format(src->dtype, found, sizeof found),
+                      tdict_dtype_format(dst->dtype, wanted, sizeof wanted));
   bool same = dst->ndim == src->ndim;
   for (int i = 0; same && i < dst->ndim; i++) same = dst->dims[i] == src->dims[i];
   if (!same)

@@ -31,8 +31,9 @@ tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value,
     return TDICT_OK;
   }
   if (value == 0 && !signbit(value)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: %s x %u can be filled with 0 only", what, tdict_dtype_name(dtype),
-                    (unsigned)(dtype >> 16));
+  char name[TDICT_DTYPE_TEXT_BYTES];
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: %s can be filled with 0 only", what,
+                    tdict_dtype_format(dtype, name, sizeof name));
 }
 
 static bool same_bytes(const unsigned char *bytes, size_t count) {

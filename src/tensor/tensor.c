@@ -88,14 +88,30 @@ tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape
   return TDICT_OK;
 }
 
+tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape, const void *data,
+                                     tdict_tensor **out, tdict_error *err) {
+  tdict_tensor *t;
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  tdict_status status = make(wanted(dtype, ndim, shape), NULL, false, &t, err);
+  if (status != TDICT_OK) return status;
+  if (t->numel != 0 && !data) {
+    tdict_tensor_release(t);
+    return tdict_fail(err, TDICT_EINVAL, "tensor: data is NULL and there are elements");
+  }
+  if (t->numel != 0) memcpy(t->data, data, tdict_tensor_nbytes(t));
+  *out = t;
+  return TDICT_OK;
+}
+
 tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count, tdict_tensor **out,
                                  tdict_error *err) {
   size_t item = tdict_dtype_bytes(dtype);
   tdict_tensor *t = NULL;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  char name[TDICT_DTYPE_TEXT_BYTES];
   if (item != 0 && !tdict_convert_knows(dtype))
-    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s x %u; wanted one integer or float of 16 bits or more",
-                      tdict_dtype_name(dtype), (unsigned)(dtype >> 16));
+    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float of 16 bits or more",
+                      tdict_dtype_format(dtype, name, sizeof name));
   tdict_status status = make(wanted(dtype, 1, &count), NULL, false, &t, err);
   if (status != TDICT_OK) return status;
   unsigned char *data = t->data;

@@ -90,6 +90,42 @@ const void *tdict_const_data(const tdict_tree *td, const char *path) {
   return tdict_get(td, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
 }
 
+/* What stands at a slot that has a key; the caller adds the path. */
+static tdict_entry entry_of(const tdict_tree *node, uint32_t slot) {
+  const tdict_leaf leaf = node->leaves[slot];
+  const tdict_box *box = tdict_leaf_box(leaf);
+  return (tdict_entry){.key = node->keys->slots[slot].name,
+                       .tensor = tdict_leaf_tensor(leaf),
+                       .tree = tdict_leaf_tree(leaf),
+                       .object = box ? box->self : NULL,
+                       .type = box ? box->type : NULL};
+}
+
+/* The depth of the last key: dots that no backslash escapes. The path has been read before. */
+static int32_t depth_of(const char *path) {
+  int32_t depth = 0;
+  for (; *path; path++) {
+    if (*path == '\\')
+      path++;
+    else if (*path == '.')
+      depth++;
+  }
+  return depth;
+}
+
+tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *out, tdict_error *err) {
+  if (!td || !path || !out)
+    return tdict_fail(err, TDICT_EINVAL, "lookup: %s is NULL", !td ? "td" : !path ? "path" : "out");
+  tdict_place place;
+  tdict_status status = tdict_place_get(&place, td, path, "lookup", err);
+  if (status != TDICT_OK) return status;
+  *out = entry_of(place.node, (uint32_t)place.slot);
+  out->path = path;
+  out->depth = depth_of(path);
+  tdict_place_reset(&place);
+  return TDICT_OK;
+}
+
 bool tdict_has(const tdict_tree *td, const char *path) {
   tdict_leaf leaf = td && path ? find_plain(td, path) : 0;
   return leaf || find_leaf(td, path, "has", &leaf, NULL) == TDICT_OK;

@@ -15,15 +15,15 @@ static bool copies(const tdict_tensor *t) {
 }
 
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  char to[DEVICE_BYTES], from[DEVICE_BYTES];
   if (dst->dtype != src->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s x %u to %s x %u", what, tdict_dtype_name(src->dtype),
-                      (unsigned)(src->dtype >> 16), tdict_dtype_name(dst->dtype), (unsigned)(dst->dtype >> 16));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s", what, tdict_dtype_format(src->dtype, from, sizeof from),
+                      tdict_dtype_format(dst->dtype, to, sizeof to));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "%s: the destination may not be written", what);
   if (on_host(dst) && on_host(src)) return TDICT_OK;
   bool apart = !on_host(dst) && !on_host(src) && !tdict_device_equal(dst->storage->device, src->storage->device);
   if (!apart && (copies(dst) || copies(src))) return TDICT_OK;
-  char to[DEVICE_BYTES], from[DEVICE_BYTES];
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s; %s", what,
                     tdict_device_format(src->storage->device, from, sizeof from),
                     tdict_device_format(dst->storage->device, to, sizeof to),

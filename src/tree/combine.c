@@ -84,19 +84,18 @@ static tdict_status shape_of(const joiner *j, size_t entry, tdict_made *made, td
   for (int i = 0; i < made->ndim; i++)
     made->shape[i] = i == j->dim ? j->batch_size[i] : first->dims[i - (j->stacks && i > j->dim)];
   for (size_t i = 1; i < j->count; i++) {
+    char wanted[96], found[96];
     const tdict_tensor *t = part_of(j, entry, i);
     bool same = t->ndim == first->ndim;
     for (int d = 0; same && d < t->ndim; d++) same = t->dims[d] == first->dims[d] || (!j->stacks && d == j->dim);
-    if (!same) {
-      char wanted[96], found[96];
+    if (!same)
       return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, and %s in tree 0", j->what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
-    }
     if (t->dtype != first->dtype)
-      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s x %u in tree %zu, and %s x %u in tree 0", j->what,
-                        tdict_dtype_name(t->dtype), (unsigned)(t->dtype >> 16), i, tdict_dtype_name(first->dtype),
-                        (unsigned)(first->dtype >> 16));
+      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", j->what,
+                        tdict_dtype_format(t->dtype, found, sizeof found), i,
+                        tdict_dtype_format(first->dtype, wanted, sizeof wanted));
   }
   return TDICT_OK;
 }

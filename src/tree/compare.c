@@ -118,8 +118,9 @@ static tdict_status to_host(const tdict_tensor *t, tdict_tensor **out, tdict_err
 
 static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const tdict_tensor *b, tdict_error *err) {
   if (a->dtype != b->dtype) {
-    SAY(c, "dtypes %s x %u and %s x %u", tdict_dtype_name(a->dtype), (unsigned)(a->dtype >> 16),
-        tdict_dtype_name(b->dtype), (unsigned)(b->dtype >> 16));
+    char one[TDICT_DTYPE_TEXT_BYTES], other[TDICT_DTYPE_TEXT_BYTES];
+    SAY(c, "dtypes %s and %s", tdict_dtype_format(a->dtype, one, sizeof one),
+        tdict_dtype_format(b->dtype, other, sizeof other));
     differ(c, NULL);
     return TDICT_OK;
   }

@@ -1,5 +1,6 @@
 /* Changing what hangs in a tree: set, delete, pop, rename. Everything that can fail is done before the first change.
  * A tree owns one reference to what hangs in it. Thread rule: as in tdict/tree.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -11,11 +12,18 @@ static tdict_status is_null(const char *what, const char *name, tdict_error *err
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
+static void name_set_to(tdict_error *err) {
+  if (!err) return;
+  const size_t length = strlen(err->message);
+  snprintf(err->message + length, sizeof err->message - length, "; tdict_set_to() moves it");
+}
+
 static tdict_status set_tensor(tdict_place *place, tdict_tensor *tensor, tdict_error *err) {
   tdict_status status = tdict_place_check_lock(place, err);
   if (status != TDICT_OK) return status;
   tdict_demand demand = tdict_demand_of(place->node, place->path.what, place->path.whole);
   status = tdict_agree_tensor(&demand, tensor, place->path.whole, err);
+  if (status == TDICT_EWRONGDEVICE) name_set_to(err);
   return status == TDICT_OK ? tdict_place_set(place, tdict_leaf_of_tensor(tensor), err) : status;
 }
 

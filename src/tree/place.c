@@ -1,7 +1,10 @@
 /* Where a path leads, and putting something there. The trees are borrowed. Thread rule: as in tdict/tree.h. */
 #include "tree/place.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
+#include "tree/suggest.h"
 #include "tree/text.h"
 
 static tdict_status refuse(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
@@ -15,6 +18,14 @@ static tdict_status leads_through(const tdict_place *place, tdict_leaf leaf, tdi
   char found[TDICT_TEXT_LEAF_BYTES], why[TDICT_TEXT_LEAF_BYTES + 64];
   snprintf(why, sizeof why, "is %s, and the path leads through it: wanted a tree", tdict_text_leaf(leaf, found));
   return refuse(place, TDICT_ETYPE, why, err);
+}
+
+/* Says which keys are there instead. */
+static TDICT_SELDOM tdict_status refuse_missing(const tdict_place *place, tdict_error *err) {
+  char keys[160], why[sizeof keys + 32];
+  snprintf(why, sizeof why, "is no key there%s",
+           tdict_suggest(place->node->keys, &place->path.name, keys, sizeof keys));
+  return refuse(place, TDICT_ENOTFOUND, why, err);
 }
 
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
@@ -45,7 +56,7 @@ tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const cha
                              tdict_error *err) {
   tdict_status status = tdict_place_find(place, td, path, what, err);
   if (status != TDICT_OK || place->slot >= 0) return status;
-  status = refuse(place, TDICT_ENOTFOUND, "is no key there", err);
+  status = err ? refuse_missing(place, err) : TDICT_ENOTFOUND;
   tdict_path_reset(&place->path);
   return status;
 }

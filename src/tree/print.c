@@ -103,13 +103,6 @@ static void widen(size_t *width, size_t wanted, size_t most) {
   if (wanted > *width) *width = wanted;
 }
 
-static size_t dtype_text(const tdict_tensor *t, char *buffer, size_t bytes) {
-  unsigned lanes = (unsigned)(t->dtype >> 16);
-  int n = lanes == 1 ? snprintf(buffer, bytes, "%s", tdict_dtype_name(t->dtype))
-                     : snprintf(buffer, bytes, "%s x %u", tdict_dtype_name(t->dtype), lanes);
-  return (size_t)n;
-}
-
 static void emit_column(sink *to, const char *text, size_t width) {
   size_t length = strlen(text);
   emit_text(to, text);
@@ -118,7 +111,7 @@ static void emit_column(sink *to, const char *text, size_t width) {
 
 static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   char dtype[DEVICE_BYTES], shape[SHAPE_BYTES], device[DEVICE_BYTES];
-  size_t dtype_width = dtype_text(t, dtype, sizeof dtype);
+  size_t dtype_width = strlen(tdict_dtype_format(t->dtype, dtype, sizeof dtype));
   tdict_text_shape(t->ndim, t->dims, shape, sizeof shape);
   if (!p->to) {
     widen(&p->name_width, name_width, WIDEST_NAME);

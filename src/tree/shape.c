@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "tensor/affine.h"
 #include "tensor/layout.h"
 #include "tree/agree.h"
 #include "tree/dims.h"
@@ -100,34 +101,6 @@ static tdict_status fill_grouping(const tdict_map *map, size_t entry, const tdic
   return tdict_tensor_copy(tdict_temp_over(&temp, made, &like), from, err);
 }
 
-/* Fills in the count that is -1, so that the product is `total`. */
-static tdict_status complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err) {
-  int open = -1;
-  int64_t product = 1;
-  bool fits = true;
-  for (int i = 0; i < ndim; i++) {
-    if (shape[i] < -1 || (shape[i] == -1 && open >= 0))
-      return tdict_fail(err, TDICT_EINVAL, "%s: count %d of the shape is %lld%s", what, i, (long long)shape[i],
-                        shape[i] == -1 ? ", and one is open already" : "");
-    if (shape[i] == -1)
-      open = i;
-    else if (shape[i] == 0 || product == 0) /* an empty shape, however large its other counts are */
-      product = 0;
-    else
-      fits = fits && tdict_mul_i64(product, shape[i], &product);
-  }
-  if (open >= 0 && fits && product != 0 && total % product == 0) {
-    shape[open] = total / product;
-    product = total;
-  } else if (open >= 0) {
-    fits = false;
-  }
-  if (fits && product == total) return TDICT_OK;
-  char text[96];
-  return tdict_fail(err, TDICT_ESHAPE, "%s: %lld batch elements in the shape %s", what, (long long)total,
-                    tdict_text_shape(ndim, shape, text, sizeof text));
-}
-
 static tdict_status regroup(const char *what, const tdict_tree *td, const grouping *g, tdict_tree **out,
                             tdict_error *err) {
   bool same = g->ndim == td->batch_ndim;
@@ -167,7 +140,7 @@ static tdict_status replace(const char *what, const tdict_tree *td, int first, i
                       TDICT_MAX_BATCH_NDIM);
   if (!total_of(td, first, last, &total))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the number of batch elements does not fit 63 bits", what);
-  tdict_status status = complete(what, ndim, g->shape, total, err);
+  tdict_status status = tdict_layout_complete(what, ndim, g->shape, total, err);
   if (status != TDICT_OK) return status;
   memcpy(counts, g->shape, (size_t)ndim * sizeof *counts);
   g->ndim = before + ndim + behind;

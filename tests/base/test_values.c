@@ -43,6 +43,19 @@ CASE(dtype_bytes_and_names) {
   }
 }
 
+CASE(dtype_format_says_lanes) {
+  char text[TDICT_DTYPE_TEXT_BYTES];
+  assert_ptr_equal(tdict_dtype_format(TDICT_F32, text, sizeof text), text);
+  assert_string_equal(text, "float32");
+  assert_string_equal(tdict_dtype_format(TDICT_DTYPE(2, 32, 4), text, sizeof text), "float32 x 4");
+  assert_string_equal(tdict_dtype_format(TDICT_DTYPE(10, 8, 65535), text, sizeof text), "float8_e4m3fn x 65535");
+  assert_string_equal(tdict_dtype_format(TDICT_DTYPE(3, 64, 1), text, sizeof text), "unknown");
+  assert_string_equal(tdict_dtype_format(TDICT_BF16, text, 5), "bflo");
+  text[0] = 'x';
+  assert_ptr_equal(tdict_dtype_format(TDICT_F32, text, 0), text);
+  assert_int_equal(text[0], 'x');
+}
+
 CASE(dtype_is_a_constant) {
   switch (TDICT_F32) {
   case TDICT_F32:

@@ -70,8 +70,10 @@ static void use_values(void) {
   char text[32];
   tdict_device device = tdict_cuda(1);
   size_t i;
-  for (i = 0; i < sizeof all / sizeof all[0]; i++)
+  for (i = 0; i < sizeof all / sizeof all[0]; i++) {
     TRUE(tdict_dtype_bytes(all[i]) > 0 && tdict_dtype_name(all[i]) != NULL);
+    TRUE(tdict_dtype_format(all[i], text, TDICT_DTYPE_TEXT_BYTES) == text);
+  }
   TRUE(device.type == TDICT_DEVICE_CUDA && tdict_cpu().type == TDICT_DEVICE_CPU &&
        tdict_sim(0).type == TDICT_DEVICE_SIM);
   OK(tdict_device_parse("auto", &device, &last_error));
@@ -90,7 +92,7 @@ static void use_tensor_makers(void) {
   static float numbers[6] = {1, 2, 3, 4, 5, 6};
   const int64_t shape[2] = {2, 3};
   const float one = 1;
-  tdict_tensor *t[5] = {NULL, NULL, NULL, NULL, NULL};
+  tdict_tensor *t[7] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL};
   tdict_tensor_view view = tdict_tensor_view_default();
   int i;
   view.data = numbers;
@@ -104,7 +106,9 @@ static void use_tensor_makers(void) {
   OK(tdict_tensor_full(TDICT_F32, 2, shape, &one, &t[2], &last_error));
   OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &t[3], &last_error));
   OK(tdict_tensor_from_data(&view, release_nothing, NULL, &t[4], &last_error));
-  for (i = 0; i < 5; i++) {
+  OK(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(1, 1), &one, &t[5], &last_error));
+  OK(tdict_tensor_reshape(t[0], TDICT_SHAPE(3, -1), &t[6], &last_error));
+  for (i = 0; i < 7; i++) {
     tdict_tensor_release(tdict_tensor_retain(t[i]));
     tdict_tensor_release(t[i]);
   }
@@ -149,10 +153,13 @@ static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_erro
 static void use_tree_keys(tdict_tree *td) {
   tdict_tensor *tensor = NULL;
   tdict_tree *child = NULL;
+  tdict_entry entry;
   OK(tdict_get(td, "obs", &tensor, &last_error));
   OK(tdict_set(td, "next.obs", tensor, &last_error));
   OK(tdict_get_tree(td, "next", &child, &last_error));
   OK(tdict_set_tree(td, "again", child, &last_error));
+  OK(tdict_lookup(td, "again", &entry, &last_error));
+  TRUE(entry.tree == child);
   TRUE(tdict_has(td, "again.obs") && tdict_num_keys(td) == 4 && tdict_num_leaves(td) == 4);
   OK(tdict_rename(td, "again", "later", true, &last_error));
   OK(tdict_pop_tree(td, "later", &child, &last_error));
@@ -220,8 +227,7 @@ static void use_objects(tdict_tree *td) {
 }
 
 static tdict_tree *make_tree(tdict_memory *memory) {
-  static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {5, 0, 0, 0, 0, 0}},
-                                       {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
+  static const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 5), {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
   const int64_t batch[1] = {8};
   tdict_schema schema;
   tdict_tree *td = NULL;

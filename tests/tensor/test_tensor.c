@@ -18,8 +18,11 @@ static tdict_status make_zeros(tdict_dtype d, int n, const int64_t *shape, tdict
 static tdict_status make_full(tdict_dtype d, int n, const int64_t *shape, tdict_tensor **out, tdict_error *err) {
   return tdict_tensor_full(d, n, shape, an_element, out, err);
 }
+static tdict_status make_from_array(tdict_dtype d, int n, const int64_t *shape, tdict_tensor **out, tdict_error *err) {
+  return tdict_tensor_from_array(d, n, shape, an_element, out, err);
+}
 typedef tdict_status (*maker)(tdict_dtype d, int n, const int64_t *shape, tdict_tensor **out, tdict_error *err);
-static const maker makers[] = {make_empty, make_zeros, make_full};
+static const maker makers[] = {make_empty, make_zeros, make_full, make_from_array};
 enum { NUM_MAKERS = sizeof makers / sizeof *makers };
 
 static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
@@ -65,7 +68,35 @@ CASE(tensor_makers_share_errors) {
   tdict_tensor *t = mark;
   const int64_t shape[] = {2, 3};
   td_fails(TDICT_EINVAL, "element is NULL", tdict_tensor_full(TDICT_F32, 2, shape, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "data is NULL", tdict_tensor_from_array(TDICT_F32, 2, shape, NULL, &t, err));
   assert_ptr_equal(t, mark);
+}
+
+CASE(tensor_from_array_copies) {
+  int16_t array[2][3] = {{1, -2, 3}, {-4, 5, -6}}, kept[2][3];
+  tdict_tensor *t = NULL, *empty = NULL;
+  memcpy(kept, array, sizeof array);
+  td_ok(tdict_tensor_from_array(TDICT_I16, TDICT_SHAPE(2, 3), array, &t, err));
+  memset(array, 0, sizeof array); /* the tensor's elements are its own */
+  assert_memory_equal(tdict_tensor_const_data(t), kept, sizeof kept);
+  assert_int_equal(tdict_tensor_dtype(t), TDICT_I16);
+  assert_int_equal(tdict_tensor_bytes(t), sizeof kept);
+  td_ok(tdict_tensor_from_array(TDICT_I16, TDICT_SHAPE(2, 0), NULL, &empty, err));
+  assert_int_equal(tdict_tensor_numel(empty), 0);
+  tdict_tensor_release(t);
+  tdict_tensor_release(empty);
+}
+
+CASE(shape_macro_counts) {
+  const int64_t rows = 5;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(rows, 2, 7), NULL, &t, err));
+  assert_int_equal(tdict_tensor_ndim(t), 3);
+  assert_true(tdict_tensor_shape(t)[0] == 5 && tdict_tensor_shape(t)[1] == 2 && tdict_tensor_shape(t)[2] == 7);
+  tdict_tensor_release(t);
+  td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(9), NULL, &t, err));
+  assert_true(tdict_tensor_ndim(t) == 1 && tdict_tensor_shape(t)[0] == 9);
+  tdict_tensor_release(t);
 }
 
 CASE(tensor_makers_survive_no_memory) {

@@ -1,5 +1,6 @@
 /* Reading by path, and keys in order. */
 #include "help.h"
+#include "tdict/object.h"
 
 CASE(tree_get_borrows) {
   tdict_tree *td = TREE(2), *child = TREE(2);
@@ -116,5 +117,47 @@ CASE(tree_keys_in_order) {
   assert_null(tdict_key_at(td, COUNT - 1));
   help_put(td, "apple", TENSOR(1)); /* what comes back comes last */
   assert_string_equal(tdict_key_at(td, COUNT - 1), "apple");
+  tdict_release(td);
+}
+
+static void *const some_object = (void *)(uintptr_t)0x1234;
+static void keep_object(void *self) { assert_ptr_equal(self, some_object); }
+
+CASE(tree_lookup_finds) {
+  static const tdict_type type = {.struct_size = sizeof type, .name = "kept", .release = keep_object};
+  tdict_tree *td = TREE(2), *child = TREE(2);
+  tdict_tensor *t = help_put(td, "n.h\\.0", TENSOR(2, 3));
+  tdict_entry entry;
+  help_put_tree(td, "n.child", child);
+  td_ok(tdict_set_object(td, "o", &type, some_object, err));
+  const char *path = "n.h\\.0";
+  td_ok(tdict_lookup(td, path, &entry, err));
+  assert_true(entry.tensor == t && !entry.tree && !entry.object && !entry.type);
+  assert_ptr_equal(entry.path, path);
+  assert_string_equal(entry.key, "h.0");
+  assert_int_equal(entry.depth, 1);
+  td_ok(tdict_lookup(td, "n.child", &entry, err));
+  assert_true(entry.tree == child && !entry.tensor && !entry.object && !entry.type);
+  td_ok(tdict_lookup(td, "o", &entry, err));
+  assert_true(entry.object == some_object && entry.type == &type && !entry.tensor && !entry.tree);
+  assert_int_equal(entry.depth, 0);
+  tdict_release(td);
+}
+
+CASE(tree_lookup_refuses) {
+  tdict_tree *td = TREE(2);
+  help_put(td, "n.leaf", TENSOR(2, 3));
+  tdict_entry entry, before;
+  memset(&entry, 0xA5, sizeof entry);
+  before = entry;
+  td_fails(TDICT_ENOTFOUND, "'laef' is no key there; keys: leaf", tdict_lookup(td, "n.laef", &entry, err));
+  assert_string_equal(td_last_error.path, "n.laef");
+  td_fails(TDICT_ENOTFOUND, "paths use dots", tdict_lookup(td, "n/leaf", &entry, err));
+  td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_lookup(td, "n.leaf.x", &entry, err));
+  td_fails(TDICT_EINVAL, "empty", tdict_lookup(td, "n.", &entry, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_lookup(NULL, "n", &entry, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_lookup(td, NULL, &entry, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_lookup(td, "n", NULL, err));
+  assert_memory_equal(&entry, &before, sizeof entry);
   tdict_release(td);
 }

@@ -132,3 +132,19 @@ CASE(tree_create_from_refuses) {
   td_fails(TDICT_EINVAL, "fields is NULL", tdict_create_from(&no_fields, COUNTS(4), NULL, &td, err));
   assert_ptr_equal(td, none);
 }
+
+CASE(field_macro_counts) {
+  static const tdict_field table[] = {TDICT_FIELD("scalar", TDICT_F64),
+                                      TDICT_FIELD("a", TDICT_U8, 1),
+                                      TDICT_FIELD("b", TDICT_U8, 1, 2),
+                                      TDICT_FIELD("c", TDICT_U8, 1, 2, 3),
+                                      TDICT_FIELD("d", TDICT_U8, 1, 2, 3, 4),
+                                      TDICT_FIELD("e", TDICT_U8, 1, 2, 3, 4, 5),
+                                      TDICT_FIELD("f", TDICT_U8, 1, 2, 3, 4, 5, 6)};
+  for (int i = 0; i < 7; i++) {
+    assert_int_equal(table[i].ndim, i);
+    for (int d = 0; d < 6; d++) assert_int_equal(table[i].shape[d], d < i ? d + 1 : 0);
+    assert_int_equal(table[i].dtype, i ? TDICT_U8 : TDICT_F64);
+  }
+  assert_string_equal(table[6].path, "f");
+}

@@ -1,0 +1,70 @@
+/* Other shapes over the same elements, counted in C order. A result counts the storage and not the tensor that it came
+ * from. Thread rule: reads its tensor only, so any thread that may read the tensor. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "tensor/affine.h"
+#include "tensor/layout.h"
+#include "tensor/text.h"
+
+tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err) {
+  int open = -1;
+  int64_t product = 1;
+  bool fits = true;
+  for (int i = 0; i < ndim; i++) {
+    if (shape[i] < -1 || (shape[i] == -1 && open >= 0))
+      return tdict_fail(err, TDICT_EINVAL, "%s: count %d of the shape is %lld%s", what, i, (long long)shape[i],
+                        shape[i] == -1 ? ", and one is open already" : "");
+    if (shape[i] == -1)
+      open = i;
+    else if (shape[i] == 0 || product == 0) /* an empty shape, however large its other counts are */
+      product = 0;
+    else
+      fits = fits && tdict_mul_i64(product, shape[i], &product);
+  }
+  if (open >= 0 && fits && product != 0 && total % product == 0) {
+    shape[open] = total / product;
+    product = total;
+  } else if (open >= 0) {
+    fits = false;
+  }
+  if (fits && product == total) return TDICT_OK;
+  char text[96];
+  return tdict_fail(err, TDICT_ESHAPE, "%s: %lld elements in the shape %s", what, (long long)total,
+                    tdict_text_shape(ndim, shape, text, sizeof text));
+}
+
+static tdict_status read_shape(const tdict_tensor *t, int ndim, const int64_t *shape, int64_t *wanted,
+                               tdict_error *err) {
+  if (ndim < 0 || ndim > TDICT_MAX_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "reshape: %d dimensions, wanted 0 to %d", ndim, TDICT_MAX_NDIM);
+  if (ndim && !shape) return tdict_fail(err, TDICT_EINVAL, "reshape: shape is NULL, wanted %d counts", ndim);
+  for (int i = 0; i < ndim; i++) wanted[i] = shape[i];
+  return tdict_layout_complete("reshape", ndim, wanted, t->numel, err);
+}
+
+/* A copy in C order, described with the new shape. */
+static tdict_status reshape_copy(const tdict_tensor *t, int ndim, const int64_t *shape, tdict_tensor **out,
+                                 tdict_error *err) {
+  tdict_tensor *copy;
+  tdict_status status = tdict_tensor_clone(t, t->storage->memory, &copy, err);
+  if (status != TDICT_OK) return status;
+  const tdict_tensor_view view = {.data = copy->data, .dtype = t->dtype, .ndim = ndim, .shape = shape};
+  status = tdict_tensor_over(copy->storage, &view, out, err);
+  tdict_tensor_release(copy);
+  return status;
+}
+
+tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t *shape, tdict_tensor **out,
+                                  tdict_error *err) {
+  int64_t wanted[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
+  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", t ? "out" : "t");
+  tdict_status status = read_shape(t, ndim, shape, wanted, err);
+  if (status != TDICT_OK) return status;
+  if (t->numel == 0)
+    tdict_layout_strides(ndim, wanted, strides);
+  else if (!tdict_layout_regroup(t->ndim, t->dims, tdict_tensor_dims_strides(t), ndim, wanted, strides))
+    return reshape_copy(t, ndim, wanted, out, err);
+  const tdict_tensor_view view = {
+      .data = t->data, .dtype = t->dtype, .ndim = ndim, .shape = wanted, .strides = strides};
+  return tdict_tensor_over(t->storage, &view, out, err);
+}
