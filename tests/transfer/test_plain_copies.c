@@ -7,7 +7,7 @@
 enum { MIB = 1 << 20, INVALID_VALUE = 1, PIECE = 8 * MIB };
 
 /* A simulated device has less memory, and its sizes lie around the same borders. */
-static const int64_t sim_sizes[] = {1, 40 * MIB, 4095, 51200, MIB + 1, 33 * MIB + 17};
+static const int64_t sim_sizes[] = {1, 33 * MIB + 17, 4095, 51200, MIB + 1, 5 * MIB};
 static const int64_t cuda_sizes[] = {1, 100000000, 4095, 51200, MIB + 1, 33 * MIB + 17, 1024ll * MIB, 4096ll * MIB};
 enum { MAX_SIZES = 8 };
 
@@ -165,7 +165,7 @@ GPU_CASE(pinned_trees_take_plain_copies) {
 
 /* Blocks that are cut from what was freed, and blocks of neighbours that were put together again. */
 GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
-  static const int64_t wholes[] = {70 * MIB}, thirds[] = {20 * MIB, 20 * MIB, 30 * MIB};
+  static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
   world w = open_with_pieces(0);
   tdict_tensor *target = make_target(&w, wholes, 1);
   tdict_tree *sources = make_sources(wholes, 1), *tree = pin(&w, sources), *parts[3], *part_sources[3];
