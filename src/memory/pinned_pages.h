@@ -56,7 +56,7 @@ typedef struct tdict_pinned_pages {
 /* Gets `bytes` (rounded up to 4096) of page-locked memory. Large blocks are mapped with huge pages, touched in parallel
  * and registered. If that is refused, the driver allocates, which leaves no border either; if that fails, too, pieces of
  * TDICT_PINNED_GRAIN are registered. A pinner that asks for pieces gets those small ones before the driver is asked, since
- * the driver holds other threads up for longest. Small blocks come from the driver; if that fails they are registered.
+ * what the driver allocates is one long pause. Small blocks come from the driver; if that fails they are registered.
  * Pages that are registered are bound to the pinner's node before they are touched, by preference: those for which it has
  * no room lie elsewhere, and a system that refuses is no failure. The driver's own pages cannot be bound; they lie where
  * the driver puts them. On failure the status is the driver's: TDICT_ENOMEM for no memory; TDICT_EOVERFLOW. */

@@ -133,7 +133,10 @@ static tdict_tensor *make_target(const world *w, const int64_t *sizes, int count
   int64_t bytes = 0;
   tdict_tensor *t = NULL;
   for (int i = 0; i < count; i++) bytes += sizes[i] + 8192;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w->memory, &t, err));
+  tdict_error err;
+  tdict_status status = tdict_tensor_empty(TDICT_U8, 1, &bytes, w->memory, &t, &err);
+  if (status == TDICT_ENOMEM) td_skip("the device has no room for the largest tree");
+  assert_int_equal(status, TDICT_OK);
   return t;
 }
 
