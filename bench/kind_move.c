@@ -59,28 +59,14 @@ static bool h2d_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* A copy over the border of two registrations is refused by the driver: large pinned leaves are cut where
- * tdict/context.h says. */
-static bool copy_in(const bench_job *job, raw_address to, const char *from, size_t bytes) {
-  const size_t border = (size_t)32 << 20;
-  bool waits = is(job->row.calls, "blocking"), cut = is(job->row.source, "pinned"), good = true;
-  raw_driver *raw = job->place->check.raw;
-  for (size_t at = 0, piece; at < bytes && good; at += piece) {
-    size_t left = border - (uintptr_t)(from + at) % border;
-    piece = cut && left < bytes - at ? left : bytes - at;
-    good = waits ? raw_copy_in(raw, to + at, from + at, piece) : raw_copy_in_async(raw, to + at, from + at, piece);
-  }
-  return good;
-}
-
 static bool h2d_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_source *s = &job->place->sources[tree];
-  bool good = true;
+  bool waits = is(job->row.calls, "blocking"), good = true;
   raw_address to = job->raw_device;
   double begin = bench_now();
   for (int64_t i = 0; i < s->leaves && good; to += s->bytes[i], i++)
-    good = copy_in(job, to, (const char *)s->data[i], s->bytes[i]);
+    good = waits ? raw_copy_in(raw, to, s->data[i], s->bytes[i]) : raw_copy_in_async(raw, to, s->data[i], s->bytes[i]);
   if (!good || !raw_finish(raw)) return driver_failed(job);
   *seconds = bench_now() - begin;
   return true;

@@ -18,6 +18,7 @@ static const struct {
               {"doctor", "what this machine has, and which ways transfers will take", doctor_main},
               {"advise", "which mode and num_threads suit a tree, and why", advise_main},
               {"tune", "measures this machine and writes a tuning file for contexts", tune_main},
+              {"pinning", "pinning one block, and copies of another thread meanwhile", pinning_main},
               {"stress", "random trees moved in random ways, verified bit by bit", stress_main},
               {"worker", "answers bench/compare over standard input and output", worker_main}};
 enum { num_others = sizeof others / sizeof others[0] };

@@ -20,6 +20,7 @@ static bool open_context(bench_place *p, tdict_device wanted) {
   sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = p->sim_rate;
   o.device = wanted;
   o.tuning_file = p->tuning_file;
+  o.pin_piece_bytes = p->pin_piece_bytes;
   if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
   if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
   if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {

@@ -125,6 +125,7 @@ SHORT = {  # every program with a record, at its shortest
     "pin": "pin --device sim --repeat 1 --match pin",
     "tune": "tune --device sim --repeat 1 --max-bytes 1",
     "advise": "advise --device sim --leaves 4 --leaf-bytes 400",
+    "pinning": "pinning --device sim --bytes 4096",
     "doctor": "doctor --device cpu",
     "loader": "loader --work samples --samples 8 --batch 4 --workers 0 --device cpu --seconds 0.01",
 }

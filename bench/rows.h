@@ -67,6 +67,7 @@ typedef struct bench_place {
   int delay;               /* percent that each sample of the library is made longer by, to see that checks find it */
   const char *tuning_file; /* NULL: none */
   size_t staging_bytes;    /* 0: the library's */
+  size_t pin_piece_bytes;  /* of the context: 0: one registration a block */
   double sim_rate;         /* bytes per second of simulated copies; 0: as fast as the host copies */
 } bench_place;
 bool place_open(bench_place *p, const char *device); /* full, bare, delay and sim_rate are set before */
@@ -117,5 +118,6 @@ int tune_main(int argc, char **argv);                                 /* tdict-b
 int advise_main(int argc, char **argv);                               /* tdict-bench advise */
 int stress_main(int argc, char **argv);                               /* tdict-bench stress */
 int loader_main(int argc, char **argv);                               /* tdict-bench loader */
+int pinning_main(int argc, char **argv);                              /* tdict-bench pinning */
 
 #endif

@@ -183,7 +183,7 @@ TARGETS = [
     rate_of("d2h/4 GB, pinned result", "device to host, 4 GB, pinned result", 53, 54.5),
     beside("d2h/4 GB, pinned result", "tensordict", "device to host, 4 GB, pinned result: beside TensorDict's default", 1),
     time_of(PINNED, "`tdict_pin_memory` of 4 GB, fresh process", 350, 220),
-    time_of("latency/own copies while 4 GB are pinned, longest", "longest wait of another submission while 4 GB are pinned", 5),
+    time_of("latency/own copies while 4 GB are pinned, longest", "longest wait of another submission while 4 GB are pinned in pieces of 32 MiB", 5),
     time_of("alloc/1 GiB, none kept", "pinned allocation, 1 GiB", 60, 40),
     processors("1 processor"),
     processors("2 processors"),

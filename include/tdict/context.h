@@ -30,6 +30,10 @@ typedef struct tdict_context_options {
                                   (default): a built-in table. Read by the call [T:context_tuning_file] */
   const tdict_sim_options *sim; /**< simulated devices beside the others; borrowed for the call; NULL: none, unless
                                      `device` is one */
+  size_t
+      pin_piece_bytes; /**< 0 (default): each block of pinned memory is one registration. Else blocks are registered in
+                               pieces of so many bytes, rounded up to a multiple of 4 MiB: see tdict_pinned_memory()
+                               [T:pinned_pieces_end_at_their_borders] */
 } tdict_context_options;
 static inline tdict_context_options tdict_context_options_default(void) {
   tdict_context_options o;
@@ -71,11 +75,23 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  context. Where the machine has several memory nodes, blocks from 2 MiB on are asked for on that of the default device's
  *  GPU, if it is known [T:placement_is_found_when_a_gpu_is_opened] [T:pinned_pages_prefer_their_node].
  *
- *  For copies that the program makes by itself: the driver refuses one (CUDA_ERROR_INVALID_VALUE) that goes over the
- *  border of two registrations. What was allocated here in up to 32 MiB lies over none
- *  [T:pinned_blocks_go_over_no_border]; a larger block, and so a leaf of a large pinned tree, may: cut copies at addresses
- *  that are multiples of 32 MiB (of 4 MiB where the statistics say #TDICT_PIN_SMALL_PIECES), as tdict's own are
- *  [T:gpu_copies_are_cut_at_borders_of_pinned_memory]. */
+ *  **Copies that the program makes by itself** (cudaMemcpyAsync, NCCL, a DLPack consumer): the driver refuses a copy that
+ *  crosses the border of two registrations with CUDA_ERROR_INVALID_VALUE. Each block is one registration, so one copy may
+ *  take any leaf, and all leaves of a tree that share a block [T:pinned_trees_take_plain_copies]
+ *  [T:pinned_blocks_go_over_no_border]. If the driver refuses the registration, the driver allocates the block
+ *  (#TDICT_PIN_DRIVER): that block has no border either. If this fails, too, the block is registered in pieces of 4 MiB
+ *  (#TDICT_PIN_SMALL_PIECES), and copies must be cut at multiples of 4 MiB. The context's log gets a warning at the first
+ *  block of either kind [T:pinned_pages_fall_back_to_small_pieces] [T:pin_memory_tries_one_way_after_the_other].
+ *
+ *  **The price of large blocks.** While a block is registered or unregistered, no other thread can queue a copy or kernel.
+ *  Measured on an NVIDIA H200 by `bench/pinning`: pinning 1 GiB in a new process takes XXX_MEASURED_1G_WHOLE ms and holds
+ *  another thread up for at most XXX_MEASURED_1G_WHOLE_STALL ms; 4 GiB take XXX_MEASURED_4G_WHOLE ms and
+ *  XXX_MEASURED_4G_WHOLE_STALL ms. With `pin_piece_bytes` of 32 MiB, the library pauses after each piece: 1 GiB takes
+ *  XXX_MEASURED_1G_PIECES ms and holds up for XXX_MEASURED_1G_PIECES_STALL ms, 4 GiB take XXX_MEASURED_4G_PIECES ms and
+ *  XXX_MEASURED_4G_PIECES_STALL ms. In return, the program must cut its own copies from blocks larger than a piece at
+ *  addresses that are multiples of the piece; tdict's own copies are cut there [T:pinned_pieces_end_at_their_borders]
+ *  [T:gpu_copies_are_cut_at_borders_of_pinned_memory]. A block of up to a piece crosses no border. If the driver refuses
+ *  the pieces, pieces of 4 MiB are tried before the driver allocates. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
 /** @brief Memory of a device; plain host memory for tdict_cpu(). Never NULL; for an absent device every allocation
  *  fails with #TDICT_ENODEVICE and the reason [T:memory_of_absent_device]. Owned by the context. */

@@ -36,7 +36,8 @@ typedef enum tdict_pin_path {
   TDICT_PIN_REGISTER,    /**< pages of our own, registered with the driver */
   TDICT_PIN_DRIVER,      /**< allocated by the driver */
   TDICT_PIN_PAGEABLE,    /**< none was to be had; copied from ordinary memory */
-  TDICT_PIN_SMALL_PIECES /**< as TDICT_PIN_REGISTER, in small pieces, because large ones were refused */
+  TDICT_PIN_SMALL_PIECES /**< as TDICT_PIN_REGISTER, in pieces of 4 MiB, because the driver refused larger
+                               registrations: see tdict_pinned_memory() */
 } tdict_pin_path;
 
 /** What a transfer did. Bytes are bytes of leaves; the ring's padding is not counted. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "device/driver_sim.h"
@@ -16,7 +17,7 @@ enum { MAX_GPUS = 64 };
 struct tdict_devices {
   tdict_driver *cuda, *sim;    /* NULL: absent */
   tdict_error no_cuda, no_sim; /* why */
-  size_t cache_bytes;
+  size_t cache_bytes, pin_piece;
   tdict_forkmark *mark; /* counted */
   tdict_log *log;       /* counted; may be NULL */
   const char *sysfs;    /* borrowed; may be NULL */
@@ -101,12 +102,19 @@ static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
+/* Pieces for the pinner; so many bytes that no block has them are none. */
+static size_t piece_of(size_t wanted) {
+  size_t rounded;
+  return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
+}
+
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err) {
   const tdict_context_options *options = config->options;
   tdict_devices *d = calloc(1, sizeof *d);
   if (!d) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its devices");
   pthread_mutex_init(&d->lock, NULL);
   d->cache_bytes = options->device_cache_bytes;
+  d->pin_piece = piece_of(options->pin_piece_bytes);
   d->mark = tdict_forkmark_retain(config->mark);
   d->log = config->log ? tdict_log_retain(config->log) : NULL;
   d->sysfs = config->sysfs;
@@ -181,6 +189,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
     if (status == TDICT_OK) tdict_gpu_set_mark(gpu, d->mark);
     if (status == TDICT_OK && d->log) tdict_gpu_set_log(gpu, d->log);
     if (status == TDICT_OK && d->sysfs) gpu->node = tdict_placement_node(d->sysfs, gpu);
+    if (status == TDICT_OK) gpu->pin_piece = d->pin_piece;
     if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;
   }
   pthread_mutex_unlock(&d->lock);

@@ -289,7 +289,7 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
     if (!p.known || p.device || at < begin || at - begin > p.range_bytes) return false;
     size_t here = p.range_bytes - (at - begin);
     if (left <= here) return true;
-    if (here == 0 || (at + here) % TDICT_PINNED_SMALL_PIECE != 0) return false; /* copies would not be cut there */
+    if (here == 0 || (at + here) % TDICT_PINNED_GRAIN != 0) return false; /* copies would not be cut there */
     at += here;
     left -= here;
   }
@@ -343,5 +343,5 @@ static void pin_release(void *self) { tdict_gpu_release(self); }
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
   static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free,
                                     pin_unbound,  pin_is_gone,    pin_retain,   pin_release};
-  return (tdict_pinner){&ops, gpu, pool, gpu->log, gpu->node};
+  return (tdict_pinner){&ops, gpu, pool, gpu->log, gpu->node, gpu->pin_piece, NULL};
 }

@@ -23,7 +23,8 @@ struct tdict_gpu {
   size_t cache_bytes;                        /* the most that is kept of freed memory */
   tdict_block_cache kept;
   char name[64];
-  int node; /* of memory, that it hangs on; -1: not known, or there is one. Set before the gpu is shared */
+  int node;         /* of memory, that it hangs on; -1: not known, or there is one. Set before the gpu is shared */
+  size_t pin_piece; /* see tdict_pinner. Set before the gpu is shared */
   _Atomic(bool) told_far; /* relaxed: the log has had its line about pages that could not be bound to a node */
   tdict_forkmark *mark;   /* counted; NULL: forks are not looked for */
   tdict_log *log;         /* counted; NULL: nobody is told */
@@ -81,7 +82,7 @@ bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn);
 /* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. The driver refuses a copy
  * that goes over the border of two registrations, so it is cut there; borders are looked for on addresses that are
- * multiples of TDICT_PINNED_SMALL_PIECE. Inside a scope. */
+ * multiples of TDICT_PINNED_GRAIN. Inside a scope. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* The same for several lines between host and device, at most TDICT_CU_MOST_LINES, in one call of the driver where it has

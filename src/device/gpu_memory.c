@@ -166,12 +166,12 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_gpu *from, const tdic
 static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
-  if (bytes == 0 || begin / TDICT_PINNED_SMALL_PIECE == last / TDICT_PINNED_SMALL_PIECE) return bytes;
+  if (bytes == 0 || begin / TDICT_PINNED_GRAIN == last / TDICT_PINNED_GRAIN) return bytes;
   if (gpu->driver->ops->pointer(gpu->driver, host, &p) != TDICT_CU_SUCCESS)
-    return TDICT_PINNED_SMALL_PIECE - begin % TDICT_PINNED_SMALL_PIECE;
+    return TDICT_PINNED_GRAIN - begin % TDICT_PINNED_GRAIN;
   if (!p.known || p.device) return bytes;
   uintptr_t end = (uintptr_t)p.range + p.range_bytes;
-  return end > begin && end - begin < bytes && end % TDICT_PINNED_SMALL_PIECE == 0 ? end - begin : bytes;
+  return end > begin && end - begin < bytes && end % TDICT_PINNED_GRAIN == 0 ? end - begin : bytes;
 }
 
 /* A line of bytes, `width` of them, cut at borders. */

@@ -45,7 +45,7 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
 /* Where `bytes` would begin in the block, counted from its begin: at a border when they would go over it and need not.
  * False: they do not fit. */
 static bool find_place(const tdict_pinned_block *b, size_t bytes, size_t *out) {
-  size_t piece = b->run->piece, at = 0;
+  size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
     size_t to_border = piece - (uintptr_t)b->data % piece;
     if (bytes > to_border) at = to_border;

@@ -10,7 +10,6 @@
 /* A run of pages; it ends with its last block. */
 typedef struct tdict_run {
   tdict_pinned_pages pages;
-  size_t piece; /* see tdict_pinned_pages_piece() */
 } tdict_run;
 
 /* Fences that a freed block waits for; owned by the block. */

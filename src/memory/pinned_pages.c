@@ -18,7 +18,7 @@
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_TOUCHING = 16, LEFT_CPUS = 2 };
 /* Who waits for the driver's lock gets it only when it is left alone for as long as a thread takes to wake. That is less
  * than half of this, but not always: what has to wait for several pieces would wait too long. */
-enum { PAUSE_NS = 200000 }; /* after a whole piece */
+enum { PAUSE_NS = 200000 }; /* after TDICT_PINNED_PIECE and more; less after smaller pieces */
 enum { LOG_WARNING = 2 };   /* TDICT_LOG_WARNING of tdict/context.h, which is of a layer above */
 
 /* Maps `bytes` at an address that is a multiple of `alignment`; NULL without address space. */
@@ -44,7 +44,8 @@ static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
 }
 
 static void let_others_in(size_t piece) {
-  const struct timespec pause = {0, (long)(PAUSE_NS / (TDICT_PINNED_PIECE / piece))};
+  const size_t parts = piece < TDICT_PINNED_PIECE ? TDICT_PINNED_PIECE / piece : 1;
+  const struct timespec pause = {0, (long)(PAUSE_NS / parts)};
   nanosleep(&pause, NULL);
 }
 
@@ -140,36 +141,42 @@ static tdict_status register_all(making *m, tdict_error *err) {
   return m->status;
 }
 
-static tdict_status get_registered(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
-  static const size_t sizes[] = {TDICT_PINNED_PIECE, TDICT_PINNED_SMALL_PIECE};
-  static const tdict_pinned_way ways[] = {TDICT_PINNED_REGISTERED, TDICT_PINNED_SMALL};
-  void *data = map_aligned(bytes, bytes > TDICT_PINNED_PIECE         ? TDICT_PINNED_PIECE
-                                  : bytes > TDICT_PINNED_SMALL_PIECE ? TDICT_PINNED_SMALL_PIECE
-                                                                     : (size_t)HUGE_PAGE);
+/* Pages of our own, in one registration (`piece` 0, or it holds them all) or in pieces. */
+static tdict_status get_registered(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
+                                   tdict_error *err) {
+  const bool whole = piece == 0 || bytes <= piece;
+  void *data = map_aligned(bytes, whole ? (size_t)HUGE_PAGE : piece);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
   bind_to_node(p, data, bytes);
-  tdict_status status = TDICT_ENOMEM;
-  for (int i = 0; i < 2; i++) {
-    if (i == 1 && bytes <= sizes[i]) break;
-    making m = {.pinner = p, .data = data, .bytes = bytes, .piece = sizes[i]};
-    status = register_all(&m, i == 0 ? err : NULL);
-    if (status != TDICT_OK) continue;
-    *out = (tdict_pinned_pages){data, bytes, ways[i], p->node};
-    return TDICT_OK;
-  }
-  munmap(data, bytes);
+  making m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
+  tdict_status status = register_all(&m, err);
+  if (status == TDICT_OK)
+    *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_REGISTERED, p->node, whole ? SIZE_MAX : piece};
+  else
+    munmap(data, bytes);
   return status;
 }
 
 static tdict_status get_from_driver(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
   void *data;
   tdict_status status = p->ops->allocate(p->self, bytes, &data, err);
-  if (status == TDICT_OK) *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_DRIVER, p->node};
+  if (status == TDICT_OK) *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_DRIVER, p->node, SIZE_MAX};
   return status;
 }
 
-static void tell(const tdict_pinner *p, size_t bytes, const char *instead, const char *why) {
-  if (p->log) tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", bytes, instead, why);
+static void tell(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead, const char *why) {
+  const int bit = 1 << pages->way;
+  if (!p->log || (p->told && atomic_fetch_or_explicit(p->told, bit, memory_order_relaxed) & bit)) return;
+  tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, why);
+}
+
+/* The registration as it was asked for was refused, for the reason `why`. */
+static bool get_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *why) {
+  if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
+  if (get_registered(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;
+  out->way = TDICT_PINNED_SMALL;
+  tell(p, out, "is registered in pieces of 4 MiB, and one copy of the program's own cannot cross their borders", why);
+  return true;
 }
 
 tdict_pinned_way tdict_pinned_first_way(size_t bytes) {
@@ -182,26 +189,20 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_p
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
   bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
-  if (large && get_registered(p, rounded, out, &first) == TDICT_OK) {
-    if (out->way == TDICT_PINNED_SMALL) tell(p, rounded, "is registered in small pieces", first.message);
-    return TDICT_OK;
-  }
+  if (large && get_registered(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
+  if (large && p->piece && get_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
   tdict_status status = get_from_driver(p, rounded, out, &why);
   if (status == TDICT_OK) {
-    if (large) tell(p, rounded, "was allocated by the driver", first.message);
+    if (large) tell(p, out, "was allocated by the driver", first.message);
     return status;
   }
-  if (!large && get_registered(p, rounded, out, NULL) == TDICT_OK) {
-    tell(p, rounded, "is registered", why.message);
+  if (large && !p->piece && get_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
+  if (!large && get_registered(p, rounded, 0, out, NULL) == TDICT_OK) {
+    tell(p, out, "is registered", why.message);
     return TDICT_OK;
   }
   if (err) *err = why;
   return status;
-}
-
-size_t tdict_pinned_pages_piece(const tdict_pinned_pages *pages) {
-  size_t piece = pages->way == TDICT_PINNED_SMALL ? TDICT_PINNED_SMALL_PIECE : TDICT_PINNED_PIECE;
-  return pages->way == TDICT_PINNED_DRIVER || pages->bytes <= piece ? SIZE_MAX : piece;
 }
 
 void tdict_pinned_pages_put(const tdict_pinner *p, const tdict_pinned_pages *pages) {
@@ -209,7 +210,6 @@ void tdict_pinned_pages_put(const tdict_pinner *p, const tdict_pinned_pages *pag
     p->ops->free(p->self, pages->data, pages->bytes);
     return;
   }
-  size_t piece = tdict_pinned_pages_piece(pages);
-  unregister(p, pages->data, pages->bytes, piece < pages->bytes ? piece : pages->bytes);
+  unregister(p, pages->data, pages->bytes, pages->piece < pages->bytes ? pages->piece : pages->bytes);
   munmap(pages->data, pages->bytes);
 }

@@ -17,7 +17,7 @@ typedef struct pool {
   tdict_memory memory; /* first: a pool is a memory */
   _Atomic(int64_t) refs;
   tdict_pinner pinner;
-  atomic_bool told; /* relaxed: the log has had its line */
+  atomic_int told; /* see tdict_pinner */
   size_t limit_bytes;
   pthread_mutex_t lock;                  /* guards what follows, and every block */
   pthread_cond_t left;                   /* `leaving` has become less */
@@ -171,11 +171,7 @@ static bool drop_cache(pool *p) {
 static tdict_status get_pages(pool *p, size_t bytes, int node, tdict_pinned_pages *out, tdict_error *err) {
   tdict_pinner pinner = p->pinner;
   pinner.node = node;
-  if (atomic_load_explicit(&p->told, memory_order_relaxed)) pinner.log = NULL;
-  tdict_status status = tdict_pinned_pages_get(&pinner, bytes, out, err);
-  if (status == TDICT_OK && out->way != tdict_pinned_first_way(bytes))
-    atomic_store_explicit(&p->told, true, memory_order_relaxed);
-  return status;
+  return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
 /* A block for bytes that are reserved. */
@@ -197,7 +193,6 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
   pthread_mutex_unlock(&p->lock);
   if (status == TDICT_OK) {
     b->run->pages = pages;
-    b->run->piece = tdict_pinned_pages_piece(&pages);
     b->data = pages.data;
     b->bytes = bytes;
     *out = b;
@@ -311,10 +306,11 @@ tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_b
   p->memory.device = tdict_cpu();
   p->memory.pinned = true;
   atomic_init(&p->refs, 1);
-  atomic_init(&p->told, false);
+  atomic_init(&p->told, 0);
   pthread_mutex_init(&p->lock, NULL);
   pthread_cond_init(&p->left, NULL);
   p->pinner = *pinner;
+  p->pinner.told = &p->told;
   p->limit_bytes = limit_bytes;
   pinner->ops->retain(pinner->self);
   *out = &p->memory;

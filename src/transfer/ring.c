@@ -46,6 +46,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
+  if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE; /* only the library copies from here */
   ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
   ring->num_slots = (int)(staging_bytes / ring->slot_bytes < 4096 ? staging_bytes / ring->slot_bytes : 4096);
   size_t bytes = ring->slot_bytes * (size_t)ring->num_slots;

@@ -311,7 +311,7 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   bench_close(&b);
 }
 
-/* Pinned memory is registered in pieces. The driver refuses a copy over the border of two (the simulated one, too); the
+/* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one, too); the
  * library cuts its own there. */
 enum { AROUND = 3 * MIB };
 static void copy_over_border(bench *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
@@ -348,7 +348,9 @@ static void copy_over_border(bench *b, char *at, char *device, tdict_cu_stream s
 }
 
 GPU_CASE(gpu_copies_are_cut_at_borders_of_pinned_memory) {
-  bench b = bench_open(NULL);
+  tdict_context_options o = tdict_context_options_default();
+  o.pin_piece_bytes = TDICT_PINNED_PIECE;
+  bench b = bench_open(&o);
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_storage *pinned = NULL;
   tdict_block block = bench_take(&b, AROUND);

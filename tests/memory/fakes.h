@@ -111,7 +111,7 @@ static inline tdict_pinner fake_pinner_init(fake_pinner *p, tdict_pool *pool) {
                                     NULL,          fake_pinner_retain, fake_pinner_release};
   memset((void *)p, 0, sizeof *p);
   p->registers_left = p->allocates_left = -1;
-  return (tdict_pinner){&ops, p, pool, NULL, -1};
+  return (tdict_pinner){&ops, p, pool, NULL, -1, 0, NULL};
 }
 
 /* A memory over malloc that notes what it was asked. */

@@ -15,7 +15,7 @@ static tdict_pinned_block *new_run(tdict_block_list *list, uintptr_t at, size_t 
   assert_non_null(b);
   b->data = (char *)at;
   b->bytes = pages * PAGE;
-  b->run->piece = piece;
+  b->run->pages.piece = piece;
   tdict_blocks_give(list, b);
   return b;
 }

@@ -125,8 +125,9 @@ static tdict_status note_register(void *pages, size_t bytes) {
   atomic_fetch_sub(&asked.inside, 1);
   return status;
 }
-static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool) {
+static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool, size_t piece) {
   tdict_pinner pinner = fake_pinner_init(fake, pool);
+  pinner.piece = piece;
   memset((void *)&asked, 0, sizeof asked);
   asked.refuse_above = SIZE_MAX;
   asked.refuse_from = 1000;
@@ -134,73 +135,91 @@ static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool) {
   return pinner;
 }
 
-CASE(pinned_pages_are_registered_in_pieces) {
-  static const size_t bytes = TDICT_PINNED_PIECE + 5 * (size_t)PAGE;
+/* With threads and without; what is registered is touched already. */
+static void check_registered(size_t bytes, size_t piece, int wanted) {
   for (int threads = 0; threads < 5; threads += 4) {
     fake_pinner fake;
     tdict_pool *pool = NULL;
     tdict_pinned_pages pages;
     if (threads) td_ok(tdict_pool_create(threads, &pool, err));
-    tdict_pinner pinner = noting_pinner(&fake, pool);
+    tdict_pinner pinner = noting_pinner(&fake, pool, piece);
     td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
     assert_int_equal(pages.way, TDICT_PINNED_REGISTERED);
     assert_int_equal(pages.bytes, bytes);
-    assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_PIECE, 0);
-    assert_int_equal(tdict_pinned_pages_piece(&pages), TDICT_PINNED_PIECE);
-    assert_int_equal(asked.count, 2);
-    assert_ptr_equal(asked.at[0], pages.data);
-    assert_ptr_equal(asked.at[1], (char *)pages.data + TDICT_PINNED_PIECE);
-    assert_int_equal(asked.bytes[0] + asked.bytes[1], bytes);
+    assert_int_equal(pages.piece, wanted == 1 ? SIZE_MAX : piece);
+    if (wanted > 1) assert_int_equal((uintptr_t)pages.data % piece, 0);
+    assert_int_equal(asked.count, wanted);
+    char *end = pages.data;
+    for (int i = 0; i < wanted; end += asked.bytes[i++]) assert_ptr_equal(asked.at[i], end);
+    assert_ptr_equal(end, (char *)pages.data + bytes);
     assert_false(asked.overlapped);
     tdict_pinned_pages_put(&pinner, &pages);
-    assert_int_equal(atomic_load(&fake.unregisters), 2);
+    assert_int_equal(atomic_load(&fake.unregisters), wanted);
     assert_int_equal(atomic_load(&fake.registered_bytes), 0);
     tdict_pool_destroy(pool);
   }
 }
 
-CASE(pinned_pages_up_to_a_piece_have_no_border) {
-  fake_pinner fake;
-  tdict_pinned_pages pages;
-  tdict_pinner pinner = noting_pinner(&fake, NULL);
-  td_ok(tdict_pinned_pages_get(&pinner, TDICT_PINNED_PIECE, &pages, err));
-  assert_int_equal(asked.count, 1);
-  assert_int_equal(tdict_pinned_pages_piece(&pages), SIZE_MAX);
-  tdict_pinned_pages_put(&pinner, &pages);
+CASE(pinned_pages_are_one_registration) { check_registered(3 * TDICT_PINNED_PIECE + 5 * (size_t)PAGE, 0, 1); }
+
+CASE(pinned_pages_are_registered_in_pieces) {
+  check_registered(TDICT_PINNED_PIECE + 5 * (size_t)PAGE, TDICT_PINNED_PIECE, 2);
+  check_registered(2 * TDICT_PINNED_PIECE + 5 * (size_t)PAGE, 3 * TDICT_PINNED_GRAIN, 6);
+  check_registered(3 * TDICT_PINNED_PIECE, 2 * TDICT_PINNED_PIECE, 2); /* larger ones have a pause behind them, too */
+  check_registered(TDICT_PINNED_PIECE, TDICT_PINNED_PIECE, 1);
 }
 
-/* The order of the ways: pieces, small pieces, the driver. */
+/* Whoever asks for pieces gets small ones before the driver is asked; else the driver's block, without borders, comes
+ * first. */
 CASE(pinned_pages_fall_back_to_small_pieces) {
-  static const size_t bytes = 2 * TDICT_PINNED_SMALL_PIECE + 3 * (size_t)PAGE;
+  static const size_t bytes = 5 * TDICT_PINNED_GRAIN + 3 * (size_t)PAGE, pieces[] = {0, 2 * TDICT_PINNED_GRAIN};
+  for (int i = 0; i < 2; i++) {
+    fake_pinner fake;
+    tdict_pinned_pages pages;
+    tdict_pinner pinner = noting_pinner(&fake, NULL, pieces[i]);
+    asked.refuse_above = TDICT_PINNED_GRAIN;
+    fake.allocates_left = 0;
+    td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
+    assert_int_equal(pages.way, TDICT_PINNED_SMALL);
+    assert_int_equal(pages.piece, TDICT_PINNED_GRAIN);
+    assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_GRAIN, 0);
+    assert_int_equal(asked.count, 7); /* the first registration as it was asked for was refused */
+    assert_int_equal(asked.bytes[6], 3 * PAGE);
+    assert_int_equal(atomic_load(&fake.allocates), pieces[i] ? 0 : 1);
+    tdict_pinned_pages_put(&pinner, &pages);
+    assert_int_equal(atomic_load(&fake.unregisters), 6);
+    assert_int_equal(atomic_load(&fake.registered_bytes), 0);
+  }
+}
+
+CASE(pinned_pages_come_from_the_driver_before_small_pieces) {
   fake_pinner fake;
   tdict_pinned_pages pages;
-  tdict_pinner pinner = noting_pinner(&fake, NULL);
-  asked.refuse_above = TDICT_PINNED_SMALL_PIECE;
-  td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
-  assert_int_equal(pages.way, TDICT_PINNED_SMALL);
-  assert_int_equal(tdict_pinned_pages_piece(&pages), TDICT_PINNED_SMALL_PIECE);
-  assert_int_equal((uintptr_t)pages.data % TDICT_PINNED_SMALL_PIECE, 0);
-  assert_int_equal(asked.count, 4); /* the whole was refused first */
-  assert_int_equal(asked.bytes[3], 3 * PAGE);
-  assert_int_equal(atomic_load(&fake.allocates), 0);
+  tdict_pinner pinner = noting_pinner(&fake, NULL, 0);
+  asked.refuse_above = TDICT_PINNED_GRAIN;
+  td_ok(tdict_pinned_pages_get(&pinner, 5 * TDICT_PINNED_GRAIN, &pages, err));
+  assert_int_equal(pages.way, TDICT_PINNED_DRIVER);
+  assert_int_equal(pages.piece, SIZE_MAX);
+  assert_int_equal(asked.count, 1);
   tdict_pinned_pages_put(&pinner, &pages);
-  assert_int_equal(atomic_load(&fake.unregisters), 3);
-  assert_int_equal(atomic_load(&fake.registered_bytes), 0);
+  assert_int_equal(atomic_load(&fake.frees), 1);
 }
 
 CASE(pinned_pages_undo_pieces_that_were_registered) {
-  static const size_t bytes = 5 * TDICT_PINNED_SMALL_PIECE;
-  fake_pinner fake;
-  tdict_pinned_pages pages;
-  tdict_pinner pinner = noting_pinner(&fake, NULL);
-  asked.refuse_above = TDICT_PINNED_SMALL_PIECE;
-  asked.refuse_from = 4;
-  td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
-  assert_int_equal(pages.way, TDICT_PINNED_DRIVER);
-  assert_int_equal(asked.count, 5);
-  assert_int_equal(atomic_load(&fake.unregisters), 3);
-  assert_int_equal(atomic_load(&fake.registered_bytes), 0);
-  tdict_pinned_pages_put(&pinner, &pages);
+  static const size_t bytes = 5 * TDICT_PINNED_GRAIN, pieces[] = {TDICT_PINNED_GRAIN, 2 * TDICT_PINNED_GRAIN};
+  for (int i = 0; i < 2; i++) { /* the second: small ones are tried after the others */
+    fake_pinner fake;
+    tdict_pinned_pages pages;
+    tdict_pinner pinner = noting_pinner(&fake, NULL, pieces[i]);
+    asked.refuse_above = TDICT_PINNED_GRAIN;
+    asked.refuse_from = 3 + i;
+    td_ok(tdict_pinned_pages_get(&pinner, bytes, &pages, err));
+    assert_int_equal(pages.way, TDICT_PINNED_DRIVER);
+    assert_int_equal(asked.count, 4 + i);
+    assert_int_equal(atomic_load(&fake.unregisters), 3);
+    assert_int_equal(atomic_load(&fake.registered_bytes), 0);
+    tdict_pinned_pages_put(&pinner, &pages);
+  }
 }
 
 /* What the library asks of mbind(), which is all that it uses syscall() for here, and which answers what the test says, or

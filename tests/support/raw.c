@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include "context.h"
+#include "device/devices.h"
 #include "support/test.h"
 
 /* libcuda's calls, declared once more so that a mistake in the library's own declarations cannot hide itself. */
@@ -19,6 +21,11 @@ typedef struct raw_cuda {
   int (*to_device)(cu_address dst, const void *src, size_t bytes);
   int (*to_host)(void *dst, cu_address src, size_t bytes);
   int (*fill)(cu_address dst, unsigned char byte, size_t bytes);
+  int (*to_device_async)(cu_address dst, const void *src, size_t bytes, void *stream);
+  int (*to_host_async)(void *dst, cu_address src, size_t bytes, void *stream);
+  int (*stream_create)(void **stream, unsigned flags);
+  int (*stream_synchronize)(void *stream);
+  int (*stream_destroy)(void *stream);
 } raw_cuda;
 
 struct raw_memory {
@@ -54,6 +61,11 @@ static void open_cuda(raw_memory *raw) {
   take(library, "cuMemcpyHtoD_v2", &c->to_device);
   take(library, "cuMemcpyDtoH_v2", &c->to_host);
   take(library, "cuMemsetD8_v2", &c->fill);
+  take(library, "cuMemcpyHtoDAsync_v2", &c->to_device_async);
+  take(library, "cuMemcpyDtoHAsync_v2", &c->to_host_async);
+  take(library, "cuStreamCreate", &c->stream_create);
+  take(library, "cuStreamSynchronize", &c->stream_synchronize);
+  take(library, "cuStreamDestroy_v2", &c->stream_destroy);
   cu(c->init(0), "cuInit");
   cu(c->device_get(&raw->number, raw->device.index), "cuDeviceGet");
   cu(c->retain(&raw->primary, raw->number), "cuDevicePrimaryCtxRetain");
@@ -126,4 +138,46 @@ void raw_fill(raw_memory *raw, void *device_address, unsigned char byte, size_t 
   cu(raw->cuda.fill((cu_address)(uintptr_t)device_address, byte, bytes), "cuMemsetD8");
   cu(raw->cuda.synchronize(), "cuCtxSynchronize");
   cu(raw->cuda.pop(&popped), "cuCtxPopCurrent");
+}
+
+typedef enum direction { IN, OUT } direction;
+
+static int copy_cuda(raw_memory *raw, direction to, void *dst, const void *src, size_t bytes) {
+  const raw_cuda *c = &raw->cuda;
+  void *popped, *stream;
+  cu(c->push(raw->primary), "cuCtxPushCurrent");
+  cu(c->stream_create(&stream, 1), "cuStreamCreate");
+  int answer = to == IN ? c->to_device_async((cu_address)(uintptr_t)dst, src, bytes, stream)
+                        : c->to_host_async(dst, (cu_address)(uintptr_t)src, bytes, stream);
+  cu(c->stream_synchronize(stream), "cuStreamSynchronize");
+  cu(c->stream_destroy(stream), "cuStreamDestroy");
+  cu(c->pop(&popped), "cuCtxPopCurrent");
+  return answer;
+}
+
+static int copy_sim(raw_memory *raw, direction to, void *dst, const void *src, size_t bytes) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  td_ok(tdict_devices_gpu(tdict_context_devices(raw->context), raw->device, &gpu, err));
+  tdict_driver *d = gpu->driver;
+  td_ok(tdict_gpu_enter(gpu, &scope, err));
+  int answer = to == IN ? d->ops->copy_h2d_async(d, dst, src, bytes, raw->stream.handle)
+                        : d->ops->copy_d2h_async(d, dst, src, bytes, raw->stream.handle);
+  cu(d->ops->stream_synchronize(d, raw->stream.handle), "stream_synchronize");
+  tdict_gpu_leave(gpu, &scope);
+  return answer;
+}
+
+static int copy_plainly(raw_memory *raw, direction to, void *dst, const void *src, size_t bytes) {
+  assert_int_not_equal(raw->device.type, TDICT_DEVICE_CPU);
+  return raw->device.type == TDICT_DEVICE_CUDA ? copy_cuda(raw, to, dst, src, bytes)
+                                               : copy_sim(raw, to, dst, src, bytes);
+}
+
+int raw_copy_in(raw_memory *raw, void *device_address, const void *host, size_t bytes) {
+  return copy_plainly(raw, IN, device_address, host, bytes);
+}
+
+int raw_copy_out(raw_memory *raw, void *host, const void *device_address, size_t bytes) {
+  return copy_plainly(raw, OUT, host, device_address, bytes);
 }

@@ -18,4 +18,10 @@ void raw_read(raw_memory *raw, void *host, const void *device_address, size_t by
 void raw_write(raw_memory *raw, void *device_address, const void *host, size_t bytes);
 void raw_fill(raw_memory *raw, void *device_address, unsigned char byte, size_t bytes);
 
+/* One copy as a program makes it by itself, cut nowhere, and the wait for it: cuMemcpyHtoDAsync and cuMemcpyDtoHAsync on a
+ * stream of the driver's, or the simulated driver's entries of these names. Returns the driver's code, 0 for done, so that
+ * a test can ask for a refusal. */
+int raw_copy_in(raw_memory *raw, void *device_address, const void *host, size_t bytes);
+int raw_copy_out(raw_memory *raw, void *host, const void *device_address, size_t bytes);
+
 #endif

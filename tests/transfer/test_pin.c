@@ -3,6 +3,7 @@
 #include "wrap.h"
 
 #include "device/driver_fault.h"
+#include "memory/pinned_pages.h"
 
 GPU_CASE(pin_memory_pins_and_shares) {
   world w = open_world();
@@ -151,8 +152,8 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   close_world(&w);
 }
 
-/* The ways to pinned memory, one after the other as the driver refuses them: large pieces, small pieces, the driver's own
- * pages, none. Statistics and one line of the log say which. */
+/* The ways to pinned memory, one after the other as the driver refuses them: as it was asked for, small pieces for who
+ * asks for pieces, the driver's own pages, none. Statistics and one line of the log say which. */
 static tdict_driver *faulty_driver(void) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
@@ -178,17 +179,21 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
   static const struct {
     uint32_t kinds;
     bool lasts;
+    size_t piece;
     int32_t path;
-  } rows[] = {{0, false, TDICT_PIN_REGISTER},
-              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), false, TDICT_PIN_SMALL_PIECES},
-              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), true, TDICT_PIN_DRIVER},
-              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER) | TDICT_FAULT_BIT(TDICT_FAULT_HOST_ALLOC), true, -1}};
+  } rows[] = {{0, false, 0, TDICT_PIN_REGISTER},
+              {0, false, 2 * TDICT_PINNED_GRAIN, TDICT_PIN_REGISTER},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), false, 0, TDICT_PIN_DRIVER},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), false, 2 * TDICT_PINNED_GRAIN, TDICT_PIN_SMALL_PIECES},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), true, 2 * TDICT_PINNED_GRAIN, TDICT_PIN_DRIVER},
+              {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER) | TDICT_FAULT_BIT(TDICT_FAULT_HOST_ALLOC), true, 0, -1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tdict_driver *driver = faulty_driver();
     tdict_context_options o = tdict_context_options_default();
     tdict_context *c = NULL;
     o.device = td_device();
     o.log = count_told;
+    o.pin_piece_bytes = rows[i].piece;
     td_ok(tdict_context_create_over(&o, driver, &c, err));
     world w = world_over(c);
     tdict_tree *src = new_tree(), *const mark = src, *out = mark;

@@ -1,0 +1,223 @@
+/* tdict-bench pinning: how long it takes to pin one block and to let it go, and how long copies of another thread wait
+ * meanwhile; in one registration or in pieces. The first repetition is what a new process pins first; bench/pinning gives
+ * each repetition a process of its own. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+#include "rows.h"
+
+enum { OWN_BYTES = 51200, ALONE = 2000, KEY_BYTES = 512, KEY_PIECES };
+
+typedef struct pinning_options {
+  int64_t bytes, piece_bytes;
+} pinning_options;
+
+/* One repetition, in seconds. */
+typedef struct times {
+  bench_samples pin, pin_wait, unpin, unpin_wait;
+} times;
+
+typedef struct pinning_job {
+  pinning_options o;
+  bench_place place;
+  void *own; /* cuda: page-locked bytes of the program's own, and where they go */
+  raw_address own_device;
+  check_source own_source; /* simulated: a pinned leaf, and where the library copies it */
+  tdict_tree *own_target;
+  double alone; /* seconds of the longest copy while nothing is pinned */
+  times all;
+} pinning_job;
+
+static bool prepare_copies(pinning_job *job) {
+  raw_driver *raw = job->place.check.raw;
+  if (raw && raw_alloc(raw, OWN_BYTES, &job->own_device) && raw_host_alloc(raw, OWN_BYTES, &job->own)) return true;
+  if (raw) {
+    bench_complain("the driver: %s", raw_why(raw));
+    return false;
+  }
+  tdict_error err;
+  const check_group group = {1, OWN_BYTES};
+  const bench_place *p = &job->place;
+  if (!check_source_make(&job->own_source, &group, 1, tdict_pinned_memory(p->context))) return false;
+  if (tdict_to_device(p->context, job->own_source.tree, p->device, NULL, &job->own_target, &err) == TDICT_OK)
+    return true;
+  bench_complain_error("the program's own leaf", &err);
+  return false;
+}
+
+static void end_copies(pinning_job *job) {
+  raw_driver *raw = job->place.check.raw;
+  if (job->own) (void)raw_host_free(raw, job->own);
+  if (job->own_device) (void)raw_free(raw, job->own_device);
+  tdict_release(job->own_target);
+  check_source_free(&job->own_source);
+}
+
+/* A copy of the program's own, as in tdict-bench latency: on a GPU by the driver, simulated by the library. */
+static bool copy_own(pinning_job *job, double *longest) {
+  raw_driver *raw = job->place.check.raw;
+  tdict_error err;
+  double begin = bench_now();
+  if (raw) {
+    if (!raw_copy_in_async(raw, job->own_device, job->own, OWN_BYTES) || !raw_finish_own(raw)) {
+      bench_complain("the program's own copy: %s", raw_why(raw));
+      return false;
+    }
+  } else if (tdict_copy_into(job->place.context, job->own_source.tree, job->own_target, NULL, &err) != TDICT_OK) {
+    bench_complain_error("the program's own copy", &err);
+    return false;
+  }
+  double seconds = bench_now() - begin;
+  if (seconds > *longest) *longest = seconds;
+  return true;
+}
+
+/* What a thread does while the program makes its copies. */
+typedef struct pinner {
+  pinning_job *job;
+  tdict_tensor *block;
+  double seconds;
+  bool good;
+  _Atomic(bool) done; /* release by the thread, acquire by the program */
+} pinner;
+
+static void *pin_block(void *user) {
+  pinner *p = user;
+  tdict_error err;
+  const int64_t shape[1] = {p->job->o.bytes};
+  double begin = bench_now();
+  p->good =
+      tdict_tensor_empty(TDICT_U8, 1, shape, tdict_pinned_memory(p->job->place.context), &p->block, &err) == TDICT_OK;
+  p->seconds = bench_now() - begin;
+  if (!p->good) bench_complain_error("pinned memory", &err);
+  atomic_store_explicit(&p->done, true, memory_order_release);
+  return NULL;
+}
+
+static void *unpin_block(void *user) {
+  pinner *p = user;
+  double begin = bench_now();
+  tdict_tensor_release(p->block);
+  tdict_context_trim(p->job->place.context, tdict_cpu(), 0);
+  p->seconds = bench_now() - begin;
+  p->block = NULL;
+  atomic_store_explicit(&p->done, true, memory_order_release);
+  return NULL;
+}
+
+/* Has a thread do it, and copies until it has. */
+static bool beside(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
+  pthread_t thread;
+  double longest = 0;
+  bool good = true;
+  atomic_store(&p->done, false);
+  if (pthread_create(&thread, NULL, work, p) != 0) {
+    bench_complain("no thread to be had");
+    return false;
+  }
+  do good = copy_own(p->job, &longest);
+  while (good && !atomic_load_explicit(&p->done, memory_order_acquire));
+  pthread_join(thread, NULL);
+  bench_samples_add(seconds, p->seconds);
+  bench_samples_add(waits, longest);
+  return good && p->good;
+}
+
+static bool measure(pinning_job *job, int repeats) {
+  times *t = &job->all;
+  if (!bench_samples_reserve(&t->pin, repeats) || !bench_samples_reserve(&t->pin_wait, repeats) ||
+      !bench_samples_reserve(&t->unpin, repeats) || !bench_samples_reserve(&t->unpin_wait, repeats))
+    return false;
+  double first = 0; /* the driver makes ready */
+  for (int i = 0; i < ALONE; i++)
+    if (!copy_own(job, i < ALONE / 10 ? &first : &job->alone)) return false;
+  for (int i = 0; i < repeats; i++) {
+    pinner p = {.job = job, .good = true};
+    if (!beside(&p, pin_block, &t->pin, &t->pin_wait)) return false;
+    if (!beside(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
+  }
+  return true;
+}
+
+static json_t *describe(const pinning_job *job, int argc, char **argv) {
+  const times *t = &job->all;
+  json_t *record = bench_record("pinning", argc, argv);
+  json_object_set_new(record, "simulated", json_boolean(!place_is_gpu(&job->place)));
+  json_object_set_new(record, "device", place_describe(&job->place));
+  json_object_set_new(record, "bytes", json_integer(job->o.bytes));
+  json_object_set_new(record, "piece_bytes", json_integer(job->o.piece_bytes));
+  json_object_set_new(record, "alone_seconds", json_real(job->alone));
+  json_object_set_new(record, "pin_seconds", bench_samples_json(&t->pin));
+  json_object_set_new(record, "pin_wait_seconds", bench_samples_json(&t->pin_wait));
+  json_object_set_new(record, "unpin_seconds", bench_samples_json(&t->unpin));
+  json_object_set_new(record, "unpin_wait_seconds", bench_samples_json(&t->unpin_wait));
+  return record;
+}
+
+static void show(const pinning_job *job) {
+  const times *t = &job->all;
+  char bytes[32], piece[32] = "one registration";
+  if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
+  if (job->o.piece_bytes) bench_format_bytes((double)job->o.piece_bytes, piece, sizeof piece);
+  printf("%s, %s%s: pinned in %.1f ms, copies of 51 KB meanwhile at most %.2f ms; unpinned in %.1f ms, %.2f ms; "
+         "copies alone at most %.2f ms\n",
+         bench_format_bytes((double)job->o.bytes, bytes, sizeof bytes), job->o.piece_bytes ? "pieces of " : "", piece,
+         bench_samples_median(&t->pin) * 1e3, bench_samples_median(&t->pin_wait) * 1e3,
+         bench_samples_median(&t->unpin) * 1e3, bench_samples_median(&t->unpin_wait) * 1e3, job->alone * 1e3);
+}
+
+static int run(pinning_job *job, const common_options *common, int argc, char **argv) {
+  bench_sink sink;
+  if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
+  job->place.bare = true;
+  job->place.pin_piece_bytes = (size_t)job->o.piece_bytes;
+  if (!place_open(&job->place, common->device)) return BENCH_FAILED;
+  if (job->place.device.type == TDICT_DEVICE_CPU) {
+    bench_complain("pinning needs a device: pinned memory is a device's to read");
+    return BENCH_FAILED;
+  }
+  if (!prepare_copies(job) || !measure(job, (int)common->repeats)) return BENCH_FAILED;
+  show(job);
+  if (!sink.path) return BENCH_OK;
+  json_t *record = describe(job, argc, argv);
+  bool good = bench_sink_write(&sink, record);
+  json_decref(record);
+  return good ? BENCH_OK : BENCH_FAILED;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state) {
+  pinning_options *o = state->input;
+  if (key == KEY_BYTES)
+    options_number(state, "--bytes", arg, 1, INT64_C(1) << 40, &o->bytes);
+  else if (key == KEY_PIECES)
+    options_number(state, "--piece-bytes", arg, 0, INT64_C(1) << 40, &o->piece_bytes);
+  else
+    return ARGP_ERR_UNKNOWN;
+  return 0;
+}
+
+int pinning_main(int argc, char **argv) {
+  static const struct argp_option table[] = {
+      {"bytes", KEY_BYTES, "N", 0, "of the block (default 1073741824)", 0},
+      {"piece-bytes", KEY_PIECES, "N", 0, "pin_piece_bytes of the context (default 0: one registration)", 0},
+      {0}};
+  static const char doc[] = "Pins a block and lets it go while another thread copies, and says how long both take."
+                            "\vExit status: 0 done, 1 something failed, 2 wrong use.";
+  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static pinning_job job;
+  common_options common = {"auto", false, false, NULL, 1};
+  job.o = (pinning_options){INT64_C(1) << 30, 0};
+  int answer = options_parse(argc, argv, OPTIONS_RECORD, &common, &argp, &job.o);
+  if (answer != BENCH_OK) return answer;
+  answer = run(&job, &common, argc, argv);
+  end_copies(&job);
+  if (job.place.context) place_close(&job.place);
+  bench_samples *all[] = {&job.all.pin, &job.all.pin_wait, &job.all.unpin, &job.all.unpin_wait};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) bench_samples_free(all[i]);
+  return answer;
+}
