@@ -84,11 +84,14 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  block of either kind [T:pinned_pages_fall_back_to_small_pieces] [T:pin_memory_tries_one_way_after_the_other].
  *
  *  **The price of large blocks.** While a block is registered or unregistered, no other thread can queue a copy or kernel.
- *  Measured on an NVIDIA H200 by `bench/pinning`: pinning 1 GiB in a new process takes XXX_MEASURED_1G_WHOLE ms and holds
- *  another thread up for at most XXX_MEASURED_1G_WHOLE_STALL ms; 4 GiB take XXX_MEASURED_4G_WHOLE ms and
- *  XXX_MEASURED_4G_WHOLE_STALL ms. With `pin_piece_bytes` of 32 MiB, the library pauses after each piece: 1 GiB takes
- *  XXX_MEASURED_1G_PIECES ms and holds up for XXX_MEASURED_1G_PIECES_STALL ms, 4 GiB take XXX_MEASURED_4G_PIECES ms and
- *  XXX_MEASURED_4G_PIECES_STALL ms. In return, the program must cut its own copies from blocks larger than a piece at
+ *  With `pin_piece_bytes`, the library registers piece by piece and pauses after each. Measured on an NVIDIA H200 by
+ *  `bench/pinning`, medians of nine new processes; a wait is the longest of another thread's small copies:
+ *
+ *      block    default (one registration)    pin_piece_bytes = 32 MiB
+ *      1 GiB    49 ms, others wait 28 ms      36 ms, others wait 1.2 ms
+ *      4 GiB    194 ms, others wait 110 ms    151 ms, others wait 1.3 ms
+ *
+ *  In return, the program must cut its own copies from blocks larger than a piece at
  *  addresses that are multiples of the piece; tdict's own copies are cut there [T:pinned_pieces_end_at_their_borders]
  *  [T:gpu_copies_are_cut_at_borders_of_pinned_memory]. A block of up to a piece crosses no border. If the driver refuses
  *  the pieces, pieces of 4 MiB are tried before the driver allocates. */
