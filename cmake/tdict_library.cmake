@@ -58,3 +58,16 @@ foreach(library tdict tdict_static)
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${library} PRIVATE Threads::Threads ${tdict_dl_library})
 endforeach()
+
+# Both targets are always there. Built without being linked to, and installed, are those that are asked for: both, or the
+# one that BUILD_SHARED_LIBS chooses. A subproject that installs nothing builds what its parent links.
+set(tdict_asked tdict tdict_static)
+if(DEFINED BUILD_SHARED_LIBS AND BUILD_SHARED_LIBS)
+  set(tdict_asked tdict)
+elseif(DEFINED BUILD_SHARED_LIBS)
+  set(tdict_asked tdict_static)
+endif()
+set_target_properties(tdict tdict_static tdict_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+if(TDICT_INSTALL OR PROJECT_IS_TOP_LEVEL)
+  set_target_properties(${tdict_asked} PROPERTIES EXCLUDE_FROM_ALL OFF)
+endif()
