@@ -69,7 +69,7 @@ if(TDICT_BUILD_TESTS)
   tdict_add_example_refusal(safety_wants_a_device 1 "TDICT_ENODEVICE: wanted cuda or sim, found cpu" safety cpu)
   tdict_add_example_refusal(custom_dataset_has_usage 2 "usage: custom_dataset" custom_dataset --help)
   tdict_add_example_refusal(custom_batch_takes_the_cpu 2 "auto|cpu|sim|cuda:N" custom_batch --help)
-  tdict_add_example_refusal(quickstart_names_what_is_wrong 1 "quickstart: TDICT_EINVAL: device: 'bad'" quickstart bad)
+  tdict_add_example_refusal(quickstart_names_what_is_wrong 1 ": TDICT_EINVAL: device: 'bad'" quickstart bad)
 endif()
 
 # CUDA: without a compiler for it, and in builds with sanitizers or without the driver's table, these are left out.
