@@ -264,7 +264,7 @@ enum { KEY_PINNED = 256, KEY_TUNING };
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   advise_options *o = state->input;
   if (key == 'd') {
-    o->device = arg;
+    o->device = options_device(state, arg);
   } else if (key == 'j') {
     o->json = arg;
   } else if (key == KEY_PINNED) {
@@ -290,7 +290,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 int advise_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"leaves", 'n', "N", 0, "of the tree", 0},
       {"leaf-bytes", 'b', "BYTES", 0, "of each, a multiple of 4", 0},
       {"pinned", KEY_PINNED, NULL, 0, "they are in pinned memory", 0},

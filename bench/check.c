@@ -114,6 +114,7 @@ void check_source_seed(check_source *s, uint64_t seed) {
   }
   for (int t = 0; t < count; t++)
     if (started[t]) pthread_join(threads[t], NULL);
+  bench_progress_end();
 }
 
 /* One piece of work on the simulated device, and the thread that waits for it. */
@@ -237,5 +238,6 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
     int answer = check_leaf(p, s, i, device);
     if (answer != BENCH_OK) return answer;
   }
+  bench_progress_end();
   return BENCH_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "output.h"
 #include "tdict/tdict.h"
 
 enum { COST_LEAVES = 1000 };
@@ -80,6 +81,7 @@ static tdict_status prepare(cost_job *job) {
 }
 
 int main(int argc, char **argv) {
+  if (!output_watch("tdict-costs")) return 1;
   if (argc > 1) {
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
     fprintf(help ? stdout : stderr,

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "options.h"
 #include "rows.h"
 
 static char *read_line(const char *path, char *buffer, size_t size) {
@@ -190,14 +191,15 @@ static json_t *ways_section(const char *device, bool *good) {
   tdict_error err;
   tdict_context *context = NULL;
   char text[32];
+  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   json_t *section = json_object(), *log = json_array(), *ways = json_array();
   json_object_set_new(section, "log", log);
   json_object_set_new(section, "ways", ways);
   o.log = take_log;
   o.user = log;
-  *good =
-      tdict_device_parse(device, &o.device, &err) == TDICT_OK && tdict_context_create(&o, &context, &err) == TDICT_OK;
+  options_place(device, &sim, &o);
+  *good = tdict_context_create(&o, &context, &err) == TDICT_OK;
   if (!*good) {
     json_object_set_new(section, "error", json_string(err.message));
     return section;
@@ -271,7 +273,7 @@ typedef struct doctor_options {
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   doctor_options *o = state->input;
   if (key == 'd') {
-    o->device = arg;
+    o->device = options_device(state, arg);
   } else if (key == 'j') {
     o->json = arg;
   } else if (key == ARGP_KEY_ARG) {
@@ -284,7 +286,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 int doctor_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
+      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"json", 'j', "FILE", 0, "write the same as JSON there; - is standard output, and then there is no text", 0},
       {0}};
   static const char doc[] =

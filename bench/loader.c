@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "options.h"
 #include "rows.h"
@@ -15,7 +16,7 @@
 enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state;
+  const char *device, *work, *shard, *json, *state; /* shard NULL: a temporary one */
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
@@ -40,11 +41,11 @@ static uint64_t next_random(uint64_t *state) {
   return x ^ (x >> 31);
 }
 
-static bool write_shard(const run *r) {
+static bool write_shard(const run *r, const char *path) {
   int32_t header[256] = {20240520, 1, (int32_t)r->tokens};
   enum { AT_ONCE = 1 << 16 };
   uint16_t *part = malloc(AT_ONCE * sizeof *part);
-  FILE *file = fopen(r->shard, "wb");
+  FILE *file = fopen(path, "wb");
   bool good = file && part && fwrite(header, sizeof header, 1, file) == 1;
   uint64_t state = 1;
   for (int64_t done = 0; done < r->tokens && good; done += AT_ONCE) {
@@ -55,22 +56,48 @@ static bool write_shard(const run *r) {
   if (file && fclose(file) != 0) good = false;
   int why = errno; /* free() may change it */
   free(part);
-  if (!good) bench_complain("the shard %s cannot be written: %s", r->shard, strerror(why));
+  if (!good) bench_complain("the shard %s cannot be written: %s", path, strerror(why));
   return good;
 }
 
-static bool open_tokens(run *r, tdict_dataset *out) {
+static bool open_shard(const char *path, tdict_dataset *out) {
   tdict_error err;
   tdict_token_options o = tdict_token_options_default();
-  FILE *there = fopen(r->shard, "rb");
-  if (there) fclose(there);
-  if (!there && !write_shard(r)) return false;
-  o.paths = &r->shard;
+  o.paths = &path;
   o.num_paths = 1;
   o.window = WINDOW;
   if (tdict_dataset_from_tokens(&o, out, &err) == TDICT_OK) return true;
   bench_complain_error("the shard", &err);
   return false;
+}
+
+/* A shard that nobody named is gone when the program ends, however it ends: the dataset keeps the file mapped. */
+static bool open_temporary_shard(const run *r, tdict_dataset *out) {
+  const char *place = getenv("TMPDIR");
+  char folder[4096], path[4096 + 16];
+  int length = snprintf(folder, sizeof folder, "%s/tdict-bench-XXXXXX", place && *place ? place : "/tmp");
+  if (length >= (int)sizeof folder || !mkdtemp(folder)) {
+    bench_complain("no temporary folder for the shard: %s",
+                   strerror(length < (int)sizeof folder ? errno : ENAMETOOLONG));
+    return false;
+  }
+  snprintf(path, sizeof path, "%s/tokens.bin", folder);
+  char size[32];
+  printf("shard: %s of random tokens in %s, removed when the program ends; --shard FILE keeps one\n",
+         bench_format_bytes(2.0 * (double)r->tokens, size, sizeof size), folder);
+  bool good = write_shard(r, path) && open_shard(path, out);
+  (void)unlink(path);
+  (void)rmdir(folder);
+  return good;
+}
+
+static bool open_tokens(run *r, tdict_dataset *out) {
+  if (!r->shard) return open_temporary_shard(r, out);
+  FILE *there = fopen(r->shard, "rb");
+  if (there) fclose(there);
+  if (!there && !write_shard(r, r->shard)) return false;
+  if (!there) printf("shard: %s is written and stays\n", r->shard);
+  return open_shard(r->shard, out);
 }
 
 static bool open_samples(run *r, tdict_dataset *out) {
@@ -130,15 +157,9 @@ static bool open_loader(run *r) {
 
 static bool open_context(run *r) {
   tdict_error err;
-  tdict_device wanted;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
-  if (tdict_device_parse(r->device, &wanted, &err) != TDICT_OK) {
-    bench_complain_error("--device", &err);
-    return false;
-  }
-  o.device = wanted;
-  if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
+  options_place(r->device, &sim, &o);
   if (tdict_context_create(&o, &r->context, &err) != TDICT_OK) {
     bench_complain_error("no context", &err);
     return false;
@@ -289,7 +310,6 @@ static void check_options(run *r, struct argp_state *state) {
     argp_error(state, "--epochs, --stop and --state are for a --digest");
   if (!tokens && (r->shard || r->tokens)) argp_error(state, "--shard and --tokens are for --work tokens");
   if (tokens && r->samples) argp_error(state, "--samples is for --work samples");
-  if (!r->shard) r->shard = "tdict-tokens.bin";
   if (!r->tokens) r->tokens = 50000000;
   if (!r->samples) r->samples = 16384;
   if (!r->epochs) r->epochs = 2;
@@ -325,7 +345,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   if (parse_count(r, key, arg, state)) return 0;
   switch (key) {
   case 'd':
-    r->device = arg;
+    r->device = options_device(state, arg);
     break;
   case 'j':
     r->json = arg;
@@ -363,14 +383,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 int loader_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, "auto (default), cpu, sim, cuda:N", 0},
+      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"work", 'w', "KIND", 0, "tokens (default): windows of 1024 of a shard; samples: 7 leaves a sample, 42.5 KB", 0},
       {"workers", 'n', "N", 0, "threads of the loader (4); 0: the caller does all", 0},
       {"prefetch", 'p', "N", 0, "batches ahead (0: two a worker)", 0},
       {"batch", 'b', "N", 0, "samples in a batch (64 windows, 256 samples)", 0},
       {"seconds", 't', "S", 0, "how long to measure (2)", 0},
       {"shard", 'f', "FILE", 0,
-       "with --work tokens: the shard (tdict-tokens.bin); written with random tokens, 2 bytes each, when it is not there",
+       "with --work tokens: the shard, written with random tokens, 2 bytes each, when it is not there (default: one in "
+       "a temporary folder, removed at the end)",
        0},
       {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: of a shard that is written (50000000)", 0},
       {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: how many are in memory (16384)", 0},

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "output.h"
 #include "rows.h"
 
 const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
@@ -38,6 +39,7 @@ static void print_help(FILE *file) {
 }
 
 int main(int argc, char **argv) {
+  if (!output_watch("tdict-bench")) return BENCH_FAILED;
   if (argc < 2) {
     print_help(stderr);
     return BENCH_USAGE;

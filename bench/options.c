@@ -13,11 +13,23 @@ void options_number(struct argp_state *state, const char *option, const char *te
     argp_error(state, "%s: '%s' is no number from %" PRId64 " to %" PRId64, option, text, low, high);
 }
 
+const char *options_device(struct argp_state *state, const char *text) {
+  tdict_device device;
+  tdict_error err;
+  if (tdict_device_parse(text, &device, &err) != TDICT_OK) argp_error(state, "--device: %s", err.message);
+  return text;
+}
+
+void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o) {
+  if (tdict_device_parse(device, &o->device, NULL) != TDICT_OK) o->device = (tdict_device){TDICT_DEVICE_AUTO, 0};
+  if (o->device.type == TDICT_DEVICE_AUTO || o->device.type == TDICT_DEVICE_SIM) o->sim = sim;
+}
+
 static error_t parse_common(int key, char *arg, struct argp_state *state) {
   common_options *o = state->input;
   switch (key) {
   case 'd':
-    o->device = arg;
+    o->device = options_device(state, arg);
     return 0;
   case 'j':
     o->json = arg;
@@ -36,10 +48,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_option device_table[] = {
-    {"device", 'd', "DEVICE", 0,
-     "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N", 0},
-    {0}};
+static const struct argp_option device_table[] = {{"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0}, {0}};
 static const struct argp_option size_table[] = {
     {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
     {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},

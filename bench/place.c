@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "options.h"
 #include "rows.h"
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
@@ -12,23 +13,22 @@ static const size_t evict_bytes = (size_t)768 << 20; /* more than two of the lar
 static const size_t touch_bytes = (size_t)64 << 20;  /* more does not stay in a core's caches anyway */
 static const int64_t pause_ns = 5000000;             /* about what a training step leaves between two batches */
 
-static bool open_context(bench_place *p, tdict_device wanted) {
+static bool open_context(bench_place *p, const char *device) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   sim.memory_bytes = (size_t)64 << 30;
   sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = p->sim_rate;
-  o.device = wanted;
+  options_place(device, &sim, &o);
   o.tuning_file = p->tuning_file;
   o.pin_piece_bytes = p->pin_piece_bytes;
   if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
-  if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
   if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {
     bench_complain_error("no context", &err);
     return false;
   }
   p->device = tdict_context_device(p->context, &p->why);
-  if (wanted.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* no GPU was asked for */
+  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* no GPU was asked for */
   return true;
 }
 
@@ -76,13 +76,7 @@ static bool open_sim(bench_place *p) {
 }
 
 bool place_open(bench_place *p, const char *device) {
-  tdict_error err;
-  tdict_device wanted;
-  if (tdict_device_parse(device, &wanted, &err) != TDICT_OK) {
-    bench_complain_error("--device", &err);
-    return false;
-  }
-  if (!open_context(p, wanted)) return false;
+  if (!open_context(p, device)) return false;
   p->check.context = p->context;
   p->check.device = p->device;
   if (place_is_gpu(p)) return open_cuda(p);

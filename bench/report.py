@@ -11,12 +11,14 @@ missing for scenarios of the host alone; so what was simulated never comes into 
 """
 import argparse
 import difflib
+import html
 import json
 import pathlib
 import re
 import statistics
 import sys
 
+import charts
 import compare_tables
 import records
 
@@ -184,6 +186,72 @@ def make_figures(found):
     return figures
 
 
+def own_bars(record):
+    """The rows of any record that has times: (name, {series: (milliseconds, spread)})."""
+    groups = []
+    for row in record["rows"]:
+        if record["scenario"] == "to-device":
+            asked = threads_text(row["threads_asked"])
+            name, parts = row["way"] + ("" if asked == "-" else f", threads {asked}"), {"tdict": row}
+        elif record["scenario"] == "tune":
+            name, parts = f"{row['direction']}, {format_bytes(row['bytes'])}", {"tdict": {"seconds": [row["seconds"]]}}
+        elif record["scenario"] == "compare":
+            name, parts = f"{row['scenario']}: {row['row']}", {}
+            values = {who: (records.middle(result) * 1e3, records.spread(result) * 1e3)
+                      for who, result in records.measured(row).items()}
+            groups += [(name, values)] if values else []
+            continue
+        else:
+            name = row["row"]
+            parts = {"tdict": row.get("library"), "driver": row.get("driver"), "line": row.get("line")}
+        groups.append((name, {who: (median(part) * 1e3, spread(part) * 1e3)
+                              for who, part in parts.items() if part and part["seconds"]}))
+    if record["scenario"] == "to-device" and "raw_loop" in record:
+        loop = record["raw_loop"]
+        groups.append(("raw driver loop", {"driver": (median(loop) * 1e3, spread(loop) * 1e3)}))
+    if not any(values for _, values in groups):
+        raise Mistake("no row has a time")
+    return groups
+
+
+def own_chart(path):
+    """The chart of one record of the user's, whatever made it."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] != 1:
+            raise Mistake(f"format {record['format']} is not 1")
+        if "rows" not in record or record["scenario"] == "host-costs":
+            raise Mistake(f"a record of '{record['scenario']}' has no rows of times to draw")
+        machine = (record["runs"][-1] if "runs" in record else record)["machine"]
+        note = f"{record['device'].get('name') or record['device']['text']}, {machine['cpu']}, {path.name}; milliseconds, less is better"
+        if record["simulated"]:
+            note = "SIMULATED, says nothing about a GPU: " + note
+        return charts.bars(f"{record['scenario']}, tdict {record.get('library_version', '')}".rstrip(", "), note,
+                           own_bars(record), list(charts.COLOURS))
+    except Mistake as mistake:
+        raise Mistake(f"{path}: {mistake}") from None
+    except OSError as error:
+        raise Mistake(f"{path}: {error.strerror}") from None
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+        raise Mistake(f"{path}: no record: {type(error).__name__} {error}") from None
+
+
+def draw_own(paths, folder):
+    """Writes the charts and a page of them, and says where. Records of one name get numbers."""
+    drawn = {}
+    for path in map(pathlib.Path, paths):
+        name, again = path.stem, 1
+        while name + ".svg" in drawn:
+            again += 1
+            name = f"{path.stem}-{again}"
+        drawn[name + ".svg"] = own_chart(path)
+    images = "\n".join(f'<p><img src="{html.escape(name)}" alt="{html.escape(name)}"></p>' for name in drawn)
+    drawn["index.html"] = f'<!DOCTYPE html>\n<meta charset="utf-8">\n<title>tdict-bench</title>\n{images}\n'
+    for name, text in drawn.items():
+        put(folder / name, text)
+        print(folder / name)
+
+
 def rewrite(page, sections):
     """The text of the page with every section replaced."""
     out, open_name, used = [], None, set()
@@ -247,8 +315,18 @@ def main(arguments, description=__doc__, docs=None):
                         help="a JSON file or a folder of them")
     parser.add_argument("--into", metavar="PAGE", default=docs and docs / "performance.md", help="the markdown page")
     parser.add_argument("--figures", metavar="DIR", default=docs and docs / "figures", help="the folder of the charts")
+    parser.add_argument("--own", metavar="DIR", help="draw these records into that folder; no page is read or written")
     parser.add_argument("--check", action="store_true", help="write nothing, fail when something would change")
     options = parser.parse_args(arguments)
+    if options.own and (options.check or options.records == parser.get_default("records")):
+        parser.error("--own wants records, and has nothing to check")
+    if options.own:
+        try:
+            draw_own(options.records, pathlib.Path(options.own))
+            return 0
+        except (Mistake, OSError) as mistake:
+            print(f"plot: {mistake}", file=sys.stderr)
+            return 2
     page = pathlib.Path(options.into)
     figures = pathlib.Path(options.figures) if options.figures else None
     try:

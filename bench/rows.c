@@ -270,13 +270,7 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
       "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
-  tdict_device wanted;
-  tdict_error err;
   if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
-  if (tdict_device_parse(o.common.device, &wanted, &err) != TDICT_OK) {
-    bench_complain_error("--device", &err);
-    return BENCH_USAGE;
-  }
   rows_run run;
   memset(&run, 0, sizeof run);
   run.options = &o;

@@ -367,7 +367,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
       return 0;
     }
   if (key == 'd') {
-    o->device = arg;
+    o->device = options_device(state, arg);
   } else if (key == KEY_RECORD) {
     o->record = arg;
   } else if (key == KEY_CORRUPT) {
@@ -381,7 +381,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 }
 
 static int run_all(stress_job *job) {
-  double begin = bench_now();
+  double begin = bench_now(), shown = 0;
   char device[96] = "";
   int answer = BENCH_OK;
   if (job->o.record && !bench_can_write(job->o.record)) return BENCH_FAILED;
@@ -393,7 +393,10 @@ static int run_all(stress_job *job) {
       bench_complain("stress needs a device: a tree on the cpu stays there");
       return BENCH_FAILED;
     }
-    bench_progress("tree %" PRId64 ", %.0f of %" PRId64 " s", i, bench_now() - begin, job->o.seconds);
+    if (bench_now() - shown >= 0.5) {
+      shown = bench_now();
+      bench_progress("tree %" PRId64 ", %.0f of %" PRId64 " s", i, shown - begin, job->o.seconds);
+    }
     answer = run_one(job, i);
   }
   bench_progress_end();
@@ -408,7 +411,7 @@ static int run_all(stress_job *job) {
 
 int stress_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"seconds", 's', "N", 0, "how long (default 60)", 0},
       {"seed", KEY_SEED, "N", 0, "of trees and ways (default 1)", 0},
       {"max-bytes", KEY_MAX, "N", 0, "the most that a tree has (default 268435456)", 0},

@@ -77,7 +77,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static bool open_context(to_device_job *job, tdict_device wanted) {
+static bool open_context(to_device_job *job) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -89,15 +89,14 @@ static bool open_context(to_device_job *job, tdict_device wanted) {
     return false;
   }
   if ((size_t)bytes > sim.memory_bytes) sim.memory_bytes = (size_t)bytes;
-  o.device = wanted;
-  if (wanted.type == TDICT_DEVICE_AUTO || wanted.type == TDICT_DEVICE_SIM) o.sim = &sim;
+  options_place(job->options.common.device, &sim, &o);
   if (job->options.staging_bytes > 0) o.staging_bytes = (size_t)job->options.staging_bytes;
   if (tdict_context_create(&o, &job->context, &err) != TDICT_OK) {
     bench_complain_error("no context", &err);
     return false;
   }
   job->device = tdict_context_device(job->context, &job->why);
-  if (wanted.type == TDICT_DEVICE_CPU) job->why.message[0] = 0; /* no GPU was asked for */
+  if (o.device.type == TDICT_DEVICE_CPU) job->why.message[0] = 0; /* no GPU was asked for */
   return true;
 }
 
@@ -138,9 +137,9 @@ static bool open_place(to_device_job *job) {
   return p->bounce != NULL;
 }
 
-static bool open_job(to_device_job *job, tdict_device wanted) {
+static bool open_job(to_device_job *job) {
   to_device_options *o = &job->options;
-  if (!open_context(job, wanted)) return false;
+  if (!open_context(job)) return false;
   if (o->leaf_bytes < 0) o->leaf_bytes = o->full || to_device_is_gpu(job) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   job->total_bytes = (size_t)o->leaves * (size_t)o->leaf_bytes;
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
@@ -332,15 +331,9 @@ static int run(int argc, char **argv) {
   job.options = (to_device_options){{"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, NULL};
   if (options_parse(argc, argv, OPTIONS_RECORD, &job.options.common, &argp, &job.options) != BENCH_OK)
     return BENCH_USAGE;
-  tdict_device wanted;
-  tdict_error err;
-  if (tdict_device_parse(job.options.common.device, &wanted, &err) != TDICT_OK) {
-    bench_complain_error("--device", &err);
-    return BENCH_USAGE;
-  }
   int answer = BENCH_FAILED;
   if (bench_sink_open(&job.sink, job.options.common.json) &&
-      (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job, wanted)) {
+      (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job)) {
     to_device_show_head(&job);
     fflush(stdout);
     answer = verify(&job);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "output.h"
 #include "tdict/tdict.h"
 
 enum { LEAVES = 1000, SAMPLES = 32, SAMPLE_LEAVES = 7, SIDE = 64, MOST_KEYS = 100000, KEY_BYTES = 16, ROUNDS = 40 };
@@ -229,6 +230,7 @@ static void report_sizes(void) {
 }
 
 int main(int argc, char **argv) {
+  if (!output_watch("tdict-tree-ops")) return 1;
   if (argc > 1) {
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
     fprintf(

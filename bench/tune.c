@@ -29,6 +29,8 @@ typedef struct tune_job {
   bench_place place;
   tdict_tuning table; /* what is found */
   int64_t tried;
+  double begin, weight, done; /* when the first size began; of all sizes; of those that are through */
+  char at[96];                /* which size is under way, for the progress line */
   json_t *rows;
 } tune_job;
 
@@ -70,6 +72,7 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
 /* The median of some transfers after one that is not counted; the result's release is not in the time. 0: it failed. */
 static double measure_row(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
+  bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
   use_row(s, *row);
   for (int64_t i = -1; i < s->job->o.repeats; i++) {
     tdict_tree *out = NULL;
@@ -157,6 +160,7 @@ static int verify(tune_size *s, const tune_best *best) {
 static void show_row(const tune_size *s, const tune_best *best, double built_in) {
   const tdict_tuning_row *r = &best->row;
   const char *name = s->direction == TDICT_TUNING_IN ? "in" : "out_new";
+  bench_progress_end();
   printf("%-8s %12zu %10.3f %7.2f %10.3f %8d %10zu %10zu %6d %10d %7d\n", name, s->bytes, best->seconds * 1e3,
          (double)s->bytes / best->seconds / 1e9, built_in * 1e3, (int)r->workers, r->chunk_bytes, r->first_bytes,
          (int)r->slots, (int)r->streaming, (int)r->caller);
@@ -205,15 +209,50 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
+/* A size costs its bytes, and what a transfer takes however small it is. */
+static double size_weight(size_t bytes) { return (double)bytes + (1 << 20); }
+
+static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
+  const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
+  int count = 0;
+  while (count < SIZES && sizes[count] && (count == 0 || sizes[count] <= (size_t)job->o.max_bytes)) count++;
+  return count;
+}
+
+/* How long all will take, from one copy by the driver: a transfer takes about twice as long, and about 20 settings of
+ * each size are tried. */
+static bool show_estimate(tune_job *job) {
+  enum { SETTINGS = 20 };
+  const bench_place *p = &job->place;
+  size_t line = p->line_bytes;
+  double seconds;
+  int count = 0;
+  if (!place_line(&job->place, &seconds) || !place_line(&job->place, &seconds)) return false;
+  for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
+    const size_t *sizes = d == TDICT_TUNING_IN ? in_sizes : out_sizes;
+    int of_direction =
+        d == TDICT_TUNING_IN || d == TDICT_TUNING_OUT_NEW ? count_sizes(job, (tdict_tuning_direction)d) : 0;
+    for (int i = 0; i < of_direction; i++) job->weight += size_weight(sizes[i]);
+    count += of_direction;
+  }
+  double about = 2 * SETTINGS * (double)(job->o.repeats + 1) * job->weight * seconds / (double)line;
+  printf("%d sizes, each in about %d settings of %" PRId64 " transfers: takes about %.0f s\n", count, (int)SETTINGS,
+         job->o.repeats + 1, about < 1 ? 1 : about);
+  return true;
+}
+
 /* A row serves up to the middle, by ratio, between its size and the next. */
 static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
-  int count = 0, answer = BENCH_OK;
-  while (count < SIZES && sizes[count] && (count == 0 || sizes[count] <= (size_t)job->o.max_bytes)) count++;
+  int count = count_sizes(job, direction), answer = BENCH_OK;
   for (int i = 0; i < count && answer == BENCH_OK; i++) {
     tdict_tuning_row *row = &job->table.rows[direction][i];
-    bench_progress("size %d of %d", i + 1, count);
+    double left = job->done > 0 ? (bench_now() - job->begin) * (job->weight - job->done) / job->done : 0;
+    snprintf(job->at, sizeof job->at, "%s, size %d of %d%s", direction == TDICT_TUNING_IN ? "in" : "out_new", i + 1,
+             count, left > 0 ? ", about " : "");
+    if (left > 0) snprintf(job->at + strlen(job->at), sizeof job->at - strlen(job->at), "%.0f s left", left);
     answer = tune_one(job, direction, sizes[i], row);
+    job->done += size_weight(sizes[i]);
     row->up_to_bytes = i + 1 == count ? SIZE_MAX : (size_t)sqrt((double)sizes[i] * (double)sizes[i + 1]);
     job->table.num_rows[direction] = i + 1;
   }
@@ -245,7 +284,7 @@ static bool write_table(const tune_job *job, const char *machine) {
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   tune_options *o = state->input;
   if (key == 'd') {
-    o->device = arg;
+    o->device = options_device(state, arg);
   } else if (key == 'o') {
     o->out = arg;
   } else if (key == 'j') {
@@ -277,6 +316,8 @@ static int run(tune_job *job, int argc, char **argv) {
   printf("tune: %s\n", machine);
   if (!gpu)
     printf("SIMULATED device: the file says what suits copies within this host's memory, and nothing about a GPU\n");
+  if (!show_estimate(job)) return BENCH_FAILED;
+  job->begin = bench_now();
   printf("%-8s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
          "chunk", "first", "slots", "streaming", "caller");
   job->table = tdict_tuning_default(); /* what is not measured stays as built in */
@@ -296,7 +337,7 @@ static int run(tune_job *job, int argc, char **argv) {
 
 int tune_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, "auto (default), sim, cuda:N", 0},
+      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
       {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
       {"json", 'j', "FILE", 0, "write what was measured there; - is standard output, and then there is no text", 0},
       {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},

@@ -215,7 +215,7 @@ static void serve(worker *w, int argc, char **argv) {
     json_t *answer = answer_to(w, request, argc, argv);
     json_dumpf(answer, stdout, JSON_COMPACT);
     putchar('\n');
-    fflush(stdout);
+    if (fflush(stdout) != 0) more = false; /* nobody listens */
     json_decref(answer);
     json_decref(request);
   }

@@ -1,11 +1,12 @@
-# What is installed: headers, both libraries, a CMake package and a pkg-config file, all of which may be moved.
+# What is installed: headers, the libraries, a CMake package and a pkg-config file, all of which may be moved. bench/
+# installs its program itself.
 
 include(CMakePackageConfigHelpers)
 set(tdict_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tdict)
 
 install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(
-  TARGETS tdict tdict_static
+  TARGETS ${tdict_asked}
   EXPORT tdict-targets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tdict-targets NAMESPACE tdict:: DESTINATION ${tdict_package_dir})

@@ -16,16 +16,10 @@
 
 #include <cuda_runtime.h>
 #include <tdict/tdict.h>
+#include <tdict/try.h>
 
 enum { BATCHES = 20, HOSTS = 4, COUNT = 8 << 20, PASSES = 64, BLOCKS = 264, THREADS = 512, SKIPPED = 77 };
 
-#define TRY(call)                                                                                                   \
-  do {                                                                                                              \
-    if ((call) != TDICT_OK) {                                                                                       \
-      fprintf(stderr, "consumer: %s %s: %s\n", tdict_status_name((tdict_status)err.status), err.path, err.message); \
-      return false;                                                                                                 \
-    }                                                                                                               \
-  } while (0)
 #define CUDA(call)                                                                  \
   do {                                                                              \
     cudaError_t cuda_error = (call);                                                \
@@ -76,8 +70,8 @@ static bool send(program *p, int n, tdict_future **out) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.after = &copies;
   CUDA(cudaEventRecord(p->copy[n].begin, p->copies));
-  TRY(tdict_to_device_async(p->c, p->hosts[n % HOSTS], p->device, &o, out, &err));
-  TRY(tdict_future_wait_on_stream(*out, copies, NULL, &err));
+  TDICT_TRY_RETURN(tdict_to_device_async(p->c, p->hosts[n % HOSTS], p->device, &o, out, &err), false);
+  TDICT_TRY_RETURN(tdict_future_wait_on_stream(*out, copies, NULL, &err), false);
   CUDA(cudaEventRecord(p->copy[n].end, p->copies));
   return true;
 }
@@ -98,11 +92,11 @@ static bool consume(program *p, int n, tdict_future *f) {
   tdict_stream kernels = stream_of(p, p->kernels);
   tdict_status status = tdict_future_wait_on_stream(f, kernels, &dev, &err);
   tdict_future_release(f);
-  TRY(status);
+  TDICT_TRY_RETURN(status, false);
   bool ok = launch(p, n, dev);
   status = tdict_record_stream(dev, kernels, &err); /* the batch's memory is in use until the kernel is done */
   tdict_release(dev);
-  TRY(status);
+  TDICT_TRY_RETURN(status, false);
   return ok;
 }
 
@@ -233,7 +227,7 @@ static bool prepare(program *p) {
   const uint64_t weight = (uint64_t)PASSES * (PASSES + 1) / 2;
   tdict_error err;
   for (int h = 0; h < HOSTS; h++) {
-    TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err));
+    TDICT_TRY_RETURN(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
     uint32_t *x = (uint32_t *)tdict_data(p->hosts[h], "x");
     for (int i = 0; i < COUNT; i++) {
       x[i] = (uint32_t)(h + 1) * 2654435761u ^ (uint32_t)i;

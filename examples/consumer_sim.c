@@ -11,18 +11,10 @@
 #include <time.h>
 
 #include <tdict/tdict.h>
+#include <tdict/try.h>
 
 enum { BATCHES = 20, COUNT = 1 << 16, HOSTS = 2, KERNEL_MS = 5 };
 static const double link_bytes_per_second = 50e6; /* 256 KiB in 5 ms */
-
-#define TRY(call)                                                                                         \
-  do {                                                                                                    \
-    if ((call) != TDICT_OK) {                                                                             \
-      fprintf(stderr, "consumer_sim: %s %s: %s\n", tdict_status_name((tdict_status)err.status), err.path, \
-              err.message);                                                                               \
-      goto done;                                                                                          \
-    }                                                                                                     \
-  } while (0)
 
 /* What a kernel is given; written by the device's thread, read after the stream was waited for. */
 typedef struct job {
@@ -98,20 +90,20 @@ static bool overlapped(program *p) {
   tdict_tree *dev = NULL;
   tdict_error err;
   bool ok = false;
-  TRY(send(p, 0, &now, &err));
+  TDICT_TRY(send(p, 0, &now, &err));
   for (int n = 0; n < BATCHES; n++) {
-    TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err)); /* the stream waits, the host goes on */
-    TRY(launch(p, n, dev, &err));
-    TRY(tdict_record_stream(dev, p->stream, &err)); /* the batch's memory is in use until the kernel is done */
+    TDICT_TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err)); /* the stream waits, the host goes on */
+    TDICT_TRY(launch(p, n, dev, &err));
+    TDICT_TRY(tdict_record_stream(dev, p->stream, &err)); /* the batch's memory is in use until the kernel is done */
     tdict_release(dev);
     tdict_future_release(now);
     dev = NULL;
     now = NULL;
-    if (n + 1 < BATCHES) TRY(send(p, n + 1, &next, &err)); /* travels while the kernel runs */
+    if (n + 1 < BATCHES) TDICT_TRY(send(p, n + 1, &next, &err)); /* travels while the kernel runs */
     now = next;
     next = NULL;
   }
-  TRY(wait_for_stream(p, &err));
+  TDICT_TRY(wait_for_stream(p, &err));
   ok = true;
 
 done:
@@ -127,9 +119,9 @@ static bool one_by_one(program *p) {
   bool ok = false;
   for (int n = 0; n < BATCHES; n++) {
     load(p, n);
-    TRY(tdict_to_device(p->c, p->hosts[n % HOSTS], p->device, NULL, &dev, &err));
-    TRY(launch(p, n, dev, &err));
-    TRY(wait_for_stream(p, &err));
+    TDICT_TRY(tdict_to_device(p->c, p->hosts[n % HOSTS], p->device, NULL, &dev, &err));
+    TDICT_TRY(launch(p, n, dev, &err));
+    TDICT_TRY(wait_for_stream(p, &err));
     tdict_release(dev);
     dev = NULL;
   }
@@ -165,8 +157,9 @@ static int consume(tdict_context *c) {
   int code = 1;
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.changed, NULL);
-  TRY(tdict_stream_create(c, p.device, &p.stream, &err));
-  for (int i = 0; i < HOSTS; i++) TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
+  TDICT_TRY(tdict_stream_create(c, p.device, &p.stream, &err));
+  for (int i = 0; i < HOSTS; i++)
+    TDICT_TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
   double begin = now_ms();
   if (!one_by_one(&p) || !sums_are_right(&p)) goto done;
   double middle = now_ms();
@@ -198,7 +191,7 @@ int main(int argc, char **argv) {
   sim.h2d_bytes_per_second = link_bytes_per_second;
   o.sim = &sim;
   o.device = tdict_sim(0);
-  TRY(tdict_context_create(&o, &c, &err));
+  TDICT_TRY(tdict_context_create(&o, &c, &err));
   code = consume(c);
 
 done:

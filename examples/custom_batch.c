@@ -11,17 +11,9 @@
 #include <string.h>
 
 #include <tdict/tdict.h>
+#include <tdict/try.h>
 
 enum { ITEMS = 10, FLOATS = 5, BATCH = 2 };
-
-/* Every call that fails says why in a tdict_error; this prints it and leaves. */
-#define TRY(call)                                                                                          \
-  do {                                                                                                     \
-    if ((call) != TDICT_OK) {                                                                              \
-      fprintf(stderr, "custom_batch: %s: %s\n", tdict_status_name((tdict_status)err.status), err.message); \
-      goto done;                                                                                           \
-    }                                                                                                      \
-  } while (0)
 
 typedef struct batch {
   tdict_tensor *inp, *tgt;
@@ -104,11 +96,11 @@ static bool one_batch(tdict_context *c, const tdict_type *type, tdict_tensor *co
   void *pinned = NULL;
   tdict_error err = {.status = TDICT_ENOMEM, .message = "no memory for a batch"};
   batch *made = calloc(1, sizeof *made);
-  TRY(made ? TDICT_OK : TDICT_ENOMEM);
-  TRY(take_rows(rows[0], n, &made->inp, &err));
-  TRY(take_rows(rows[1], n, &made->tgt, &err));
-  TRY(tdict_pin_object(c, type, made, NULL, &pinned,
-                       &err)); /* `made` stays ours; without a hook it is what comes back */
+  TDICT_TRY(made ? TDICT_OK : TDICT_ENOMEM);
+  TDICT_TRY(take_rows(rows[0], n, &made->inp, &err));
+  TDICT_TRY(take_rows(rows[1], n, &made->tgt, &err));
+  TDICT_TRY(tdict_pin_object(c, type, made, NULL, &pinned,
+                             &err)); /* `made` stays ours; without a hook it is what comes back */
   const batch *sample = pinned;
   bool inp = tdict_tensor_is_pinned(sample->inp), tgt = tdict_tensor_is_pinned(sample->tgt);
   printf("batch %d: inp pinned: %s, tgt pinned: %s\n", (int)n, word(inp), word(tgt));
@@ -129,8 +121,8 @@ static int all_batches(tdict_context *c) {
   tdict_tensor *rows[2] = {NULL, NULL}; /* inputs and targets */
   tdict_error err;
   int code = 1, wrong = 0;
-  TRY(make_rows(&rows[0], &err));
-  TRY(make_rows(&rows[1], &err));
+  TDICT_TRY(make_rows(&rows[0], &err));
+  TDICT_TRY(make_rows(&rows[1], &err));
   for (int t = 0; t < 2; t++) {
     printf("a type %s a pin_memory hook\n", types[t]->pin_memory ? "with" : "without");
     for (int64_t n = 0; n < ITEMS / BATCH; n++) wrong += !one_batch(c, types[t], rows, n);
@@ -154,8 +146,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: custom_batch [[--device] auto|cpu|sim|cuda:N]\n");
     return 2;
   }
-  if (argc > 1) TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
-  TRY(tdict_context_create(&o, &c, &err));
+  if (argc > 1) TDICT_TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
+  TDICT_TRY(tdict_context_create(&o, &c, &err));
   if (tdict_context_device(c, &why).type == TDICT_DEVICE_SIM) printf("on the simulated device: %s\n", why.message);
   code = all_batches(c);
 

@@ -12,16 +12,10 @@
 
 #include <cuda_runtime.h>
 #include <tdict/tdict.h>
+#include <tdict/try.h>
 
 enum { BATCHES = 20, HOSTS = 2, COUNT = 1 << 20, SKIPPED = 77 };
 
-#define TRY(call)                                                                                                \
-  do {                                                                                                           \
-    if ((call) != TDICT_OK) {                                                                                    \
-      fprintf(stderr, "graph: %s %s: %s\n", tdict_status_name((tdict_status)err.status), err.path, err.message); \
-      return false;                                                                                              \
-    }                                                                                                            \
-  } while (0)
 #define CUDA(call)                                                               \
   do {                                                                           \
     cudaError_t cuda_error = (call);                                             \
@@ -68,8 +62,8 @@ static bool prepare(program *p) {
   const tdict_schema schema = {&field, 1};
   tdict_error err;
   for (int h = 0; h < HOSTS; h++)
-    TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err));
-  TRY(tdict_create_from(&schema, 0, NULL, tdict_device_memory(p->c, p->device), &p->batch, &err));
+    TDICT_TRY_RETURN(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
+  TDICT_TRY_RETURN(tdict_create_from(&schema, 0, NULL, tdict_device_memory(p->c, p->device), &p->batch, &err), false);
   CUDA(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking));
   CUDA(cudaMalloc((void **)&p->sums, BATCHES * sizeof *p->sums));
   CUDA(cudaMalloc((void **)&p->replay, sizeof *p->replay));
@@ -99,7 +93,7 @@ static bool try_transfers(program *p) {
     fprintf(stderr, "graph: both should answer TDICT_ECAPTURE\n");
     return false;
   }
-  TRY(tdict_to_device(p->c, p->hosts[0], p->device, NULL, &other, &err));
+  TDICT_TRY_RETURN(tdict_to_device(p->c, p->hosts[0], p->device, NULL, &other, &err), false);
   tdict_release(other);
   return true;
 }
@@ -122,12 +116,13 @@ static bool replay_all(program *p) {
     tdict_future *f = NULL;
     uint32_t *x = (uint32_t *)tdict_data(host, "x"); /* waits until the copy before last has read it */
     for (int i = 0; i < COUNT; i++) x[i] = element(n, i);
-    TRY(tdict_copy_into_async(p->c, host, p->batch, NULL, &f, &err)); /* waits for the use recorded below */
+    TDICT_TRY_RETURN(tdict_copy_into_async(p->c, host, p->batch, NULL, &f, &err),
+                     false); /* waits for the use recorded below */
     tdict_status status = tdict_future_wait_on_stream(f, stream, NULL, &err);
     tdict_future_release(f);
-    TRY(status);
+    TDICT_TRY_RETURN(status, false);
     CUDA(cudaGraphLaunch(p->step, p->stream));
-    TRY(tdict_record_stream(p->batch, stream, &err)); /* the replay reads the batch */
+    TDICT_TRY_RETURN(tdict_record_stream(p->batch, stream, &err), false); /* the replay reads the batch */
   }
   CUDA(cudaStreamSynchronize(p->stream));
   if (tdict_const_data(p->batch, "x") == address) return true;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <tdict/tdict.h>
+#include <tdict/try.h>
 
 enum { BATCH = 128, NUM_FIELDS = 7 };
 
@@ -20,17 +21,6 @@ static const tdict_field fields[NUM_FIELDS] = {
     {"next.reward", TDICT_F32, 1, {1}},
     {"next.done", TDICT_BOOL, 1, {1}},
 };
-
-/* Every call that fails says why in a tdict_error; this prints it and leaves. */
-#define TRY(call)                                                                                                 \
-  do {                                                                                                            \
-    if ((call) != TDICT_OK) {                                                                                     \
-      const char *between = err.path[0] ? " " : "";                                                               \
-      fprintf(stderr, "quickstart: %s%s%s: %s\n", tdict_status_name((tdict_status)err.status), between, err.path, \
-              err.message);                                                                                       \
-      goto done;                                                                                                  \
-    }                                                                                                             \
-  } while (0)
 
 static void fill(tdict_tree *host) {
   for (int f = 0; f < NUM_FIELDS; f++) {
@@ -76,12 +66,12 @@ static int round_trip(tdict_context *c) {
   /* Pinned memory is what a device reads fastest; where there is no device, ordinary memory does. */
   tdict_status status = tdict_create_from(&schema, 1, batch, tdict_pinned_memory(c), &host, &err);
   if (status == TDICT_ENODEVICE) status = tdict_create_from(&schema, 1, batch, NULL, &host, &err);
-  TRY(status);
+  TDICT_TRY(status);
   fill(host);
-  TRY(tdict_to_device_async(c, host, tdict_context_device(c, NULL), NULL, &f, &err)); /* returns at once */
-  TRY(tdict_future_wait(f, &dev, &err));
-  TRY(tdict_print(dev, stdout, &err));
-  TRY(tdict_to_device(c, dev, tdict_cpu(), NULL, &back, &err));
+  TDICT_TRY(tdict_to_device_async(c, host, tdict_context_device(c, NULL), NULL, &f, &err)); /* returns at once */
+  TDICT_TRY(tdict_future_wait(f, &dev, &err));
+  TDICT_TRY(tdict_print(dev, stdout, &err));
+  TDICT_TRY(tdict_to_device(c, dev, tdict_cpu(), NULL, &back, &err));
   equal = compare(host, back);
   if (equal) printf("round trip: %zu bytes equal\n", equal);
 
@@ -104,8 +94,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: quickstart [[--device] auto|cpu|sim|cuda:N]\n");
     return 2;
   }
-  if (argc > 1) TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
-  TRY(tdict_context_create(&o, &c, &err));
+  if (argc > 1) TDICT_TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
+  TDICT_TRY(tdict_context_create(&o, &c, &err));
   if (tdict_context_device(c, &why).type == TDICT_DEVICE_SIM) printf("on the simulated device: %s\n", why.message);
   code = round_trip(c);
 

@@ -7,6 +7,7 @@
 #define TDICT_STATUS_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "tdict/export.h"
 
@@ -53,6 +54,13 @@ typedef struct tdict_error {
 /** @brief The name of a status, such as "TDICT_EINVAL"; "TDICT_?" for a number that is none [T:status_names].
  *  @return a string that lives for ever. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
+
+/** @brief Prints an error as one line, such as "TDICT_ENOTFOUND obs.stat: 'stat' is no key there"
+ *         [T:error_print_writes_one_line].
+ *  @param[in] err   Borrowed. Its native code follows in brackets if it is not 0. NULL prints nothing.
+ *  @param[in] file  Borrowed, and not flushed. If it cannot be written, ferror() says so.
+ *  @note Thread-safe. tdict/try.h has macros that call it. */
+TDICT_API void tdict_error_print(const tdict_error *err, FILE *file);
 
 TDICT_END_DECLS
 #endif

@@ -43,6 +43,15 @@ const char *tdict_status_name(tdict_status status) {
   return "TDICT_?";
 }
 
+void tdict_error_print(const tdict_error *err, FILE *file) {
+  char native[32] = "";
+  if (!err) return;
+  if (err->native) snprintf(native, sizeof native, " [%d]", (int)err->native);
+  fprintf(file, "%s%s%.*s%s%.*s%s\n", tdict_status_name((tdict_status)err->status), err->path[0] ? " " : "",
+          (int)sizeof err->path, err->path, err->message[0] ? ": " : "", (int)sizeof err->message, err->message,
+          native);
+}
+
 static void fill(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];

@@ -1,8 +1,11 @@
 /* Status names and the filling of errors. */
 #include "support/test.h"
 
+#include <unistd.h>
+
 #include "base/error.h"
 #include "tdict/tensor.h"
+#include "tdict/try.h"
 
 CASE(status_names) {
   static const char *names[] = {
@@ -105,4 +108,99 @@ CASE(error_at_without_path_or_error) {
   assert_int_equal(tdict_at(&err, TDICT_EIO, NULL), TDICT_EIO);
   assert_string_equal(err.path, "");
   assert_int_equal(tdict_at(NULL, TDICT_EIO, "a.b"), TDICT_EIO);
+}
+
+CASE(error_print_writes_one_line) {
+  static const struct {
+    tdict_error err;
+    const char *text;
+  } errors[] = {
+      {{TDICT_ENOTFOUND, 0, "obs.stat", "'stat' is no key there"},
+       "TDICT_ENOTFOUND obs.stat: 'stat' is no key there\n"},
+      {{TDICT_EDEVICE, 700, "", "the copy was refused"}, "TDICT_EDEVICE: the copy was refused [700]\n"},
+      {{TDICT_EIO, 0, "", ""}, "TDICT_EIO\n"},
+      {{-1, -1, "a", ""}, "TDICT_? a [-1]\n"},
+  };
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  assert_non_null(file);
+  tdict_error_print(NULL, file);
+  assert_int_equal(ftell(file), 0);
+  for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+    rewind(file);
+    tdict_error_print(&errors[i].err, file);
+    fputc(0, file);
+    fflush(file);
+    assert_string_equal(text, errors[i].text);
+  }
+  fclose(file);
+  free(text);
+}
+
+/* What a call writes to stderr; the caller frees it. */
+static char *captured(int (*run)(tdict_status status, int *evaluated), tdict_status status, int *evaluated,
+                      int *answer) {
+  char *text = calloc(1, 4096);
+  FILE *file = tmpfile();
+  int kept = dup(STDERR_FILENO);
+  assert_true(text && file && kept >= 0);
+  fflush(stderr);
+  assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
+  *answer = run(status, evaluated);
+  fflush(stderr);
+  assert_true(dup2(kept, STDERR_FILENO) >= 0);
+  close(kept);
+  rewind(file);
+  (void)!fread(text, 1, 4095, file);
+  fclose(file);
+  return text;
+}
+
+static tdict_status answer_with(tdict_status status, int *evaluated, tdict_error *err) {
+  (*evaluated)++;
+  return status == TDICT_OK ? status : tdict_at(err, tdict_fail(err, status, "that is why"), "a.b");
+}
+
+static int leave_by_goto(tdict_status status, int *evaluated) {
+  tdict_error err = {0};
+  TDICT_TRY(answer_with(status, evaluated, &err));
+  *evaluated += 100; /* it went on */
+
+done:
+  return err.status;
+}
+
+static int leave_by_return(tdict_status status, int *evaluated) {
+  tdict_error err = {0};
+  TDICT_TRY_RETURN(answer_with(status, evaluated, NULL), -7);
+  return err.status;
+}
+
+CASE(try_prints_and_goes_to_done) {
+  int answer, evaluated = 0;
+  char *text = captured(leave_by_goto, TDICT_EIO, &evaluated, &answer);
+  assert_int_equal(answer, TDICT_EIO);
+  assert_int_equal(evaluated, 1);
+  assert_non_null(strstr(text, "test_error.c:"));
+  assert_non_null(strstr(text, ": TDICT_EIO a.b: that is why\n"));
+  free(text);
+  text = captured(leave_by_goto, TDICT_OK, &evaluated, &answer);
+  assert_int_equal(answer, TDICT_OK);
+  assert_int_equal(evaluated, 102);
+  assert_string_equal(text, "");
+  free(text);
+}
+
+CASE(try_return_prints_and_returns) {
+  int answer, evaluated = 0;
+  char *text = captured(leave_by_return, TDICT_EIO, &evaluated, &answer);
+  assert_int_equal(answer, -7);
+  assert_int_equal(evaluated, 1);
+  assert_non_null(strstr(text, ": TDICT_EIO\n")); /* the call was given no error */
+  free(text);
+  text = captured(leave_by_return, TDICT_OK, &evaluated, &answer);
+  assert_int_equal(answer, TDICT_OK);
+  assert_string_equal(text, "");
+  free(text);
 }

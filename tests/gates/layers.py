@@ -10,6 +10,7 @@ import source
 HEADERS = {
     "export.h": "base",
     "status.h": "base",
+    "try.h": "base",
     "values.h": "base",
     "memory.h": "memory",
     "tensor.h": "tensor",

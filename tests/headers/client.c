@@ -26,6 +26,7 @@
 #include "tdict/trace.h"
 #include "tdict/transfer.h"
 #include "tdict/tree.h"
+#include "tdict/try.h"
 #include "tdict/values.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"
@@ -49,6 +50,16 @@ static void ignore_log(void *user, int32_t level, const char *text) {
   (void)text;
 }
 
+static int try_to(tdict_status status) {
+  tdict_error err;
+  memset(&err, 0, sizeof err);
+  TDICT_TRY(status);
+  TDICT_TRY_RETURN(status, 0);
+
+done:
+  return (int)err.status;
+}
+
 static void use_status(void) {
   static const tdict_status all[] = {
       TDICT_OK,         TDICT_EINVAL,       TDICT_ENOMEM,    TDICT_ENOTFOUND, TDICT_EEXIST,
@@ -58,6 +69,8 @@ static void use_status(void) {
       TDICT_ECHANGED,   TDICT_EHOOK,        TDICT_EIO,       TDICT_EFORMAT,   TDICT_ENOTSUP};
   size_t i;
   for (i = 0; i < sizeof all / sizeof all[0]; i++) TRUE(tdict_status_name(all[i]) != NULL);
+  TRUE(try_to(TDICT_OK) == 0);
+  tdict_error_print(NULL, stderr);
   TRUE(sizeof(tdict_error) == 512);
   TRUE(tdict_version() == TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
 }

@@ -1,0 +1,46 @@
+# What makes an error in the library harder to exploit, where the compiler and the linker have it: stack protector,
+# _FORTIFY_SOURCE in optimized builds, full RELRO, a stack that is not executable. tdict_harden(TARGET) compiles one target
+# with it, tdict_harden_link(TARGET) links one. Not with sanitizers, which replace the same functions.
+
+include(CheckCCompilerFlag)
+include(CheckCSourceCompiles)
+include(CheckLinkerFlag)
+
+set(tdict_harden_flags)
+set(tdict_harden_links)
+if(NOT TDICT_SANITIZE)
+  check_c_compiler_flag(-fstack-protector-strong TDICT_HAS_STACK_PROTECTOR)
+  if(TDICT_HAS_STACK_PROTECTOR)
+    list(APPEND tdict_harden_flags -fstack-protector-strong)
+  endif()
+  # The C library says which level it gives this compiler; it warns about one that it does not know.
+  foreach(level 3 2)
+    set(CMAKE_REQUIRED_FLAGS "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=${level}")
+    check_c_source_compiles("#include <stdio.h>
+      #if __USE_FORTIFY_LEVEL != ${level}
+      #error another level
+      #endif
+      int main(void) { return 0; }" TDICT_HAS_FORTIFY_${level})
+    if(TDICT_HAS_FORTIFY_${level})
+      # Without optimization the C library would warn. -U: some compilers define the macro by themselves.
+      set(optimized $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
+      list(APPEND tdict_harden_flags $<${optimized}:-U_FORTIFY_SOURCE> $<${optimized}:-D_FORTIFY_SOURCE=${level}>)
+      break()
+    endif()
+  endforeach()
+  unset(CMAKE_REQUIRED_FLAGS)
+  foreach(word relro now noexecstack)
+    check_linker_flag(C LINKER:-z,${word} TDICT_LINKS_${word})
+    if(TDICT_LINKS_${word})
+      list(APPEND tdict_harden_links LINKER:-z,${word})
+    endif()
+  endforeach()
+endif()
+
+function(tdict_harden target)
+  target_compile_options(${target} PRIVATE ${tdict_harden_flags})
+endfunction()
+
+function(tdict_harden_link target)
+  target_link_options(${target} PRIVATE ${tdict_harden_links})
+endfunction()

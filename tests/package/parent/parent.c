@@ -1,0 +1,20 @@
+/* The program of a project that has tdict in it: its asserts are on, since it did not ask for a build without them. */
+#include <assert.h>
+#include <stdio.h>
+
+#include <tdict/tdict.h>
+
+int main(void) {
+  const int64_t batch[1] = {4};
+  int asserted = 0;
+  tdict_tree *tree = NULL;
+  assert((asserted = 1) == 1);
+  if (!asserted) {
+    fprintf(stderr, "parent: the asserts of this project are off\n");
+    return 1;
+  }
+  if (tdict_create(1, batch, &tree, NULL) != TDICT_OK) return 1;
+  tdict_release(tree);
+  printf("parent: asserts are on, a tree was made\n");
+  return 0;
+}
