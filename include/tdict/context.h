@@ -24,7 +24,10 @@ typedef struct tdict_context_options {
   size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it
                                   [T:kept_blocks_are_bounded] */
   void (*log)(void *user, int32_t level, const char *text); /**< NULL (default): silence. Called from any thread,
-                                                                 with no lock held; must not call the library */
+                                                                 with no lock held; must not call the library.
+                                                                 tdict_context_destroy() waits for calls that are
+                                                                 running, and none begins after it
+                                                                 [T:log_close_waits_for_a_running_call] */
   void *user;                                               /**< for `log` */
   const char *tuning_file;      /**< threads, chunks and stores for each size, as `tdict-bench tune` measured them; NULL
                                   (default): a built-in table. Read by the call [T:context_tuning_file] */
