@@ -55,14 +55,9 @@ static bool launch(bench_job *job) {
 
 static void sim_mark(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC_RELEASE); }
 
-/* Waits for the kernel. A simulated stream has no wait of its own: what is launched behind the kernel says so. */
 static bool finish_kernel(bench_job *job) {
   if (place_is_gpu(job->place)) return raw_finish_own(job->place->check.raw);
-  bool done = false;
-  const struct timespec pause = {0, 20000};
-  if (tdict_sim_launch(program_stream(job), sim_mark, &done, NULL) != TDICT_OK) return false;
-  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) nanosleep(&pause, NULL);
-  return true;
+  return tdict_stream_synchronize(job->place->context, program_stream(job), NULL) == TDICT_OK;
 }
 
 static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {

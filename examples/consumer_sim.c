@@ -5,7 +5,6 @@
  * The same story as consumer.cu, where no CUDA compiler and no GPU is needed: the kernel is a function that runs in the
  * order of a stream. The simulated link and the kernel both take their time, so that what overlaps can be seen; the
  * times say nothing about a GPU. Sums are checked, times are not. */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -29,9 +28,6 @@ typedef struct program {
   tdict_stream stream;      /* of the program's own: kernels run on it */
   tdict_tree *hosts[HOSTS]; /* pinned; filled in turn */
   job jobs[BATCHES];
-  pthread_mutex_t lock; /* guards: marks */
-  pthread_cond_t changed;
-  int marks; /* that the stream has reached */
 } program;
 
 static uint32_t element(int n, int i) { return (uint32_t)(n + 1) * 2654435761u ^ (uint32_t)i; }
@@ -43,26 +39,6 @@ static void sum_batch(void *user) {
   const uint32_t *x = tdict_sim_bytes(j->stream, j->batch);
   for (int i = 0; x && i < COUNT; i++) j->sum += x[i];
   nanosleep(&step, NULL);
-}
-
-static void mark(void *user) {
-  program *p = user;
-  pthread_mutex_lock(&p->lock);
-  p->marks++;
-  pthread_cond_signal(&p->changed);
-  pthread_mutex_unlock(&p->lock);
-}
-
-/* What cudaStreamSynchronize() does. */
-static tdict_status wait_for_stream(program *p, tdict_error *err) {
-  pthread_mutex_lock(&p->lock);
-  int want = p->marks + 1;
-  pthread_mutex_unlock(&p->lock);
-  tdict_status status = tdict_sim_launch(p->stream, mark, p, err);
-  pthread_mutex_lock(&p->lock);
-  while (status == TDICT_OK && p->marks < want) pthread_cond_wait(&p->changed, &p->lock);
-  pthread_mutex_unlock(&p->lock);
-  return status;
 }
 
 /* The loader: fills a host batch. tdict_data() waits until the transfer that still reads it is through. */
@@ -103,7 +79,7 @@ static bool overlapped(program *p) {
     now = next;
     next = NULL;
   }
-  TDICT_TRY(wait_for_stream(p, &err));
+  TDICT_TRY(tdict_stream_synchronize(p->c, p->stream, &err));
   ok = true;
 
 done:
@@ -121,7 +97,7 @@ static bool one_by_one(program *p) {
     load(p, n);
     TDICT_TRY(tdict_to_device(p->c, p->hosts[n % HOSTS], p->device, NULL, &dev, &err));
     TDICT_TRY(launch(p, n, dev, &err));
-    TDICT_TRY(wait_for_stream(p, &err));
+    TDICT_TRY(tdict_stream_synchronize(p->c, p->stream, &err));
     tdict_release(dev);
     dev = NULL;
   }
@@ -155,8 +131,6 @@ static int consume(tdict_context *c) {
   program p = {.c = c, .device = tdict_context_device(c, NULL)};
   tdict_error err;
   int code = 1;
-  pthread_mutex_init(&p.lock, NULL);
-  pthread_cond_init(&p.changed, NULL);
   TDICT_TRY(tdict_stream_create(c, p.device, &p.stream, &err));
   for (int i = 0; i < HOSTS; i++)
     TDICT_TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
@@ -170,11 +144,9 @@ static int consume(tdict_context *c) {
   code = 0;
 
 done:
-  if (p.stream.handle && wait_for_stream(&p, &err) != TDICT_OK) code = 1; /* kernels may still use p */
+  if (p.stream.handle && tdict_stream_synchronize(c, p.stream, &err) != TDICT_OK) code = 1; /* kernels still use p */
   for (int i = 0; i < HOSTS; i++) tdict_release(p.hosts[i]);
   if (p.stream.handle) tdict_stream_destroy(c, p.stream);
-  pthread_cond_destroy(&p.changed);
-  pthread_mutex_destroy(&p.lock);
   return code;
 }
 

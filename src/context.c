@@ -27,7 +27,9 @@ struct tdict_context {
 };
 
 tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
-tdict_pool *tdict_context_pool(const tdict_context *context) { return context->pool; }
+tdict_pool *tdict_context_pool(const tdict_context *context) {
+  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* its threads are the parent's */
+}
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 
 static tdict_status check(const tdict_context_options *o, tdict_error *err) {

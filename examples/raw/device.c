@@ -325,33 +325,9 @@ tdict_status raw_sum(raw_device *r, tdict_stream s, const float *data, size_t co
   return status;
 }
 
-/* A mark on a simulated stream. */
-typedef struct mark {
-  pthread_mutex_t lock; /* guards: reached */
-  pthread_cond_t changed;
-  bool reached;
-} mark;
-
-static void reach(void *user) {
-  mark *m = user;
-  pthread_mutex_lock(&m->lock);
-  m->reached = true;
-  pthread_cond_signal(&m->changed); /* with the lock held: the mark is gone once it is free */
-  pthread_mutex_unlock(&m->lock);
-}
-
 tdict_status raw_wait(raw_device *r, tdict_stream s, tdict_error *err) {
   if (r->is_cuda) return check(r->cuda.synchronize(s.handle), "cuStreamSynchronize", err);
-  /* the simulated device runs one kernel at a time, so a mark would wait for kernels of other streams, too */
-  if (r->copy && r->copy_stream == s.handle) return tdict_future_wait(r->copy, NULL, err);
-  mark m = {.reached = false};
-  pthread_mutex_init(&m.lock, NULL);
-  pthread_cond_init(&m.changed, NULL);
-  tdict_status status = tdict_sim_launch(s, reach, &m, err);
-  pthread_mutex_lock(&m.lock);
-  while (status == TDICT_OK && !m.reached) pthread_cond_wait(&m.changed, &m.lock);
-  pthread_mutex_unlock(&m.lock);
-  pthread_cond_destroy(&m.changed);
-  pthread_mutex_destroy(&m.lock);
-  return status;
+  if (r->copy && r->copy_stream == s.handle)
+    return tdict_future_wait(r->copy, NULL, err); /* it has a stream of its own */
+  return tdict_stream_synchronize(r->context, s, err);
 }

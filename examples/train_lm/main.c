@@ -100,7 +100,6 @@ static void run_queued(void *user) {
   b.targets = tdict_sim_bytes(q->t->stream, b.targets);
   if (!b.tokens || !b.targets || !q->t->maker->step(q->t->model, &b, NULL)) q->t->failed = true;
 }
-static void signal_done(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC_RELEASE); }
 
 static const void *address(const tdict_tree *batch, const char *path) {
   tdict_tensor *tensor;
@@ -116,11 +115,9 @@ static bool train_on(trainer *t, const tdict_tree *batch, float *loss) {
   if (!q.batch.tokens || !q.batch.targets) return false;
   if (t->place.type != TDICT_DEVICE_SIM)
     return t->maker->step(t->model, &q.batch, t->stream.handle) && t->maker->finish(t->model, t->stream.handle, loss);
-  bool done = false;
   if (!ok(tdict_sim_launch(t->stream, run_queued, &q, &err), "a launch") ||
-      !ok(tdict_sim_launch(t->stream, signal_done, &done, &err), "a launch"))
+      !ok(tdict_stream_synchronize(t->context, t->stream, &err), "a step"))
     return false;
-  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) nanosleep(&(struct timespec){0, 20000}, NULL);
   return !t->failed && t->maker->finish(t->model, NULL, loss);
 }
 

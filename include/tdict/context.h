@@ -24,7 +24,10 @@ typedef struct tdict_context_options {
   size_t device_cache_bytes; /**< freed device memory kept for reuse, per device; default SIZE_MAX: all of it
                                   [T:kept_blocks_are_bounded] */
   void (*log)(void *user, int32_t level, const char *text); /**< NULL (default): silence. Called from any thread,
-                                                                 with no lock held; must not call the library */
+                                                                 with no lock held; must not call the library.
+                                                                 tdict_context_destroy() waits for calls that are
+                                                                 running, and none begins after it
+                                                                 [T:log_close_waits_for_a_running_call] */
   void *user;                                               /**< for `log` */
   const char *tuning_file;      /**< threads, chunks and stores for each size, as `tdict-bench tune` measured them; NULL
                                   (default): a built-in table. Read by the call [T:context_tuning_file] */
@@ -126,8 +129,18 @@ TDICT_API void tdict_memory_release(tdict_memory *memory);
  *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EDEVICE; #TDICT_EINVAL for the cpu [T:stream_create_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *context, tdict_device device,
                                                            tdict_stream *out, tdict_error *err);
-/** @brief Ends a stream; what is queued on it still runs [T:stream_create_and_destroy]. */
+/** @brief Ends a stream; what is queued on it still runs [T:stream_create_and_destroy]. Does nothing in a fork
+ *  [T:fork_holds_all_locks]. */
 TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream);
+/** @brief Waits until all work that is queued on a stream has run, as cudaStreamSynchronize() does
+ *  [T:stream_synchronize_waits]. A handle of NULL is the device's legacy stream. Returns at once for the cpu.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL [T:stream_synchronize_refuses]; #TDICT_EWRONGDEVICE the stream is
+ *          of a device that the context does not have [T:stream_synchronize_refuses], as another context's simulated device
+ *          is [T:sim_devices_belong_to_their_context]; #TDICT_ECAPTURE it is being captured
+ *          [T:streams_are_checked_for_capture_first]; #TDICT_ELOST, #TDICT_EDEVICE [T:stream_synchronize_reports_faults];
+ *          #TDICT_EFORKED [T:fork_holds_all_locks]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream,
+                                                                tdict_error *err);
 
 /** What a device has in use, for programs that watch themselves: bytes registered or allocated as pinned memory,
  *  bytes of device memory, live streams and events, all as counted at the driver's table. */

@@ -12,7 +12,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** A dataset: a value, which whoever is given it takes over, `self` with it. */
+/** A dataset: a value, which whoever is given it takes over, `self` with it. A function that answers a number that is no
+ *  tdict_status is #TDICT_EHOOK [T:loader_functions_answer_statuses]. */
 typedef struct tdict_dataset {
   size_t struct_size;
   const char *name; /**< for messages; lives as long as the dataset; NULL: "dataset" */

@@ -84,7 +84,9 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          index where one was fetched, else with the batch's number, and goes on with what the function said
  *          [T:loader_errors_in_place]; #TDICT_ETIMEDOUT, naming the worker and what it fetches, or the batch that the
  *          device has not got; the call may be repeated [T:loader_tells_stuck_worker] [T:loader_tells_stuck_device];
- *          #TDICT_EINVAL a NULL; #TDICT_EFORKED [T:loader_fork_is_refused]. */
+ *          #TDICT_EWRONGDEVICE @p stream is not of the device that batches come to, #TDICT_ECAPTURE it is being captured:
+ *          checked first, and no batch is lost [T:loader_checks_the_stream_first]; #TDICT_EINVAL a NULL;
+ *          #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
 /** @brief Batches in an epoch; -1 for a stream [T:loader_drop_last]. */

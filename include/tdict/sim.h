@@ -3,7 +3,10 @@
  * Its memory is not the host's: touching a device address is a segmentation fault. Streams are queues served by
  * threads, copies from pinned memory are really asynchronous, an unfinished destination holds its old bytes. What is
  * measured on it says nothing about a GPU.
- * A context has simulated devices when its options carry `sim`, or when its device is tdict_sim(n). */
+ * A context has simulated devices when its options carry `sim`, or when its device is tdict_sim(n). They are its own:
+ * another context's sim:0 is another device, and calls that are given its memory or streams refuse them with
+ * #TDICT_EWRONGDEVICE [T:sim_devices_belong_to_their_context]. In a fork of the process that made the context every call
+ * below returns at once: #TDICT_EFORKED, or NULL [T:fork_holds_all_locks]. */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 

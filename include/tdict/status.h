@@ -36,7 +36,7 @@ typedef enum tdict_status {
   TDICT_EFORKED = 18,      /**< the process is a fork of the one that made the context */
   TDICT_ECAPTURE = 19,     /**< the stream is being captured into a graph */
   TDICT_ECHANGED = 20,     /**< a source was changed while it was being read */
-  TDICT_EHOOK = 21,        /**< a user's callback failed */
+  TDICT_EHOOK = 21,        /**< a user's callback failed, or answered a number that is no tdict_status */
   TDICT_EIO = 22,          /**< a file could not be read or written */
   TDICT_EFORMAT = 23,      /**< a file is not what its format demands */
   TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */

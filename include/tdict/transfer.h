@@ -12,6 +12,7 @@
  * `to_device` (given the pinned object if the type pins, too) or `pin_memory`; else by `flatten`, their tensors in one plan
  * with all others [T:objects_flatten_moves_in_one_plan]; else they pass untouched and are counted
  * [T:objects_without_hooks_pass]. The result has objects of the same type at the same paths [T:objects_keep_their_type].
+ * A tree of very many levels takes time for each level [T:transfers_of_deep_trees_take_time_for_each_level].
  * Thread rule: every call may be made from any thread; several transfers run at once. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
@@ -143,14 +144,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree
  *  [T:transfer_one_arena]; leaves that are the same bytes of one storage are sent once [T:transfer_shared_leaves_sent_once].
  *  Bytes between leaves are unspecified. Leaves on another device of the context are moved from there, with strides too
  *  [T:two_devices_first_to_second] [T:two_devices_strided_leaf], over the link of the two where there is one.
- *  @param[in]  device  tdict_cpu(), or a device of the context; TDICT_DEVICE_AUTO is the context's own.
+ *  @param[in]  device  tdict_cpu(), or a device of the context; TDICT_DEVICE_AUTO is the context's own. One that is no
+ *                      place, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL [T:devices_that_are_no_place_are_refused].
  *  @param[in]  o       NULL for the defaults.
  *  @param[out] out     a new reference, written on success only.
  *  @return #TDICT_OK [T:transfer_every_mode] [T:transfer_round_trip]; #TDICT_EINVAL num_threads or another option out
  *          of range [T:transfer_refuses_bad_options]; #TDICT_ENODEVICE [T:transfer_refuses_absent_device];
- *          #TDICT_EWRONGDEVICE a leaf lives on a device that is not the context's, or options name memory of another
- *          device [T:transfer_refuses_foreign_device]; #TDICT_ECAPTURE `after` is being captured
- *          [T:transfer_refuses_capture]; #TDICT_EINVAL with its path a leaf's bytes never came, because an earlier transfer
+ *          #TDICT_EWRONGDEVICE a leaf lives on a device that is not the context's, or options name memory or a stream of
+ *          another device [T:transfer_refuses_foreign_device] [T:sim_devices_belong_to_their_context]; #TDICT_ECAPTURE
+ *          `after` is being captured, asked first, also when nothing is to be copied [T:transfer_refuses_capture]
+ *          [T:streams_are_checked_for_capture_first]; #TDICT_EINVAL with its path a leaf's bytes never came, because an earlier transfer
  *          into them failed and none has written them since [T:lost_source_is_refused]; #TDICT_EFORKED
  *          [T:fork_is_refused]; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path
  *          [T:lost_device_stays_lost]; what a hook answered, or #TDICT_EHOOK, with the object's path
@@ -220,8 +223,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *f, in
  *  near the end for what does not - then the stream waits, not the host [T:wait_on_stream_orders]. Until its bytes are
  *  there the result's host memory is waited for by its accessors.
  *  @param[out] out  may be NULL; else a new reference to the result.
- *  @return as tdict_future_wait() for a transfer that has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, or simulated
- *          where the devices are not, or the reverse [T:wait_on_stream_refuses]; #TDICT_ECAPTURE; #TDICT_EDEVICE. A failure after the return shows in
+ *  @return as tdict_future_wait() for a transfer that has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, of a device
+ *          that the context does not have, or of another kind of device than took part [T:wait_on_stream_refuses];
+ *          #TDICT_ECAPTURE it is being captured; #TDICT_EDEVICE. The stream is checked first, also when the transfer has
+ *          ended [T:wait_on_stream_refuses_when_it_has_ended] [T:streams_are_checked_for_capture_first]. A failure after the return shows in
  *          tdict_future_wait() and as NULL from accessors [T:lost_bytes_give_null]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out,
                                                                    tdict_error *err);

@@ -180,6 +180,7 @@ typedef struct tdict_entry {
   void *object;
   const tdict_type *type; /**< the object's, or NULL */
 } tdict_entry;
+/** Answers a tdict_status; another number is #TDICT_EHOOK [T:visitors_answer_statuses]. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
 /** @brief Shows every tensor, tree and object below @p td in insertion order, a tree before its children
  *  [T:tree_walk_order].

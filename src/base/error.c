@@ -78,6 +78,17 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
   return status;
 }
 
+bool tdict_status_is_known(tdict_status status) {
+  return (int)status >= (int)TDICT_OK && (int)status <= (int)TDICT_ENOTSUP;
+}
+
+tdict_status tdict_callback_status(tdict_status answered, const char *what, tdict_error *said) {
+  if (!tdict_status_is_known(answered))
+    return tdict_fail(said, TDICT_EHOOK, "%s answered %d, which is no tdict_status", what, (int)answered);
+  if (answered != TDICT_OK && said && said->status) said->status = (int32_t)answered; /* the answer counts */
+  return answered;
+}
+
 tdict_status tdict_at(tdict_error *err, tdict_status status, const char *path) {
   static const char cut[] = "...";
   if (!err || !path) return status;

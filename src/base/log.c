@@ -3,15 +3,18 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/error.h"
 
+#define CLOSED ((uint64_t)1 << 63)
+
+/* Writers hold no lock while they call the program, so that a fork cannot leave one behind. */
 struct tdict_log {
   _Atomic(int64_t) refs;
-  _Atomic(bool) closed; /* acquire/release */
+  _Atomic(uint64_t) state; /* CLOSED, and how many writers there are; seq_cst */
   void (*fn)(void *user, int32_t level, const char *text);
   void *user;
 };
@@ -21,7 +24,7 @@ tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *
   tdict_log *log = calloc(1, sizeof *log);
   if (!log) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its log");
   atomic_init(&log->refs, 1);
-  atomic_init(&log->closed, fn == NULL);
+  atomic_init(&log->state, fn ? 0 : CLOSED);
   log->fn = fn;
   log->user = user;
   *out = log;
@@ -37,14 +40,21 @@ void tdict_log_release(tdict_log *log) {
   if (log && atomic_fetch_sub_explicit(&log->refs, 1, memory_order_acq_rel) == 1) free(log);
 }
 
-void tdict_log_close(tdict_log *log) { atomic_store_explicit(&log->closed, true, memory_order_release); }
+void tdict_log_close(tdict_log *log) {
+  const struct timespec pause = {.tv_nsec = 50000};
+  atomic_fetch_or(&log->state, CLOSED);
+  while (atomic_load(&log->state) != CLOSED) nanosleep(&pause, NULL); /* rare, and as long as the program's function */
+}
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
-  if (atomic_load_explicit(&log->closed, memory_order_acquire)) return;
-  char text[1024];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  log->fn(log->user, level, text);
+  if (atomic_load(&log->state) & CLOSED) return;
+  if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log->fn(log->user, level, text);
+  }
+  atomic_fetch_sub(&log->state, 1);
 }

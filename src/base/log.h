@@ -13,7 +13,8 @@ tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *
                               tdict_error *err);
 tdict_log *tdict_log_retain(tdict_log *log);
 void tdict_log_release(tdict_log *log); /* NULL is allowed */
-void tdict_log_close(tdict_log *log);   /* the program's function is not called from here on */
+/* Waits for calls of the program's function that are running; no further one begins. Not from that function. */
+void tdict_log_close(tdict_log *log);
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) TDICT_PRINTF(3, 4);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "tdict/values.h"
 
@@ -95,6 +96,16 @@ tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error
     return TDICT_OK;
   }
   return tdict_fail(err, TDICT_EINVAL, "device: '%.40s' is none of auto, cpu, cuda, cuda:N, sim, sim:N", text);
+}
+
+tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err) {
+  char name[40];
+  if (device.type <= TDICT_DEVICE_AUTO || device.index < 0)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is no place", what, tdict_device_format(device, name, sizeof name));
+  if (device.type == TDICT_DEVICE_CPU && device.index != 0)
+    return tdict_fail(err, TDICT_EINVAL, "%s: cpu:%d is no place, there is one cpu: wanted cpu:0", what,
+                      (int)device.index);
+  return TDICT_OK;
 }
 
 char *tdict_device_format(tdict_device device, char *buffer, size_t bytes) {

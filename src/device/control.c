@@ -1,8 +1,7 @@
-/* The public calls that go straight to a device: memories, streams, counts, and the simulated device's controls. */
+/* The public calls that go straight to a device: memories, counts, and the simulated device's controls. */
 #include <string.h>
 
 #include "base/error.h"
-#include "device/counted.h"
 #include "device/devices.h"
 #include "device/driver_sim.h"
 #include "memory/pinned_pool.h"
@@ -23,35 +22,10 @@ void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep
   tdict_devices *devices = tdict_context_devices(context);
   tdict_gpu *gpu;
   if (device.type == TDICT_DEVICE_AUTO) device = tdict_devices_default(devices, NULL);
-  if (device.type == TDICT_DEVICE_CPU)
+  if (tdict_device_equal(device, tdict_cpu()))
     tdict_pinned_pool_trim(tdict_devices_pinned(devices), keep_bytes);
   else if (tdict_devices_gpu(devices, device, &gpu, NULL) == TDICT_OK)
     tdict_gpu_trim(gpu, keep_bytes);
-}
-
-tdict_status tdict_stream_create(tdict_context *context, tdict_device device, tdict_stream *out, tdict_error *err) {
-  tdict_gpu *gpu;
-  tdict_gpu_scope scope;
-  tdict_cu_stream stream;
-  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "stream: %s is NULL", context ? "out" : "context");
-  tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
-  tdict_gpu_leave(gpu, &scope);
-  if (status == TDICT_OK) *out = (tdict_stream){gpu->memory.device, stream};
-  return status;
-}
-
-void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
-  tdict_gpu *gpu;
-  tdict_gpu_scope scope;
-  if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
-    return;
-  (void)!tdict_gpu_enter(gpu, &scope, NULL); /* ending a stream needs no current context */
-  tdict_counted_stream_destroy(gpu->driver, stream.handle);
-  tdict_gpu_leave(gpu, &scope);
 }
 
 tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device, tdict_device_counts *out,
@@ -73,6 +47,8 @@ tdict_status tdict_context_get_counts(tdict_context *context, tdict_device devic
 
 static tdict_status sim_of(tdict_context *context, tdict_driver **out, tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
+  tdict_status status = tdict_devices_check_fork(tdict_context_devices(context), "sim", err);
+  if (status != TDICT_OK) return status;
   *out = tdict_devices_sim(tdict_context_devices(context));
   if (!*out) return tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
   *out = tdict_driver_last(*out); /* a driver may stand before the simulated one */

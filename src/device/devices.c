@@ -10,6 +10,7 @@
 #include "device/driver_sim.h"
 #include "device/host.h"
 #include "device/placement.h"
+#include "device/stream.h"
 #include "memory/pinned_pool.h"
 
 enum { MAX_GPUS = 64 };
@@ -17,6 +18,7 @@ enum { MAX_GPUS = 64 };
 struct tdict_devices {
   tdict_driver *cuda, *sim;    /* NULL: absent */
   tdict_error no_cuda, no_sim; /* why */
+  tdict_stream_range streams;
   size_t cache_bytes, pin_piece;
   tdict_forkmark *mark; /* counted */
   tdict_log *log;       /* counted; may be NULL */
@@ -65,6 +67,19 @@ static tdict_status open_drivers(tdict_devices *d, const tdict_context_options *
     d->no_cuda.status = TDICT_OK;
   }
   return TDICT_OK;
+}
+
+/* How many devices the drivers have, for streams that programs give. */
+static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
+  int count = 0;
+  tdict_cu result = TDICT_CU_SUCCESS;
+  if (d->cuda) result = d->cuda->ops->device_count(d->cuda, &count);
+  d->streams.num_cuda = count;
+  if (d->sim && result == TDICT_CU_SUCCESS) result = d->sim->ops->device_count(d->sim, &count);
+  if (d->sim) d->streams.num_sim = count;
+  if (d->sim) d->streams.sim = tdict_driver_last(d->sim);
+  if (result == TDICT_CU_SUCCESS) return TDICT_OK;
+  return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount answered %d", result);
 }
 
 /* Finds the default device and opens it. */
@@ -119,6 +134,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   d->log = config->log ? tdict_log_retain(config->log) : NULL;
   d->sysfs = config->sysfs;
   tdict_status status = open_drivers(d, options, config->driver, err);
+  if (status == TDICT_OK) status = count_devices(d, err);
   if (status == TDICT_OK) status = choose(d, options->device, err);
   if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);
   if (status != TDICT_OK) {
@@ -173,6 +189,10 @@ static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdi
                            tdict_device_format(device, name, sizeof name), reason->message);
 }
 
+tdict_status tdict_devices_check_fork(const tdict_devices *d, const char *what, tdict_error *err) {
+  return tdict_forkmark_check(d->mark, what, err);
+}
+
 tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu **out, tdict_error *err) {
   tdict_driver *driver;
   if (device.type == TDICT_DEVICE_AUTO) device = d->device;
@@ -213,17 +233,43 @@ static tdict_memory *absent_memory(tdict_devices *d, tdict_device device, const 
   return made;
 }
 
+/* In a fork a lost thread may hold the lock. The parent's gpus are left; their memory refuses every allocation. */
+static tdict_memory *forked_memory(const tdict_devices *d, tdict_device device) {
+  for (int i = 0; i < d->num_gpus; i++)
+    if (tdict_device_equal(d->gpus[i]->memory.device, device)) return &d->gpus[i]->memory;
+  return tdict_no_memory();
+}
+
 tdict_memory *tdict_devices_memory(tdict_devices *d, tdict_device device) {
   if (device.type == TDICT_DEVICE_AUTO) device = d->device;
-  if (device.type == TDICT_DEVICE_CPU) return tdict_host_memory();
+  if (tdict_device_equal(device, tdict_cpu())) return tdict_host_memory();
   tdict_gpu *gpu;
   tdict_error why = {0};
-  if (tdict_devices_gpu(d, device, &gpu, &why) == TDICT_OK) return &gpu->memory;
+  tdict_status status = tdict_devices_gpu(d, device, &gpu, &why);
+  if (device.type == TDICT_DEVICE_CPU)
+    (void)!tdict_fail(&why, TDICT_ENODEVICE, "cpu:%d is absent: there is one cpu", (int)device.index);
+  if (status == TDICT_OK) return &gpu->memory;
+  if (status == TDICT_EFORKED) return forked_memory(d, device);
   pthread_mutex_lock(&d->lock);
   tdict_memory *found = absent_memory(d, device, &why);
   pthread_mutex_unlock(&d->lock);
   return found ? found : tdict_no_memory();
 }
 
+bool tdict_devices_own_memory(const tdict_devices *d, tdict_memory *memory) {
+  const tdict_gpu *gpu = tdict_gpu_of_memory(memory);
+  if (!gpu || !d->sim || gpu->driver->device_type != TDICT_DEVICE_SIM) return true; /* GPUs are the process's */
+  return tdict_driver_last(gpu->driver) == d->streams.sim;
+}
+
+bool tdict_devices_own_storage(const tdict_devices *d, const tdict_storage *s) {
+  if (s->device.type != TDICT_DEVICE_SIM || !d->sim) return true;
+  if (tdict_gpu_of_memory(s->memory)) return tdict_devices_own_memory(d, s->memory);
+  tdict_cu_pointer p = {0}; /* a program's own block: the address tells */
+  if (s->bytes == 0 || d->sim->ops->pointer(d->sim, s->data, &p) != TDICT_CU_SUCCESS) return true;
+  return p.known && p.device;
+}
+
+tdict_stream_range tdict_devices_streams(const tdict_devices *d) { return d->streams; }
 tdict_memory *tdict_devices_pinned(tdict_devices *d) { return d->pinned; }
 tdict_driver *tdict_devices_sim(tdict_devices *d) { return d->sim; }

@@ -29,6 +29,11 @@ tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdic
 /* Never NULL; borrowed. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
+/* False for memory of another context's simulated device: it has the same name and is another one. */
+bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory);
+bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
+/* TDICT_EFORKED in a fork of the process that made the devices; `what` begins the message. */
+tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *what, tdict_error *err);
 /* The simulated driver, or NULL. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
 

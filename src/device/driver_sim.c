@@ -155,6 +155,7 @@ static void close_driver(tdict_driver *base) {
   tdict_sim_hosts_end(d);
   tdict_sim_threads_end(d);
   pthread_key_delete(d->thread_key);
+  tdict_forkmark_release(d->mark);
   pthread_cond_destroy(&d->changed);
   pthread_mutex_destroy(&d->lock);
   free(d);
@@ -233,7 +234,13 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_condattr_t monotonic;
   tdict_sim_driver *d = calloc(1, sizeof *d);
   if (!d) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for the driver");
+  tdict_status status = tdict_forkmark_create(&d->mark, err);
+  if (status != TDICT_OK) {
+    free(d);
+    return status;
+  }
   if (pthread_key_create(&d->thread_key, NULL) != 0) {
+    tdict_forkmark_release(d->mark);
     free(d);
     return tdict_fail(err, TDICT_ENOMEM, "sim: the process has no thread key left");
   }
@@ -333,6 +340,13 @@ void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_c
   tdict_sim_unlock(d);
 }
 
+const tdict_driver *tdict_driver_of_sim_stream(const void *handle, int32_t *ordinal) {
+  const tdict_sim_stream *stream = handle;
+  if (!tdict_sim_is_stream(stream)) return NULL;
+  *ordinal = stream->device->ordinal;
+  return &stream->device->driver->base;
+}
+
 tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user, tdict_error *err) {
   const tdict_sim_stream *known = stream.handle;
   if (!fn) return tdict_fail(err, TDICT_EINVAL, "sim: the function to launch is NULL");
@@ -341,6 +355,8 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
     return tdict_fail(err, TDICT_EINVAL,
                       "sim: the stream is not one that tdict_stream_create() made on a simulated device");
   tdict_sim_driver *d = known->device->driver;
+  tdict_status status = tdict_forkmark_check(d->mark, "sim", err);
+  if (status != TDICT_OK) return status;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_CALL);
   if (!op) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
   op->engine = TDICT_SIM_ENGINE_REST;
@@ -356,6 +372,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
 void *tdict_sim_bytes(tdict_stream stream, const void *device_address) {
   const tdict_sim_stream *known = stream.handle;
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known)) return NULL;
-  const tdict_sim_space *space = &known->device->space; /* set once, before any stream was made */
+  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes are the parent's */
+  const tdict_sim_space *space = &known->device->space;                /* set once, before any stream was made */
   return tdict_sim_space_has(space, device_address) ? tdict_sim_space_bytes(space, device_address) : NULL;
 }

@@ -20,6 +20,9 @@ void tdict_driver_sim_hold(tdict_driver *base);
 tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err);
 void tdict_driver_sim_resume(tdict_driver *base);
 
+/* The driver whose stream this is, and the device's ordinal; NULL when it is no stream that stream_create() made. */
+const tdict_driver *tdict_driver_of_sim_stream(const void *handle, int32_t *ordinal);
+
 /* What the driver itself sees of its use. */
 typedef struct tdict_driver_sim_count {
   size_t pinned_bytes;             /* of the whole driver: registered and allocated host memory */

@@ -337,6 +337,8 @@ static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes,
 
 static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
   tdict_gpu *gpu = (tdict_gpu *)(uintptr_t)m;
+  memset(out, 0, sizeof *out);
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* a lost thread may hold the locks */
   size_t held = held_bytes(gpu);
   pthread_mutex_lock(&gpu->lock);
   *out = gpu->counts;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "device/devices.h"
@@ -43,6 +44,7 @@ static void own_free(tdict_memory *memory, tdict_block *block, tdict_fence **fen
     fences[i]->ops->release(fences[i]);
   }
   atomic_fetch_sub_explicit(&m->live_bytes, block->bytes, memory_order_relaxed);
+  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return; /* device memory is the parent's */
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 
@@ -90,6 +92,8 @@ tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *
   tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
   if (status != TDICT_OK) return status;
   if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
+  if (a.device.type != TDICT_DEVICE_AUTO) status = tdict_device_check(a.device, "memory", err);
+  if (status != TDICT_OK) return status;
   tdict_gpu *gpu = NULL;
   if (a.device.type != TDICT_DEVICE_CPU) {
     if (a.pinned) return tdict_fail(err, TDICT_EINVAL, "memory: pinned is for memory of the cpu");

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "base/forkmark.h"
 #include "device/sim_memory.h"
 #include "tdict/sim.h"
 
@@ -126,6 +127,7 @@ enum { TDICT_SIM_MAX_DEVICES = 8 };
 struct tdict_sim_driver {
   tdict_driver base; /* first */
   tdict_sim_options options;
+  tdict_forkmark *mark;     /* counted; constant, like the key: tdict_sim_launch() is given no context */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
   pthread_mutex_t lock;     /* guards all that follows and all that hangs from it */
   pthread_cond_t changed;   /* an operation is done, or one of the counts and flags below has changed */

@@ -66,10 +66,12 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_load *slot) {
   if (status != TDICT_OK) return blame(l, slot, -1, status);
   if (d->fetch_batch && !is_stream(l)) {
     status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
+    status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : blame(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
   for (int64_t i = 0; i < wanted; i++) {
     status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
+    status = tdict_callback_status(status, "fetch", &slot->error);
     if (status == TDICT_ENOTFOUND && is_stream(l)) {
       end_stream(slot, i);
       break;
@@ -89,6 +91,7 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_load *slot, int64_t *go
     tdict_tree *sample = NULL;
     int64_t index = slot->indices[*got];
     tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
+    status = tdict_callback_status(status, "fetch_sample", &slot->error);
     if (status == TDICT_ENOTFOUND && is_stream(l)) {
       end_stream(slot, *got);
       break;
@@ -108,6 +111,7 @@ static tdict_status collate(tdict_loader *l, tdict_load *slot) {
   tdict_status status;
   if (l->options.collate) {
     status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
+    status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !slot->tree)
       status = tdict_fail(&slot->error, TDICT_EINVAL, "collate gave no tree and said that all was well");
     if (status != TDICT_OK) slot->tree = NULL;

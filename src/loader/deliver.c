@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "device/stream.h"
 #include "loader/loader_state.h"
+#include "memory/pinned_pool.h"
 
 /* The stream's work so far uses the batch that the consumer had; then the loader lets go of it. */
 tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
@@ -148,6 +150,20 @@ static tdict_status next_slot(tdict_loader *l, bool on_host, tdict_load *out, td
   return status;
 }
 
+/* Checked before a batch is taken, whatever its transfer has done by then. Pinned batches on the cpu are read by the
+ * GPU that pins. */
+static tdict_status check_stream(const tdict_loader *l, tdict_stream s, tdict_error *err) {
+  tdict_gpu *gpu;
+  char have[32], want[32];
+  tdict_status status = tdict_stream_open(tdict_context_devices(l->context), s, "loader", &gpu, err);
+  if (status != TDICT_OK) return status;
+  const tdict_gpu *pinned_by = l->memory ? tdict_pinned_pool_self(l->memory) : NULL;
+  if (l->device.type == TDICT_DEVICE_CPU ? gpu == pinned_by : tdict_device_equal(l->device, s.device)) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "loader: the stream is of %s, batches come to %s%s",
+                    tdict_device_format(s.device, have, sizeof have), tdict_device_format(l->device, want, sizeof want),
+                    l->device.type == TDICT_DEVICE_CPU ? ", which has no streams" : "");
+}
+
 /* One call of next: how long it was, and what it handed over. */
 static void count(tdict_loader *l, int64_t began_ns, const tdict_load *slot, bool handed_over) {
   pthread_mutex_lock(&l->lock);
@@ -163,6 +179,7 @@ static void count(tdict_loader *l, int64_t began_ns, const tdict_load *slot, boo
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
+  if (status == TDICT_OK && stream) status = check_stream(l, *stream, err);
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
   if (status != TDICT_OK) return status;
   int64_t began = tdict_now_ns();

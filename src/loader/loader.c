@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "loader/loader_state.h"
@@ -70,12 +71,14 @@ static tdict_status find_device(tdict_loader *l, tdict_error *err) {
   tdict_device given = l->options.device;
   tdict_devices *devices = tdict_context_devices(l->context);
   l->device = given.type == TDICT_DEVICE_AUTO ? tdict_context_device(l->context, NULL) : given;
+  tdict_status status = tdict_device_check(l->device, "loader: device", err);
+  if (status != TDICT_OK) return status;
   if (l->device.type == TDICT_DEVICE_CPU) {
     if (l->options.pin_memory) l->memory = tdict_pinned_memory(l->context);
     return TDICT_OK;
   }
   tdict_gpu *gpu;
-  tdict_status status = tdict_devices_gpu(devices, l->device, &gpu, err);
+  status = tdict_devices_gpu(devices, l->device, &gpu, err);
   l->memory = tdict_pinned_memory(l->context);
   return status;
 }

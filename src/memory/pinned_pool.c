@@ -273,6 +273,8 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
 
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
   pool *p = (pool *)(uintptr_t)m;
+  *out = (tdict_memory_counts){0};
+  if (is_gone(p)) return; /* a lost thread may hold the lock */
   pthread_mutex_lock(&p->lock);
   *out = p->counts;
   pthread_mutex_unlock(&p->lock);

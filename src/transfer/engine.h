@@ -6,6 +6,7 @@
 
 #include "base/forkmark.h"
 #include "base/log.h"
+#include "device/stream.h"
 #include "sched/latch.h"
 #include "transfer/plan.h"
 #include "transfer/ring.h"
@@ -106,6 +107,8 @@ struct tdict_future {
   tdict_log *log;
   tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */
   uint32_t num_uses;
+  tdict_stream_range streams; /* those of the context's devices */
+  tdict_gpu *gpu;             /* counted; the first that takes part; NULL: none does */
   uint64_t *hashes; /* of the sources, one an item, when they are checked; else NULL. Taken when its turn comes */
   struct tdict_hooks *hooks;     /* owned; NULL: the tree has no objects */
   struct tdict_rest *rest;       /* owned; NULL: no thread leaves its waiting to others, see work.h */

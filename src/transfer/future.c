@@ -100,6 +100,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
+  tdict_gpu_release(f->gpu);
   tdict_storage_release(f->arena);
   tdict_release(f->mirror);
   tdict_release(f->result);
@@ -184,28 +185,33 @@ static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error 
   return status;
 }
 
-/* True when the stream is of the driver that copies. */
-static bool is_stream_of(const tdict_future *f, tdict_stream s) {
-  for (int i = 0; i < f->num_workers; i++)
-    if (f->workers[i].tail_gpu && f->workers[i].tail_gpu->memory.device.type != s.device.type) return false;
-  return s.device.type != TDICT_DEVICE_CPU;
+/* Before the transfer is asked anything, so that a wrong stream is refused whatever the transfer has done by then. */
+static tdict_status check_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
+  static const char what[] = "wait_on_stream";
+  char name[32];
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_stream_check(&f->streams, s, what, err);
+  if (status != TDICT_OK || !f->gpu) return status;
+  if (s.device.type != f->gpu->memory.device.type)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which did not take part", what,
+                      tdict_device_format(s.device, name, sizeof name));
+  if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) /* of a lost device the transfer itself has more to say */
+    status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
+  tdict_gpu_leave(f->gpu, &scope);
+  return status == TDICT_ELOST ? TDICT_OK : status;
 }
 
 tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
+  if (status == TDICT_OK) status = check_stream(f, s, err);
   if (status != TDICT_OK) return status;
   wait_for(f, &f->queued, INT64_MAX);
   if (atomic_load_explicit(&f->tailless, memory_order_relaxed) || tdict_transfer_has_failed(f))
     wait_for(f, &f->ended, INT64_MAX);
   if (is_zero(f, &f->ended)) return answer(f, out, err);
-  char name[32];
   pthread_mutex_lock(&f->error_lock);
   bool ended = f->decided;
-  if (!ended)
-    status = is_stream_of(f, s)
-                 ? wait_for_tails(f, s, err)
-                 : tdict_fail(err, TDICT_EWRONGDEVICE, "wait_on_stream: the stream is of %s, which did not take part",
-                              tdict_device_format(s.device, name, sizeof name));
+  if (!ended) status = wait_for_tails(f, s, err);
   if (!ended && status == TDICT_OK && out) {
     f->shown = true;
     *out = tdict_retain(f->result);

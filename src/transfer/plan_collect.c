@@ -95,6 +95,16 @@ static tdict_status gpu_of(collector *c, tdict_device device, tdict_gpu **out, t
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
+/* The gpu that a storage is on. */
+static tdict_status gpu_of_storage(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
+  char name[32];
+  if (!tdict_devices_own_storage(c->request->devices, s))
+    return tdict_fail(err, TDICT_EWRONGDEVICE,
+                      "transfer: the tensor is on %s of another context: simulated devices belong to one context",
+                      tdict_device_format(s->device, name, sizeof name));
+  return gpu_of(c, s->device, out, err);
+}
+
 /* From the host to a gpu. */
 static void route_in(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
@@ -123,8 +133,9 @@ static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict
     return TDICT_OK;
   }
   tdict_gpu *source;
-  tdict_status status = from_host ? TDICT_OK : gpu_of(c, from, &source, err);
-  if (status == TDICT_OK) status = to_host ? TDICT_OK : gpu_of(c, to, &item->gpu, err);
+  tdict_status status = from_host ? TDICT_OK : gpu_of_storage(c, item->src->storage, &source, err);
+  if (status == TDICT_OK && !to_host)
+    status = item->dst ? gpu_of_storage(c, item->dst->storage, &item->gpu, err) : gpu_of(c, to, &item->gpu, err);
   if (status != TDICT_OK) return status;
   c->plan->reads_device |= !from_host;
   if (to_host) item->gpu = source;
@@ -183,18 +194,26 @@ static inline bool stays(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
   if (at.type != r->device.type || at.index != r->device.index) return false;
+  if (at.type == TDICT_DEVICE_SIM && !tdict_devices_own_storage(r->devices, t->storage)) return false;
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
 /* The leaf shown last hangs at one place only: every node on the way to it is held once, and none shares it. */
 static inline bool hangs_once(collector *c, const tdict_cursor *cursor) {
-  const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
-  if (c->once_node == node) return c->once;
-  c->once_node = node;
-  c->once = !tdict_node_shares_leaves(node);
-  for (size_t i = 1; i < cursor->depth && c->once; i++)
-    c->once = atomic_load_explicit(&cursor->frames[i].node->refs, memory_order_relaxed) == 1;
+  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  if (c->once_node == top->node) return c->once;
+  c->once_node = top->node;
+  c->once = !top->is_shared && !tdict_node_shares_leaves(top->node);
   return c->once;
+}
+
+/* Goes into a tree. Whether it hangs at several places is noted here, so that no leaf looks at all levels above it. */
+static bool enter(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
+  if (!tdict_cursor_enter(cursor, node)) return false;
+  tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  top->mark = (size_t)(uintptr_t)other;
+  top->is_shared = top[-1].is_shared || atomic_load_explicit(&node->refs, memory_order_relaxed) != 1;
+  return true;
 }
 
 /* Whether the leaf must be looked up; then the table holds all items before it. */
@@ -398,9 +417,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
     tdict_release(other_flat);
   }
   if (status != TDICT_OK) return status;
-  if (!begin_node(c, step->flat) || !tdict_cursor_enter(cursor, step->flat)) return no_memory(err);
+  if (!begin_node(c, step->flat) || !enter(cursor, step->flat, other_flat)) return no_memory(err);
   c->flat_depth = cursor->depth;
-  cursor->frames[cursor->depth - 1].mark = (size_t)(uintptr_t)other_flat;
   return TDICT_OK;
 }
 
@@ -439,9 +457,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
     return tdict_fail(err, TDICT_ETYPE, "copy_into: a tree in the source, a tensor in the destination");
   if (pairs) status = check_node(cursor, child, matching, err);
   if (status != TDICT_OK) return status;
-  if (!begin_node(c, child) || !tdict_cursor_enter(cursor, child)) return no_memory(err);
-  cursor->frames[cursor->depth - 1].mark = (size_t)(uintptr_t)matching;
-  return TDICT_OK;
+  return begin_node(c, child) && enter(cursor, child, matching) ? TDICT_OK : no_memory(err);
 }
 
 enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not looked for any more */

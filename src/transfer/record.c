@@ -1,5 +1,6 @@
 /* tdict_record_stream(): a use of every storage of a tree by a stream. */
 #include "base/error.h"
+#include "device/stream.h"
 #include "device/use.h"
 #include "memory/pinned_pool.h"
 #include "tdict/transfer.h"
@@ -54,14 +55,14 @@ static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user
 }
 
 typedef struct finding {
-  tdict_device device;
+  tdict_stream stream;
   tdict_gpu *gpu;
 } finding;
 static tdict_status find_gpu(void *user, tdict_storage *s, tdict_error *err) {
   finding *f = user;
   (void)err;
   tdict_gpu *gpu = gpu_of(s);
-  if (!f->gpu && gpu && tdict_device_equal(gpu->memory.device, f->device)) f->gpu = gpu;
+  if (!f->gpu && gpu && tdict_stream_is_of(f->stream, gpu)) f->gpu = gpu;
   return TDICT_OK;
 }
 
@@ -71,15 +72,16 @@ static tdict_status add_use(void *user, tdict_storage *s, tdict_error *err) {
 
 tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "record_stream: td is NULL");
-  finding f = {s.device, NULL};
+  finding f = {s, NULL};
   char name[32];
   tdict_status status = each_storage(td, find_gpu, &f, err);
   if (status != TDICT_OK) return status;
   if (!f.gpu)
-    return tdict_fail(err, TDICT_EWRONGDEVICE,
-                      "record_stream: the stream is of %s, and no tensor of the tree is in memory "
-                      "that the library made there or pinned for it",
-                      tdict_device_format(s.device, name, sizeof name));
+    return tdict_fail(
+        err, TDICT_EWRONGDEVICE,
+        "record_stream: the stream is of %s, and no tensor of the tree is in memory that its context made "
+        "there or pinned for it",
+        tdict_device_format(s.device, name, sizeof name));
   tdict_fence *use;
   status = tdict_use_create(f.gpu, s.handle, &use, err);
   if (status != TDICT_OK) return status;

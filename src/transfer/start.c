@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "device/host.h"
 #include "transfer/check.h"
@@ -48,6 +49,13 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* A stream that copies would follow is checked although nothing may have to be copied. */
+static tdict_status check_after(const starter *s, tdict_error *err) {
+  const tdict_stream *after = s->start->options.after;
+  tdict_gpu *gpu;
+  return after ? tdict_stream_open(tdict_engine_devices(s->engine), *after, "options.after", &gpu, err) : TDICT_OK;
+}
+
 /* Where the result's bytes come from. */
 static tdict_status choose_memory(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
@@ -57,12 +65,16 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   s->device = s->start->device.type == TDICT_DEVICE_AUTO ? tdict_devices_default(devices, NULL) : s->start->device;
   bool to_host = s->device.type == TDICT_DEVICE_CPU;
   tdict_gpu *gpu;
-  tdict_status status = to_host ? TDICT_OK : tdict_devices_gpu(devices, s->device, &gpu, err);
+  tdict_status status = tdict_device_check(s->device, s->start->what, err);
+  if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &gpu, err);
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s",
                       s->start->what, tdict_device_format(o->memory->device, have, sizeof have),
                       tdict_device_format(s->device, want, sizeof want));
+  if (o->memory && !tdict_devices_own_memory(devices, o->memory))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s of another context", s->start->what,
+                      tdict_device_format(o->memory->device, have, sizeof have));
   if (o->pinned_result && !to_host)
     return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
   if (o->pinned_result && o->memory && !o->memory->pinned)
@@ -125,11 +137,6 @@ static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream st
 static tdict_status gate_after(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_status status = tdict_devices_gpu(tdict_engine_devices(s->engine), after->device, &gpu, err);
-  if (status != TDICT_OK) return status;
-  tdict_gpu_scope scope;
-  status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(gpu, after->handle, "options.after", err);
-  tdict_gpu_leave(gpu, &scope);
   return status == TDICT_OK ? add_gate(t, gpu, after->handle, err) : status;
 }
 
@@ -155,6 +162,14 @@ static int find_node(const tdict_plan *p) {
   for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
   return -1;
+}
+
+/* The gpu that streams are compared with; NULL when the transfer stays on the host. */
+static tdict_gpu *find_gpu(const starter *s, const tdict_plan *p) {
+  tdict_gpu *gpu = NULL;
+  for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
+  if (gpu || s->start->dst || s->device.type == TDICT_DEVICE_CPU) return gpu;
+  return tdict_devices_gpu(tdict_engine_devices(s->engine), s->device, &gpu, NULL) == TDICT_OK ? gpu : NULL;
 }
 
 /* The storage that the result lies in. */
@@ -286,6 +301,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
   if (status == TDICT_OK) status = check_options(&s, err);
+  if (status == TDICT_OK) status = check_after(&s, err);
   if (status == TDICT_OK) status = choose_memory(&s, err);
   if (status == TDICT_OK && start->src->keys->num_live >= LONG_READ) tdict_engine_rouse(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
@@ -303,6 +319,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
     return status;
   }
   t->plan = s.plan;
+  tdict_gpu *gpu = find_gpu(&s, &t->plan);
+  t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->begin_ns = s.begin_ns;
   t->mode = s.mode;
   t->on_caller = s.choice.on_caller;

@@ -30,7 +30,8 @@ typedef struct writer {
 } writer;
 
 static void flush(writer *w) {
-  if (w->status == TDICT_OK && w->used) w->status = w->write(w->user, w->text, w->used);
+  if (w->status == TDICT_OK && w->used)
+    w->status = tdict_callback_status(w->write(w->user, w->text, w->used), "trace: write", NULL);
   w->used = 0;
 }
 

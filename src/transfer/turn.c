@@ -29,6 +29,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   tdict_latch_init(&t->queued, num_workers);
   t->mark = tdict_forkmark_retain(engine->config.mark);
   t->log = tdict_log_retain(engine->config.log);
+  t->streams = tdict_devices_streams(engine->config.devices);
   t->stats.struct_size = sizeof t->stats;
   *out = t;
   return TDICT_OK;

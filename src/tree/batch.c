@@ -2,6 +2,7 @@
  * nodes, so that the second one needs no memory. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "tree/agree.h"
 
@@ -80,10 +81,8 @@ static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
 tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err) {
   tdict_status status = check_root(td, "set_device", err);
   if (status != TDICT_OK) return status;
-  if (device && (device->type <= TDICT_DEVICE_AUTO || device->index < 0)) {
-    char text[40];
-    return tdict_fail(err, TDICT_EINVAL, "set_device: %s is no place", tdict_device_format(*device, text, sizeof text));
-  }
+  if (device) status = tdict_device_check(*device, "set_device", err);
+  if (status != TDICT_OK) return status;
   tdict_device wanted = device ? *device : tdict_cpu();
   const tdict_demand demand = {"set_device", 0, NULL, &wanted, NULL};
   status = device ? demand_below(td, &demand, err) : clear_below(td, err);

@@ -55,7 +55,7 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 }
 
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
-  if (status <= TDICT_OK || status > TDICT_ENOTSUP)
+  if (status == TDICT_OK || !tdict_status_is_known(status))
     return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s answered %d, which is no tdict_status, or gave no object",
                       hook, type->name, (int)status);
   if (!err) return status;

@@ -11,7 +11,7 @@ void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once) {
   cursor->once = once;
   tdict_pointers_init(&cursor->seen);
   cursor->depth = 1;
-  cursor->frames[0] = (tdict_frame){(tdict_tree *)(uintptr_t)td, 0, 0};
+  cursor->frames[0] = (tdict_frame){.node = (tdict_tree *)(uintptr_t)td};
 }
 
 void tdict_cursor_reset(tdict_cursor *cursor) {
@@ -22,7 +22,7 @@ void tdict_cursor_reset(tdict_cursor *cursor) {
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {
   tdict_pointers_clear(&cursor->seen);
   cursor->depth = 1;
-  cursor->frames[0] = (tdict_frame){(tdict_tree *)(uintptr_t)td, 0, 0};
+  cursor->frames[0] = (tdict_frame){.node = (tdict_tree *)(uintptr_t)td};
 }
 
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
@@ -54,7 +54,7 @@ bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
     int added = tdict_pointers_add(&cursor->seen, td, td);
     if (added <= 0) return added == 0;
   }
-  cursor->frames[cursor->depth++] = (tdict_frame){td, 0, 0};
+  cursor->frames[cursor->depth++] = (tdict_frame){.node = td};
   return true;
 }
 

@@ -8,8 +8,9 @@
 
 typedef struct tdict_frame {
   tdict_tree *node;
-  uint32_t slot; /* the next one to be shown */
-  size_t mark;   /* the walker's own */
+  uint32_t slot;  /* the next one to be shown */
+  bool is_shared; /* the walker's own, like the mark: false when the frame begins */
+  size_t mark;
 } tdict_frame;
 enum { TDICT_CURSOR_LOCAL = 24 };
 typedef struct tdict_cursor {

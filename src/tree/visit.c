@@ -47,9 +47,10 @@ typedef struct lister {
 static tdict_status list(void *user, const tdict_entry *entry, tdict_error *err) {
   lister *l = user;
   visit_job *j = l->job;
-  size_t length = strlen(entry->path) + 1, at = l->entry++;
+  size_t at = l->entry++;
   (void)err;
   if (!entry->tensor) return TDICT_OK;
+  size_t length = strlen(entry->path) + 1; /* of tensors only: in a deep tree the paths of its nodes are long */
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
     for (size_t t = 0; t < j->count; t++) tensors[t] = tdict_leaf_tensor(j->aligned.leaves[at * j->count + t]);
@@ -99,6 +100,7 @@ static void call(void *user, long i) {
   if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return; /* those before it may fail, too */
   tdict_status status = j->visit ? j->visit(j->o.user, at, &own) : j->make(j->o.user, at, &j->made[i], &own);
   if (status == TDICT_OK) return;
+  status = tdict_callback_status(status, "visit: the function", &own);
   if (own.status == 0) tdict_fail(&own, status, "%s: ended by the function", j->what);
   if (!own.path[0]) tdict_at(&own, status, at->path);
   note_failure(j, (size_t)i, status, &own);

@@ -5,6 +5,7 @@
 #include "sched/pool.h"
 
 struct tdict_context;
+/* NULL in a fork of the process that made the context. */
 tdict_pool *tdict_context_pool(const struct tdict_context *context);
 
 #endif

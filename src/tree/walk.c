@@ -36,11 +36,12 @@ static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
 /* Calls the visitor with an error of the walk's own, so that what the caller's error held before is not taken for the
  * visitor's words. */
 static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
-  if (!err) return visit(user, entry, NULL);
+  static const char what[] = "walk: the visitor";
+  if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
   tdict_error own;
   own.status = own.native = 0;
   own.path[0] = own.message[0] = 0;
-  tdict_status status = visit(user, entry, &own);
+  tdict_status status = tdict_callback_status(visit(user, entry, &own), what, &own);
   if (status == TDICT_OK) return TDICT_OK;
   if (own.status == 0) tdict_fail(&own, status, "walk: ended by the visitor");
   if (!own.path[0]) tdict_at(&own, status, entry->path);

@@ -203,4 +203,28 @@ CASE(try_return_prints_and_returns) {
   assert_int_equal(answer, TDICT_OK);
   assert_string_equal(text, "");
   free(text);
+/* What a program's function answers is one of the codes, or says so. */
+CASE(callback_statuses_are_codes) {
+  tdict_error said = {0};
+  assert_int_equal(tdict_callback_status(TDICT_OK, "f", &said), TDICT_OK);
+  assert_int_equal(said.status, TDICT_OK);
+  for (int i = TDICT_EINVAL; i <= TDICT_ENOTSUP; i++) {
+    memset(&said, 0, sizeof said);
+    assert_true(tdict_status_is_known((tdict_status)i));
+    assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
+    assert_int_equal(said.status, TDICT_OK); /* it said nothing, and the caller says where */
+    (void)tdict_fail(&said, TDICT_EIO, "what it said");
+    assert_int_equal(tdict_callback_status((tdict_status)i, "f", &said), i);
+    assert_int_equal(said.status, i);
+    assert_string_equal(said.message, "what it said");
+    assert_int_equal(tdict_callback_status((tdict_status)i, "f", NULL), i);
+  }
+  const int none[] = {-1, TDICT_ENOTSUP + 1, 99, INT32_MAX, INT32_MIN};
+  for (int i = 0; i < 5; i++) {
+    assert_false(tdict_status_is_known((tdict_status)none[i]));
+    assert_int_equal(tdict_callback_status((tdict_status)none[i], "the function", &said), TDICT_EHOOK);
+    assert_int_equal(said.status, TDICT_EHOOK);
+    assert_non_null(strstr(said.message, "the function answered"));
+    assert_int_equal(tdict_callback_status((tdict_status)none[i], "f", NULL), TDICT_EHOOK);
+  }
 }

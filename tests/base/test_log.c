@@ -102,3 +102,34 @@ CASE(log_is_safe_from_any_thread) {
   assert_int_equal(atomic_load(&c.late), 0);
   tdict_log_release(c.log);
 }
+
+/* The program's function is in the middle of a call when another thread closes: the close returns after it. */
+typedef struct slow {
+  tdict_log *log;
+  atomic_bool inside, closing;
+} slow;
+static void hear_slowly(void *user, int32_t level, const char *text) {
+  slow *s = user;
+  (void)level, (void)text;
+  atomic_store(&s->inside, true);
+  while (!atomic_load(&s->closing)) usleep(100);
+  usleep(20000); /* a close that does not wait has returned by now */
+  atomic_store(&s->inside, false);
+}
+static void *write_once(void *user) {
+  slow *s = user;
+  tdict_log_write(s->log, 1, "slowly");
+  return NULL;
+}
+CASE(log_close_waits_for_a_running_call) {
+  slow s = {.closing = false};
+  pthread_t thread;
+  td_ok(tdict_log_create(hear_slowly, &s, &s.log, err));
+  assert_int_equal(pthread_create(&thread, NULL, write_once, &s), 0);
+  while (!atomic_load(&s.inside)) usleep(100);
+  atomic_store(&s.closing, true);
+  tdict_log_close(s.log);
+  assert_false(atomic_load(&s.inside));
+  pthread_join(thread, NULL);
+  tdict_log_release(s.log);
+}

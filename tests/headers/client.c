@@ -422,6 +422,7 @@ static void use_context(tdict_context *context, const tdict_tree *on_device) {
   OK(tdict_context_get_counts(context, tdict_sim(0), &device_counts, &last_error));
   OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
   use_sim(context, stream, tdict_const_data(on_device, "obs"));
+  OK(tdict_stream_synchronize(context, stream, &last_error));
   tdict_stream_destroy(context, stream);
   tdict_context_trim(context, tdict_cpu(), 0);
 }
@@ -520,6 +521,7 @@ static void use_order(tdict_context *context, const tdict_tree *host) {
   TRUE(tdict_future_state(future) != TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
   tdict_release(device);
+  OK(tdict_stream_synchronize(context, stream, &last_error));
   tdict_stream_destroy(context, stream);
 }
 

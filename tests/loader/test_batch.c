@@ -340,3 +340,45 @@ DEVICE_CASE(loader_survives_enomem) {
   }
   close_yard(&y);
 }
+
+/* Numbers that are no status, from each function that a program may give. */
+enum { NO_STATUS = 4711 };
+static tdict_status fetch_number(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+  (void)self, (void)index, (void)batch, (void)row, (void)err;
+  return (tdict_status)NO_STATUS;
+}
+static tdict_status fetch_batch_number(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
+                                       tdict_error *err) {
+  (void)self, (void)indices, (void)count, (void)batch, (void)err;
+  return (tdict_status)NO_STATUS;
+}
+static tdict_status fetch_sample_number(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+  (void)self, (void)index, (void)out, (void)err;
+  return (tdict_status)-1;
+}
+static tdict_status collate_number(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                                   tdict_tree **out, tdict_error *err) {
+  (void)user, (void)samples, (void)count, (void)memory, (void)out, (void)err;
+  return (tdict_status)NO_STATUS;
+}
+CASE(loader_functions_answer_statuses) {
+  static const char *const names[] = {"fetch answered", "fetch_batch answered", "fetch_sample answered",
+                                      "collate answered"};
+  yard y = open_yard();
+  for (int i = 0; i < 4; i++) {
+    numbers n = numbers_of(4);
+    tdict_dataset d = i < 2 ? by_row(&n) : by_sample(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    tdict_tree *batch = NULL;
+    o.num_workers = 0;
+    if (i == 0) d.fetch = fetch_number;
+    if (i == 1) d.fetch_batch = fetch_batch_number;
+    if (i == 2) d.fetch_sample = fetch_sample_number;
+    if (i == 3) o.collate = collate_number;
+    tdict_loader *l = open_loader(&y, &d, &o);
+    td_fails(TDICT_EHOOK, names[i], tdict_loader_next(l, NULL, &batch, err));
+    assert_null(batch);
+    tdict_loader_destroy(l);
+  }
+  close_yard(&y);
+}

@@ -59,6 +59,58 @@ SIM_CASE(loader_orders_the_stream) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(ids[i], i);
 }
 
+static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count) {
+  tdict_tree *batch = NULL;
+  for (int i = 0; i < count; i++) td_fails(TDICT_EWRONGDEVICE, "loader", tdict_loader_next(l, &wrong[i], &batch, err));
+  assert_null(batch);
+}
+
+/* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time. */
+SIM_CASE(loader_checks_the_stream_first) {
+  yard y = open_yard(), other = open_yard();
+  tdict_stream s, foreign;
+  td_ok(tdict_stream_create(y.c, y.device, &s, err));
+  td_ok(tdict_stream_create(other.c, y.device, &foreign, err));
+  const tdict_stream wrong[] = {{tdict_cpu(), NULL}, {tdict_cuda(63), s.handle}, {tdict_sim(1), NULL}, foreign};
+  numbers n = numbers_of(8);
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 4;
+  o.num_workers = 0;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  for (int i = 0; i < 2; i++) {
+    tdict_tree *batch = NULL;
+    int64_t ids[4];
+    refuse_streams(l, wrong, 4);
+    td_ok(tdict_loader_next(l, &s, &batch, err));
+    td_ok(tdict_stream_synchronize(y.c, s, err));
+    assert_int_equal(read_batch(&y, batch, ids, 4), 4);
+    for (int k = 0; k < 4; k++) assert_int_equal(ids[k], 4 * i + k);
+    tdict_release(batch);
+  }
+  tdict_loader_destroy(l);
+  /* batches on the cpu have a stream when they are pinned, and then that of the GPU that reads them */
+  for (int pinned = 0; pinned < 2; pinned++) {
+    tdict_tree *batch = NULL;
+    o.device = tdict_cpu();
+    o.pin_memory = pinned;
+    n = numbers_of(8);
+    d = by_row(&n);
+    l = open_loader(&y, &d, &o);
+    refuse_streams(l, &wrong[3], 1);
+    if (pinned)
+      td_ok(tdict_loader_next(l, &s, &batch, err));
+    else
+      refuse_streams(l, &s, 1);
+    tdict_release(batch);
+    tdict_loader_destroy(l);
+  }
+  tdict_stream_destroy(other.c, foreign);
+  tdict_stream_destroy(y.c, s);
+  close_yard(&other);
+  close_yard(&y);
+}
+
 /* The pool's peak stays what is ahead and in use, however many batches pass. */
 GPU_CASE(loader_reuses_memory) {
   yard y = open_yard();

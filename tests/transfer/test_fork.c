@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "transfer/engine.h"
+#include "device/sim_queue.h"
+#include "tdict/trace.h"
+#include "transfer/engine_state.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \
@@ -213,6 +215,89 @@ GPU_CASE(fork_leaves_locks_behind) {
     pthread_mutex_unlock(&futures[i]->queued.lock);
     pthread_mutex_unlock(&futures[i]->error_lock);
   }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  end_family(&f);
+}
+
+/* As if every thread of the parent stood in the middle of a call: all locks that a program's call could meet are taken. */
+static void lock_all(family *f, bool locks) {
+  tdict_engine *e = tdict_context_engine(f->w.c);
+  int (*fn)(pthread_mutex_t * lock) = locks ? pthread_mutex_lock : pthread_mutex_unlock;
+  pthread_mutex_t *all[] = {&e->lock,
+                            &e->ring_lock,
+                            &e->tracer.lock,
+                            &f->w.gpu->lock,
+                            &f->w.gpu->kept.lock,
+                            &f->w.gpu->bounce_lock,
+                            &f->w.gpu->queue_lock};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(fn(all[i]), 0);
+  if (f->w.device.type != TDICT_DEVICE_SIM) return;
+  assert_int_equal(fn(&tdict_sim_driver_of(tdict_driver_last(f->w.d))->lock), 0);
+}
+static void nothing(void *user) { (void)user; }
+static tdict_status see_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)err;
+  *(size_t *)user += at->count;
+  return TDICT_OK;
+}
+static void refuse_streams(family *f) {
+  tdict_context *c = f->w.c;
+  tdict_device_counts counts;
+  tdict_memory_counts memory;
+  tdict_stream s;
+  CHILD(tdict_stream_synchronize(c, f->s, NULL) == TDICT_EFORKED);
+  CHILD(tdict_stream_create(c, f->w.device, &s, NULL) == TDICT_EFORKED);
+  CHILD(tdict_record_stream(f->dev, f->s, NULL) == TDICT_EFORKED);
+  CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
+  tdict_memory_get_counts(f->w.memory, &memory);
+  tdict_memory_get_counts(f->w.pinned, &memory);
+  CHILD(tdict_device_memory(c, f->w.device) == f->w.memory);
+  CHILD(tdict_device_memory(c, tdict_cuda(77)) != NULL);
+  CHILD(tdict_context_num_threads(c) > 0);
+  CHILD(tdict_device_equal(tdict_context_device(c, NULL), f->w.device));
+  tdict_context_trim(c, f->w.device, 0);
+  tdict_context_trim(c, tdict_cpu(), 0);
+  tdict_stream_destroy(c, f->s);
+  if (f->w.device.type != TDICT_DEVICE_SIM) return;
+  CHILD(tdict_sim_hold(c, NULL) == TDICT_EFORKED);
+  CHILD(tdict_sim_step(c, 1, NULL) == TDICT_EFORKED);
+  CHILD(tdict_sim_resume(c, NULL) == TDICT_EFORKED);
+  CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
+  CHILD(tdict_sim_bytes(f->s, leaf_of(f->dev, "a")->data) == NULL);
+}
+/* The pool has no threads any more, so the calling one does all of it. */
+static void visit_alone(family *f) {
+  size_t seen = 0;
+  tdict_visit_options o = tdict_visit_options_default();
+  const tdict_tree *one = f->host;
+  o.context = f->w.c;
+  o.user = &seen;
+  CHILD(tdict_visit(&one, 1, see_leaf, &o, NULL) == TDICT_OK);
+  CHILD(seen == NUM_NUMBERED);
+}
+
+GPU_CASE(fork_holds_all_locks) {
+  family f = begin_family();
+  lock_all(&f, true);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    refuse_streams(&f);
+    refuse_transfers(&f);
+    refuse_waits(&f);
+    visit_alone(&f);
+    CHILD(tdict_trace_start(f.w.c, NULL, NULL) == TDICT_EFORKED);
+    tdict_trace_stop(f.w.c);
+    CHILD(tdict_trace_write(f.w.c, "/dev/null", NULL) == TDICT_EFORKED);
+    let_all_go(&f);
+    _exit(0);
+  }
+  lock_all(&f, false);
+  assert_true(child >= 0);
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
   if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));

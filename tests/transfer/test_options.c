@@ -103,7 +103,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   const tdict_stream host = {tdict_cpu(), NULL};
   o.after = &host; /* the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
-  td_fails(TDICT_EINVAL, "cpu", tdict_copy_into(w.c, src, dst, &o, err));
+  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_copy_into(w.c, src, dst, &o, err));
   tdict_release(src);
   tdict_release(like);
   tdict_release(dst);
@@ -186,7 +186,7 @@ SIM_CASE(transfer_refuses_capturing_stream) {
   tdict_release(out);
   const tdict_stream absent = {tdict_sim(3), NULL};
   o.after = &absent;
-  refuse(&w, &o, TDICT_ENODEVICE, "sim:3");
+  refuse(&w, &o, TDICT_EWRONGDEVICE, "sim:3");
   tdict_release(src);
   tdict_stream_destroy(w.c, s);
   close_world(&w);

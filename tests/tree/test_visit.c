@@ -229,3 +229,40 @@ CASE(tree_depth_and_empty) {
   tdict_release(td);
   m_reset();
 }
+
+/* A visitor's number that is no status, with an error of its own and without. */
+static tdict_status answer_number(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)at, (void)err;
+  return (tdict_status) * (int *)user;
+}
+static tdict_status make_number(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)at, (void)err;
+  *out = NULL;
+  return (tdict_status) * (int *)user;
+}
+static tdict_status entry_number(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)entry, (void)err;
+  return (tdict_status) * (int *)user;
+}
+CASE(visitors_answer_statuses) {
+  tdict_tree *td = NULL, *out = NULL;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_create(0, NULL, &td, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &t, err));
+  td_ok(tdict_set(td, "n.x", t, err));
+  tdict_tensor_release(t);
+  const tdict_tree *one = td;
+  tdict_visit_options o = tdict_visit_options_default();
+  int numbers[] = {-7, 4711};
+  for (int i = 0; i < 2; i++) {
+    o.user = &numbers[i];
+    td_fails(TDICT_EHOOK, "no tdict_status", tdict_visit(&one, 1, answer_number, &o, err));
+    assert_string_equal(td_last_error.path, "n.x");
+    td_fails(TDICT_EHOOK, "no tdict_status", tdict_apply(&one, 1, make_number, &o, &out, err));
+    td_fails(TDICT_EHOOK, "no tdict_status", tdict_walk(td, entry_number, &numbers[i], err));
+    assert_string_equal(td_last_error.path, "n");
+    assert_int_equal(tdict_walk(td, entry_number, &numbers[i], NULL), TDICT_EHOOK);
+  }
+  assert_null(out);
+  tdict_release(td);
+}

@@ -1,0 +1,93 @@
+/* Streams: made, ended and waited for by programs, and checked by calls that are given one. A stream belongs to the
+ * program. Thread rule: safe from any thread. */
+#include "device/stream.h"
+
+#include "base/error.h"
+#include "device/counted.h"
+#include "device/driver_sim.h"
+
+enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD; those up to it are streams of every device */
+
+/* True unless the handle is of another simulated device than its stream says. CUDA's drivers tell by themselves. */
+static bool has_own_handle(const tdict_driver *sim, tdict_stream s) {
+  if (s.device.type != TDICT_DEVICE_SIM || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
+  int32_t ordinal;
+  return tdict_driver_of_sim_stream(s.handle, &ordinal) == sim && ordinal == s.device.index;
+}
+
+tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s, const char *what, tdict_error *err) {
+  char name[32];
+  tdict_device_format(s.device, name, sizeof name);
+  const int32_t count = s.device.type == TDICT_DEVICE_CUDA  ? range->num_cuda
+                        : s.device.type == TDICT_DEVICE_SIM ? range->num_sim
+                                                            : 0;
+  if (s.device.index < 0 || s.device.index >= count)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted one of a GPU of this context", what,
+                      name);
+  if (!has_own_handle(range->sim, s))
+    return tdict_fail(err, TDICT_EWRONGDEVICE,
+                      "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",
+                      what, name);
+  return TDICT_OK;
+}
+
+bool tdict_stream_is_of(tdict_stream s, const tdict_gpu *gpu) {
+  return tdict_device_equal(s.device, gpu->memory.device) && has_own_handle(tdict_driver_last(gpu->driver), s);
+}
+
+tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,
+                               tdict_error *err) {
+  const tdict_stream_range range = tdict_devices_streams(devices);
+  tdict_gpu *gpu = NULL;
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_devices_check_fork(devices, what, err);
+  if (status == TDICT_OK) status = tdict_stream_check(&range, s, what, err);
+  if (status == TDICT_OK) status = tdict_devices_gpu(devices, s.device, &gpu, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(gpu, s.handle, what, err);
+  tdict_gpu_leave(gpu, &scope);
+  if (status == TDICT_OK) *out = gpu;
+  return status;
+}
+
+tdict_status tdict_stream_create(tdict_context *context, tdict_device device, tdict_stream *out, tdict_error *err) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_cu_stream stream;
+  if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "stream: %s is NULL", context ? "out" : "context");
+  tdict_status status = tdict_devices_gpu(tdict_context_devices(context), device, &gpu, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &stream), "cuStreamCreate", err);
+  tdict_gpu_leave(gpu, &scope);
+  if (status == TDICT_OK) *out = (tdict_stream){gpu->memory.device, stream};
+  return status;
+}
+
+void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
+    return;                                  /* in a fork, too */
+  (void)!tdict_gpu_enter(gpu, &scope, NULL); /* ending a stream needs no current context */
+  tdict_counted_stream_destroy(gpu->driver, stream.handle);
+  tdict_gpu_leave(gpu, &scope);
+}
+
+tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream, tdict_error *err) {
+  static const char what[] = "stream_synchronize";
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL", what);
+  if (stream.device.type == TDICT_DEVICE_CPU) return TDICT_OK; /* what the cpu does is done when its call returns */
+  tdict_status status = tdict_stream_open(tdict_context_devices(context), stream, what, &gpu, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK)
+    status = tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream.handle),
+                             "cuStreamSynchronize", err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}

@@ -1,0 +1,86 @@
+/* Waiting for a stream. Streams that are made and ended are in test_control.c. */
+#include "device/stream.h"
+
+#include "device/counted.h"
+#include "device/gpu_help.h"
+
+typedef struct step {
+  tdict_stream s;
+  atomic_bool began, ended;
+} step;
+static void take_a_while(void *user) {
+  step *k = user;
+  atomic_store(&k->began, true);
+  usleep(20000);
+  atomic_store(&k->ended, true);
+}
+
+SIM_CASE(stream_synchronize_waits) {
+  tdict_context *c = td_context(NULL);
+  step on = {0}, legacy = {0};
+  td_ok(tdict_stream_create(c, td_device(), &on.s, err));
+  td_ok(tdict_stream_synchronize(c, on.s, err)); /* nothing is queued */
+  td_ok(tdict_sim_launch(on.s, take_a_while, &on, err));
+  td_ok(tdict_stream_synchronize(c, on.s, err));
+  assert_true(atomic_load(&on.ended));
+  legacy.s = (tdict_stream){td_device(), NULL};
+  td_ok(tdict_stream_synchronize(c, legacy.s, err));
+  td_ok(tdict_stream_synchronize(c, (tdict_stream){tdict_cpu(), NULL}, err));
+  tdict_stream_destroy(c, on.s);
+  tdict_context_destroy(c);
+}
+
+/* Copies, on GPUs too. */
+GPU_CASE(stream_synchronize_waits_for_copies) {
+  enum { BYTES = 8 << 20 };
+  bench b = bench_open(NULL);
+  tdict_driver *d = b.d;
+  raw_memory *raw = raw_open(b.context, td_device());
+  tdict_stream s;
+  tdict_block block = bench_take(&b, BYTES);
+  unsigned char *found = malloc(BYTES);
+  void *host;
+  assert_non_null(found);
+  assert_int_equal(tdict_counted_host_alloc(d, &host, BYTES), TDICT_CU_SUCCESS);
+  td_fill_random(host, BYTES, 9);
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  CU(SUCCESS, copy_h2d_async, block.data, host, BYTES, s.handle);
+  td_ok(tdict_stream_synchronize(b.context, s, err));
+  CU(SUCCESS, stream_query, s.handle);
+  raw_read(raw, found, block.data, BYTES);
+  assert_memory_equal(found, host, BYTES);
+  tdict_stream_destroy(b.context, s);
+  assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
+  bench_give(&b, &block);
+  free(found);
+  raw_close(raw);
+  bench_close(&b);
+}
+
+DEVICE_CASE(stream_synchronize_refuses) {
+  tdict_context *c = td_context(NULL);
+  const tdict_stream none = {td_device(), NULL};
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_stream_synchronize(NULL, none, err));
+  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
+  td_fails(TDICT_EWRONGDEVICE, "auto", tdict_stream_synchronize(c, (tdict_stream){{TDICT_DEVICE_AUTO, 0}, NULL}, err));
+  tdict_context_destroy(c);
+}
+
+static tdict_cu answer_lost(tdict_driver *d, tdict_cu_stream s) {
+  (void)d, (void)s;
+  return TDICT_CU_ILLEGAL_ADDRESS;
+}
+SIM_CASE(stream_synchronize_reports_faults) {
+  bench b = bench_open(NULL);
+  tdict_stream s;
+  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  const tdict_driver_ops *real = b.d->ops;
+  tdict_driver_ops ops = *real;
+  ops.stream_synchronize = answer_lost;
+  b.d->ops = &ops;
+  td_fails(TDICT_ELOST, "cuStreamSynchronize", tdict_stream_synchronize(b.context, s, err));
+  b.d->ops = real;
+  td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* from then on */
+  tdict_stream_destroy(b.context, s);
+  bench_close(&b);
+}

@@ -1,0 +1,222 @@
+/* What calls are given that is not theirs: streams of other devices and contexts, trees on another context's simulated
+ * device, devices that are no place. */
+#include "promise.h"
+
+enum { OTHER_BYTES = 512 };
+
+/* Two contexts, each with a device sim:0 of its own. */
+typedef struct neighbours {
+  place own, other;
+  tdict_tree *host, *here, *there; /* the same numbers on the host and on each device */
+  tdict_stream mine, foreign;
+} neighbours;
+static neighbours open_neighbours(void) {
+  neighbours n = {.own = place_sim(2, 0, 1), .other = place_sim(2, 0, 1)};
+  n.host = numbered_tree(&n.own, NULL, 3);
+  n.here = moved(&n.own, n.host, tdict_sim(0));
+  n.there = moved(&n.other, n.host, tdict_sim(0));
+  n.mine = new_stream(&n.own);
+  n.foreign = new_stream(&n.other);
+  return n;
+}
+static void close_neighbours(neighbours *n) {
+  tdict_release(n->host);
+  tdict_release(n->here);
+  tdict_release(n->there);
+  tdict_stream_destroy(n->own.c, n->mine);
+  tdict_stream_destroy(n->other.c, n->foreign);
+  place_close(&n->own);
+  place_close(&n->other);
+}
+
+static void refuse_foreign_streams(neighbours *n) {
+  tdict_tree *out = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = &n->foreign;
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->here, tdict_sim(0), &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_copy_into(n->own.c, n->host, n->here, &o, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_record_stream(n->here, n->foreign, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_record_stream(n->there, n->mine, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_stream_synchronize(n->own.c, n->foreign, err));
+  tdict_future *f = move_async(&n->own, n->host, tdict_sim(0), NULL);
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_future_wait_on_stream(f, n->foreign, &out, err));
+  td_ok(tdict_future_wait(f, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_future_wait_on_stream(f, n->foreign, &out, err));
+  tdict_future_release(f);
+  assert_null(out);
+}
+
+static void refuse_foreign_trees(neighbours *n) {
+  tdict_tree *out = NULL, *dst = numbered_tree(&n->own, NULL, 4);
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_sim(0), NULL, &out, err));
+  assert_string_equal(td_last_error.path, "a");
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_cpu(), NULL, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->there, dst, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->there, n->here, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->host, n->there, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_pin_memory(n->own.c, n->there, NULL, &out, err));
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.memory = n->other.memory;
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
+  assert_null(out);
+  check_tree_number(&n->own, dst, 4); /* nothing was written */
+  check_tree_number(&n->other, n->there, 3);
+  tdict_release(dst);
+}
+
+/* A block that the program describes itself: the address tells whose it is. */
+static void tell_described_blocks_apart(neighbours *n) {
+  const int64_t count = OTHER_BYTES;
+  for (int i = 0; i < 2; i++) {
+    const place *p = i ? &n->other : &n->own;
+    tdict_tensor *block = new_bytes(count, p->memory), *t = NULL;
+    tdict_tensor_view v = tdict_tensor_view_default();
+    v.data = (char *)block->data + 16;
+    v.device = tdict_sim(0);
+    v.dtype = TDICT_U8;
+    v.ndim = 1;
+    const int64_t less = count - 16;
+    v.shape = &less;
+    td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+    tdict_tree *td = new_tree(), *out = NULL;
+    give(td, "x", t);
+    if (i)
+      td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, td, tdict_cpu(), NULL, &out, err));
+    else
+      td_ok(tdict_to_device(n->own.c, td, tdict_cpu(), NULL, &out, err));
+    tdict_release(out);
+    tdict_release(td);
+    tdict_tensor_release(block);
+  }
+}
+
+SIM_CASE(sim_devices_belong_to_their_context) {
+  neighbours n = open_neighbours();
+  refuse_foreign_streams(&n);
+  refuse_foreign_trees(&n);
+  tell_described_blocks_apart(&n);
+  /* by way of the host, which is everybody's, pinned memory included */
+  tdict_tree *pinned = NULL;
+  tdict_tree *back = moved(&n.other, n.there, tdict_cpu());
+  td_ok(tdict_pin_memory(n.other.c, back, NULL, &pinned, err));
+  tdict_tree *again = moved(&n.own, pinned, tdict_sim(0));
+  check_tree_number(&n.own, again, 3);
+  tdict_release(again);
+  tdict_release(pinned);
+  tdict_release(back);
+  close_neighbours(&n);
+}
+
+/* The stream is checked first, so a program's mistake does not hang on how fast the copy was. */
+SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
+  place w = place_sim(2, 0, 2);
+  tdict_tree *src = numbered_tree(&w, NULL, 5), *out = NULL;
+  tdict_stream s = new_stream(&w), second = {0};
+  td_ok(tdict_stream_create(w.c, tdict_sim(1), &second, err));
+  const tdict_stream wrong[] = {{tdict_cpu(), NULL},           {tdict_cpu(), s.handle}, {tdict_cuda(0), s.handle},
+                                {tdict_sim(2), NULL},          {tdict_sim(-1), NULL},   {tdict_sim(1), s.handle},
+                                {{TDICT_DEVICE_AUTO, 0}, NULL}};
+  tdict_tree *dev = moved(&w, src, w.device);
+  hold(&w);
+  tdict_future *cancelled = move_async(&w, src, w.device, NULL);
+  tdict_future_cancel(cancelled);
+  resume(&w);
+  td_fails(TDICT_ECANCELLED, "", tdict_future_wait(cancelled, NULL, err));
+  tdict_future *futures[] = {move_async(&w, src, w.device, NULL),
+                             move_async(&w, dev, w.device, NULL), /* nothing had to be done */
+                             move_async(&w, dev, tdict_cpu(), NULL), cancelled};
+  for (int k = 0; k < 4; k++) {
+    while (!tdict_future_is_ready(futures[k])) usleep(100);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+      td_fails(TDICT_EWRONGDEVICE, "wait_on_stream", tdict_future_wait_on_stream(futures[k], wrong[i], &out, err));
+    assert_null(out);
+    if (k < 3) {
+      td_ok(tdict_future_wait_on_stream(futures[k], s, NULL, err));
+      td_ok(tdict_future_wait_on_stream(futures[k], second, NULL, err)); /* of another device of the same kind */
+      td_ok(tdict_future_wait_on_stream(futures[k], (tdict_stream){w.device, NULL}, NULL, err));
+    } else {
+      td_fails(TDICT_ECANCELLED, "", tdict_future_wait_on_stream(futures[k], s, &out, err));
+    }
+  }
+  for (int k = 0; k < 4; k++) tdict_future_release(futures[k]);
+  tdict_release(dev);
+  tdict_release(src);
+  tdict_stream_destroy(w.c, second);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
+  (void)d, (void)s;
+  *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
+  return TDICT_CU_SUCCESS;
+}
+SIM_CASE(streams_are_checked_for_capture_first) {
+  place w = place_open(2);
+  shim h;
+  tdict_tree *src = numbered_tree(&w, NULL, 6), *dev = moved(&w, src, w.device), *out = NULL;
+  tdict_stream s = new_stream(&w);
+  tdict_future *f = move_async(&w, src, w.device, NULL);
+  td_ok(tdict_future_wait(f, NULL, err));
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = &s;
+  shim_begin(&h, w.d);
+  h.ops.stream_capture_status = say_capturing;
+  td_fails(TDICT_ECAPTURE, "captured", tdict_future_wait_on_stream(f, s, &out, err));
+  td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, dev, w.device, &o, &out, err)); /* it is there already */
+  td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(dev, s, err));
+  td_fails(TDICT_ECAPTURE, "captured", tdict_stream_synchronize(w.c, s, err));
+  shim_end(&h, w.d);
+  td_ok(tdict_future_wait_on_stream(f, s, NULL, err));
+  td_ok(tdict_to_device(w.c, dev, w.device, &o, &out, err));
+  tdict_release(out);
+  tdict_future_release(f);
+  tdict_release(dev);
+  tdict_release(src);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+static void *no_block(void *user, size_t bytes) {
+  (void)user, (void)bytes;
+  return NULL;
+}
+static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
+
+/* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
+DEVICE_CASE(devices_that_are_no_place_are_refused) {
+  tdict_context *c = td_context(NULL);
+  tdict_tree *src = new_tree(), *out = NULL;
+  tdict_future *f = NULL;
+  tdict_tensor *t = NULL;
+  tdict_memory *memory = NULL;
+  tdict_stream s;
+  const int64_t count = 4;
+  give(src, "x", new_bytes(16, NULL));
+  const tdict_device wrong[] = {{TDICT_DEVICE_CPU, 5}, {TDICT_DEVICE_CPU, -1}, {TDICT_DEVICE_SIM, -1}};
+  for (int i = 0; i < 3; i++) {
+    tdict_allocator a = {.struct_size = sizeof a, .device = wrong[i], .allocate = no_block, .release = no_release};
+    tdict_tensor_view v = tdict_tensor_view_default();
+    unsigned char bytes[4];
+    v.data = bytes;
+    v.device = wrong[i];
+    v.dtype = TDICT_U8;
+    v.ndim = 1;
+    v.shape = &count;
+    td_fails(TDICT_EINVAL, "place", tdict_to_device(c, src, wrong[i], NULL, &out, err));
+    td_fails(TDICT_EINVAL, "place", tdict_to_device_async(c, src, wrong[i], NULL, &f, err));
+    td_fails(TDICT_EINVAL, "place", tdict_set_device(src, &wrong[i], err));
+    td_fails(TDICT_EINVAL, "place", tdict_memory_create(c, &a, &memory, err));
+    td_fails(TDICT_EINVAL, "", tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+    td_fails(TDICT_ENODEVICE, "absent",
+             tdict_tensor_empty(TDICT_U8, 1, &count, tdict_device_memory(c, wrong[i]), &t, err));
+    assert_true(tdict_stream_create(c, wrong[i], &s, NULL) != TDICT_OK);
+    tdict_context_trim(c, wrong[i], 0); /* does nothing */
+  }
+  assert_true(!out && !f && !memory && !t);
+  tdict_device has;
+  assert_false(tdict_get_device(src, &has));
+  tdict_release(src);
+  tdict_context_destroy(c);
+}

@@ -1,0 +1,75 @@
+/* Trees of very many levels: every call takes time for each level, not for each pair of levels. A call that looks at all
+ * levels above each one needs minutes here, and CTest ends the case. */
+#include "promise.h"
+
+enum { LEVELS = 400000 };
+
+/* A path of so many keys. */
+static char *deep_path(void) {
+  char *path = malloc(2 * LEVELS + 2);
+  assert_non_null(path);
+  for (int i = 0; i < LEVELS; i++) memcpy(path + 2 * i, "n.", 2);
+  strcpy(path + 2 * LEVELS, "x");
+  return path;
+}
+
+static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)err;
+  *(size_t *)user += entry->tensor != NULL;
+  return TDICT_OK;
+}
+static tdict_status count_leaves(void *user, const tdict_leaves *at, tdict_error *err) {
+  (void)err;
+  *(size_t *)user += at->count;
+  return TDICT_OK;
+}
+
+GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
+  place w = place_open(2);
+  char *path = deep_path();
+  unsigned char want[16];
+  tdict_tree *src = new_tree(), *dev = NULL, *back = NULL, *pinned = NULL;
+  tdict_stream s = new_stream(&w);
+  td_fill_random(want, sizeof want, 11);
+  give(src, path, new_bytes(sizeof want, NULL));
+  memcpy(tdict_data(src, path), want, sizeof want);
+  td_ok(tdict_to_device(w.c, src, w.device, NULL, &dev, err));
+  td_ok(tdict_record_stream(dev, s, err));
+  td_ok(tdict_copy_into(w.c, src, dev, NULL, err));
+  tdict_future *f = move_async(&w, dev, tdict_cpu(), NULL);
+  tdict_future_cancel(f);
+  (void)!tdict_future_wait(f, NULL, NULL);
+  tdict_future_release(f);
+  td_ok(tdict_to_device(w.c, dev, tdict_cpu(), NULL, &back, err));
+  assert_memory_equal(tdict_const_data(back, path), want, sizeof want);
+  td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
+  assert_true(tdict_is_pinned(pinned));
+  assert_memory_equal(tdict_const_data(pinned, path), want, sizeof want);
+  tdict_release(src);
+  tdict_release(dev);
+  tdict_release(back);
+  tdict_release(pinned);
+  tdict_stream_destroy(w.c, s);
+  free(path);
+  place_close(&w);
+}
+
+CASE(deep_trees_are_seen_in_time_for_each_level) {
+  char *path = deep_path();
+  tdict_tree *td = new_tree(), *copy = NULL;
+  size_t seen = 0;
+  give(td, path, new_bytes(16, NULL));
+  td_ok(tdict_clone_deep(td, NULL, &copy, err));
+  td_ok(tdict_walk(td, count_entry, &seen, err));
+  const tdict_tree *both[] = {td, copy};
+  tdict_visit_options o = tdict_visit_options_default();
+  o.user = &seen;
+  td_ok(tdict_visit(both, 2, count_leaves, &o, err));
+  assert_int_equal(seen, 3);
+  tdict_lock(td);
+  td_ok(tdict_unlock(td, err));
+  assert_true(tdict_format(td, NULL, 0) > 0);
+  tdict_release(copy);
+  tdict_release(td);
+  free(path);
+}
