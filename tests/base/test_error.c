@@ -203,6 +203,8 @@ CASE(try_return_prints_and_returns) {
   assert_int_equal(answer, TDICT_OK);
   assert_string_equal(text, "");
   free(text);
+}
+
 /* What a program's function answers is one of the codes, or says so. */
 CASE(callback_statuses_are_codes) {
   tdict_error said = {0};
