@@ -5,6 +5,7 @@
 include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
 include(CheckLinkerFlag)
+include(CMakePushCheckState)
 
 set(tdict_harden_flags)
 set(tdict_harden_links)
@@ -15,12 +16,14 @@ if(NOT TDICT_SANITIZE)
   endif()
   # The C library says which level it gives this compiler; it warns about one that it does not know.
   foreach(level 3 2)
-    set(CMAKE_REQUIRED_FLAGS "-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=${level}")
+    cmake_push_check_state()
+    string(APPEND CMAKE_REQUIRED_FLAGS " -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=${level}")
     check_c_source_compiles("#include <stdio.h>
       #if __USE_FORTIFY_LEVEL != ${level}
       #error another level
       #endif
       int main(void) { return 0; }" TDICT_HAS_FORTIFY_${level})
+    cmake_pop_check_state()
     if(TDICT_HAS_FORTIFY_${level})
       # Without optimization the C library would warn. -U: some compilers define the macro by themselves.
       set(optimized $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
@@ -28,7 +31,6 @@ if(NOT TDICT_SANITIZE)
       break()
     endif()
   endforeach()
-  unset(CMAKE_REQUIRED_FLAGS)
   foreach(word relro now noexecstack)
     check_linker_flag(C LINKER:-z,${word} TDICT_LINKS_${word})
     if(TDICT_LINKS_${word})
