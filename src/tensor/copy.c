@@ -71,8 +71,8 @@ static tdict_status move_rect(void *user, const tdict_rect *rect, tdict_error *e
 }
 
 tdict_status tdict_tensor_await_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  if (on_host(src)) tdict_storage_wait(src->storage, false);
-  if (on_host(dst)) tdict_storage_wait(dst->storage, true);
+  if (on_host(src) && !tdict_storage_is_idle(src->storage)) tdict_storage_wait(src->storage, false);
+  if (on_host(dst) && !tdict_storage_is_idle(dst->storage)) tdict_storage_wait(dst->storage, true);
   if (tdict_storage_is_lost(src->storage))
     return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
   return TDICT_OK;

@@ -33,8 +33,8 @@ struct tdict_slab {
  * slab of views; one reference. TDICT_ENOMEM, TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
-/* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab (so the caller
- * owns one). The layout has been checked. Cannot fail. */
+/* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab, which
+ * nobody else uses yet (so the caller owns one). The layout has been checked. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
 /* The next tensor, like `like` but in C order at `offset`. Not counted to the slab, which nobody else uses yet: whoever
  * adds many counts them at once, see tdict_slab_count(). Cannot fail. */
