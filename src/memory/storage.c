@@ -243,7 +243,6 @@ static void prune_uses(tdict_storage *s) {
 
 /* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
 static tdict_fence *find_use(tdict_storage *s) {
-  if (atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0) return NULL; /* nearly always: no lock then */
   lock_uses(s);
   prune_uses(s);
   tdict_fence *use = s->num_uses > 0 ? s->uses[s->num_uses - 1] : NULL;

@@ -173,3 +173,72 @@ CASE(index_copy_refuses_lost_bytes) {
   tdict_release(td);
   tdict_release(value);
 }
+
+/* A rollout of 6 x 4 with a tree below. */
+static tdict_tree *rollout(void) {
+  tdict_tree *td = TREE(6, 4);
+  help_put(td, "n.b", TENSOR(6, 4, 3));
+  help_put(td, "a", TENSOR(6, 4));
+  return td;
+}
+
+CASE(index_get_into_keeps_addresses) {
+  static const int64_t rows[] = {5, 0, 5}, columns[] = {1};
+  const tdict_indices picks[] = {
+      TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(3, TDICT_NONE, -1)),
+      TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 1)), TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL)};
+  tdict_tree *td = rollout();
+  for (int i = 0; i < 4; i++) {
+    tdict_tree *wanted = NULL, *out = NULL;
+    td_ok(tdict_index_get(td, picks[i], &wanted, err));
+    td_ok(tdict_clone_deep(wanted, NULL, &out, err));
+    td_ok(tdict_zero(out, err));
+    tdict_lock(out);
+    const void *a = tdict_const_data(out, "a"), *b = tdict_const_data(out, "n.b");
+    td_ok(tdict_index_get_into(td, picks[i], out, err));
+    assert_true(tdict_equal(out, wanted));
+    assert_ptr_equal(tdict_const_data(out, "a"), a);
+    assert_ptr_equal(tdict_const_data(out, "n.b"), b);
+    tdict_release(wanted);
+    tdict_release(out);
+  }
+  tdict_release(td);
+}
+
+CASE(index_get_into_refuses) {
+  static const int64_t rows[] = {5, 0, 5};
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(rows, 3));
+  tdict_tree *td = rollout(), *out = NULL, *small = TREE(3);
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), &out, err));
+  tdict_tree *kept = NULL, *copy = NULL;
+  td_ok(tdict_clone_deep(out, NULL, &kept, err));
+  tdict_release(out);
+  td_ok(tdict_clone_deep(kept, NULL, &copy, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_index_get_into(td, index, NULL, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_index_get_into(NULL, index, copy, err));
+  td_fails(TDICT_ESHAPE, "out has batch size [3], wanted [3, 4]", tdict_index_get_into(td, index, small, err));
+  td_fails(TDICT_EINVAL, "position 5", tdict_index_get_into(copy, index, copy, err));
+  help_put(copy, "z", TENSOR(3, 4)); /* a key too many */
+  td_fails(TDICT_ENOTFOUND, "out has 3 keys, the tree 2", tdict_index_get_into(td, index, copy, err));
+  td_ok(tdict_delete(copy, "z", err));
+  help_put(copy, "n.z", TENSOR(3, 4));
+  td_fails(TDICT_ENOTFOUND, "out has 2 keys, the tree 1", tdict_index_get_into(td, index, copy, err));
+  assert_string_equal(td_last_error.path, "n");
+  td_ok(tdict_delete(copy, "n.z", err));
+  td_ok(tdict_delete(copy, "a", err));
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_get_into(td, index, copy, err));
+  assert_string_equal(td_last_error.path, "a");
+  help_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
+  td_fails(TDICT_ESHAPE, "", tdict_index_get_into(td, index, copy, err));
+  help_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
+  td_fails(TDICT_EDTYPE, "", tdict_index_get_into(td, index, copy, err));
+  assert_string_equal(td_last_error.path, "a");
+  assert_memory_equal(tdict_const_data(copy, "n.b"), tdict_const_data(kept, "n.b"), 3 * 4 * 3 * sizeof(float));
+  td_ok(tdict_delete(copy, "a", err));
+  help_put_tree(copy, "a", TREE(3, 4));
+  td_fails(TDICT_ETYPE, "tree", tdict_index_get_into(td, index, copy, err));
+  tdict_release(td);
+  tdict_release(kept);
+  tdict_release(copy);
+  tdict_release(small);
+}
