@@ -44,6 +44,7 @@ static tdict_status prepare_leaves(cost_job *job) {
     snprintf(job->names[i], COST_KEY, "g%d.k%d", i / 8, i % 8);
     snprintf(dotted, sizeof dotted, "g%d/k%d", i / 8, i % 8);
     job->paths[i] = job->names[i];
+    job->fields[i] = (tdict_field){job->names[i], TDICT_F32, 0, {0}};
     status = tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &job->tensors[i], err);
     if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &twin, err);
     if (status == TDICT_OK) status = tdict_set(job->wide, job->keys[i], job->tensors[i], err);
@@ -93,6 +94,7 @@ static tdict_status prepare(cost_job *job, int scale) {
   job->picked = (int64_t)scale * COST_PICKED;
   job->items = (int64_t)scale * COST_ITEMS;
   job->dataset = tdict_dataset_default();
+  job->schema = (tdict_schema){job->fields, (size_t)job->leaves};
   tdict_status status = prepare_leaves(job);
   if (status == TDICT_OK) status = prepare_rows(job);
   return status == TDICT_OK ? prepare_items(job) : status;

@@ -14,6 +14,8 @@ typedef struct cost_job {
   char keys[COST_MOST * COST_LEAVES][COST_KEY];
   char names[COST_MOST * COST_LEAVES][COST_KEY]; /* of `nested` */
   const char *paths[COST_MOST * COST_LEAVES];    /* the same */
+  tdict_field fields[COST_MOST * COST_LEAVES];   /* scalars at those paths */
+  tdict_schema schema;
   tdict_tensor *tensors[COST_MOST * COST_LEAVES];
   tdict_tree *wide, *other, *nested, *dotted, *deep; /* of `leaves` tensors of 2 x 4; nested: in trees of 8 */
   tdict_tree *table;                                 /* COST_ROWS rows of 17 f32, 6 f32, f32, f32 and bool */

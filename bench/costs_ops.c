@@ -104,6 +104,13 @@ static bool keep_all(void *user, const tdict_leaves *at) {
   (void)user, (void)at;
   return true;
 }
+MAKES(create_from, tdict_create_from(&job->schema, 0, NULL, NULL, &out, ERR))
+COST(split_keys) {
+  const tdict_key_set half = {job->paths, (size_t)job->leaves / 2};
+  tdict_status status = tdict_split_keys(job->nested, &half, 1, job->out, ERR);
+  for (int i = 0; i < 2 && status == TDICT_OK; i++) tdict_release(job->out[i]);
+  return status;
+}
 DOES(visit, tdict_visit(WIDES, look, NULL, ERR))
 MAKES(apply, tdict_apply(WIDES, keep_first, NULL, &out, ERR))
 MAKES(filter, tdict_filter(job->nested, keep_all, NULL, &out, ERR))
@@ -187,6 +194,16 @@ COST(fetch_sample) {
   }
   return status;
 }
+COST(numbers) {
+  tdict_tensor *counted = NULL, *full = NULL;
+  const int64_t count = job->leaves;
+  const float one = 1;
+  tdict_status status = tdict_tensor_arange(TDICT_F32, 0, 1, count, &counted, ERR);
+  if (status == TDICT_OK) status = tdict_tensor_full(TDICT_F32, 1, &count, &one, &full, ERR);
+  tdict_tensor_release(full);
+  tdict_tensor_release(counted);
+  return status;
+}
 static tdict_status make_contiguous(cost_job *job, const tdict_tensor *t) {
   tdict_tensor *out = NULL;
   tdict_status status = tdict_tensor_contiguous(t, &out, ERR);
@@ -214,6 +231,7 @@ COST(tensors) {
   { "cost_" #name, what, cost_##name, unit, count }
 const cost_op cost_ops[] = {
     OP(build, "create a tree, set each key, release", "key", COST_LEAVES),
+    OP(create_from, "create_from a schema", "field", COST_LEAVES),
     OP(get, "get a key", "key", COST_LEAVES),
     OP(get_deep, "get a path of three keys", "path", COST_LEAVES),
     OP(has, "has a key", "key", COST_LEAVES),
@@ -233,6 +251,7 @@ const cost_op cost_ops[] = {
     OP(lock, "lock and unlock", "leaf", COST_LEAVES),
     OP(select, "select all paths", "leaf", COST_LEAVES),
     OP(exclude, "exclude half of the paths", "leaf", COST_LEAVES),
+    OP(split_keys, "split_keys in two", "leaf", COST_LEAVES),
     OP(flatten_keys, "flatten_keys", "leaf", COST_LEAVES),
     OP(unflatten_keys, "unflatten_keys", "leaf", COST_LEAVES),
     OP(merge, "merge two trees", "leaf", COST_LEAVES),
@@ -276,6 +295,7 @@ const cost_op cost_ops[] = {
     OP(fetch, "dataset_from_tree, fetch_batch, 5 tensors", "row", COST_PICKED),
     OP(fetch_sample, "dataset_from_tree, fetch_sample, 5 tensors", "row", COST_PICKED),
     OP(contiguous, "tensor_contiguous of a transposed one", "row of 16", COST_PICKED),
+    OP(numbers, "tensor arange and full", "element", COST_LEAVES),
     OP(tensors, "tensor zeros, copy, slice, data", "tensor", COST_LEAVES),
 };
 const int cost_num_ops = (int)(sizeof cost_ops / sizeof *cost_ops);
