@@ -121,9 +121,10 @@ def host_costs(record):
     """The section of one run of `scripts/costs`."""
     def number(value):
         return "-" if value is None else f"{value:,.1f}" if 0 < abs(value) < 10 else f"{value:,.0f}"
-    rows = [[row["what"], row["unit"], number(row["each"]), number(row["instructions"] - row["each"] * row["units"]),
+    rows = [[row["what"], row["unit"], number(row["units"]), number(row["instructions"]), number(row["each"]),
              number(row["atomics_each"]), number(row["system_calls"])] for row in record["rows"]]
-    lines = table(["operation", "unit", "instructions a unit", "and once", "atomics a unit", "system calls"], rows) + [""]
+    lines = table(["operation", "unit", "units", "instructions", "one unit more", "atomics, one unit more", "system calls"],
+                  rows) + [""]
     lines.append(f"Counted {record['date'][:10]} by {record['counter']} in a {record['build']} build of tdict "
                  f"{record['library_version']} on {machine_text(record)}: `{' '.join(record['command'])}`.")
     return lines

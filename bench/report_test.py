@@ -73,7 +73,7 @@ class Report(unittest.TestCase):
                       page)
         self.assertIn("| non_blocking_pin | auto | 8 | 200.00 | 200.00 | 20.00 | 0.20 | 0.25 | 80.0 % |", page)
         self.assertIn("| pinned line | - | 1 | 40.00 | 40.00 | 25.00 | 0.16 | 0.20 | 100.0 % |", page)
-        self.assertIn("| get | key | 120 | 40 | 1.5 | 0 |", page)
+        self.assertIn("| get | key | 1,000 | 120,040 | 120 | 1.5 | 0 |", page)
         self.assertIn(report.NOTHING, page)
         self.assertIn("\nbetween\n", page)
         self.assertEqual(self.call(run_of("cuda"), COSTS, check=True), (0, ""))
