@@ -121,9 +121,12 @@ def to_device(record):
 
 def host_costs(record):
     """The section of one run of `scripts/costs`."""
-    rows = [[row["what"], f"{row['instructions']:,}", f"{row['count']:,}", f"{row['instructions'] / row['count']:,.0f}"]
-            for row in record["rows"]]
-    lines = table(["what", "instructions", "times", "each"], rows) + [""]
+    def number(value):
+        return "-" if value is None else f"{value:,.1f}" if 0 < abs(value) < 10 else f"{value:,.0f}"
+    rows = [[row["what"], row["unit"], number(row["units"]), number(row["instructions"]), number(row["each"]),
+             number(row["atomics_each"]), number(row["system_calls"])] for row in record["rows"]]
+    lines = table(["operation", "unit", "units", "instructions", "one unit more", "atomics, one unit more", "system calls"],
+                  rows) + [""]
     lines.append(f"Counted {record['date'][:10]} by {record['counter']} in a {record['build']} build of tdict "
                  f"{record['library_version']} on {machine_text(record)}: `{' '.join(record['command'])}`.")
     return lines

@@ -42,7 +42,8 @@ def run_of(kind):
 
 COSTS = {"format": 1, "scenario": "host-costs", "date": "2025-01-02T03:04:05Z", "library_version": "0.1.0",
          "command": ["scripts/costs"], "machine": MACHINE, "counter": "callgrind", "build": "Release",
-         "rows": [{"what": "get", "instructions": 120000, "count": 1000}]}
+         "rows": [{"what": "get", "unit": "key", "units": 1000, "instructions": 120040, "each": 120.0,
+                   "atomics_each": 1.5, "system_calls": 0}]}
 
 
 class Report(unittest.TestCase):
@@ -72,7 +73,7 @@ class Report(unittest.TestCase):
                       page)
         self.assertIn("| non_blocking_pin | auto | 8 | 200.00 | 200.00 | 20.00 | 0.20 | 0.25 | 80.0 % |", page)
         self.assertIn("| pinned line | - | 1 | 40.00 | 40.00 | 25.00 | 0.16 | 0.20 | 100.0 % |", page)
-        self.assertIn("| get | 120,000 | 1,000 | 120 |", page)
+        self.assertIn("| get | key | 1,000 | 120,040 | 120 | 1.5 | 0 |", page)
         self.assertIn(report.NOTHING, page)
         self.assertIn("\nbetween\n", page)
         self.assertEqual(self.call(run_of("cuda"), COSTS, check=True), (0, ""))

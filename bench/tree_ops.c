@@ -11,6 +11,7 @@
 #include "output.h"
 #include "tdict/tdict.h"
 
+enum { ROWS = 8192, PICKED = 512, TABLE_LEAVES = 5 };
 enum { LEAVES = 1000, SAMPLES = 32, SAMPLE_LEAVES = 7, SIDE = 64, MOST_KEYS = 100000, KEY_BYTES = 16, ROUNDS = 40 };
 
 static char (*keys)[KEY_BYTES];
@@ -19,6 +20,10 @@ static tdict_tree *flat, *deep, *nested, *samples[SAMPLES], *stacked;
 static char *rows, *target;
 static size_t row_bytes;
 static tdict_error error;
+static tdict_tree *table_tree, *minibatch; /* rows of a buffer, and those that are picked */
+static int64_t picked[PICKED];
+static tdict_tensor *picked_mask;
+static tdict_dataset dataset;
 static int count; /* of keys, for what is measured at several sizes */
 
 static double now(void) {
@@ -161,6 +166,58 @@ static double time_memcpy_new(void) {
   return seconds;
 }
 
+static double time_gather(void) {
+  tdict_tree *out = NULL;
+  double begin = now();
+  check(tdict_index_get(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), &out, &error));
+  double seconds = now() - begin;
+  tdict_release(out);
+  return seconds;
+}
+static double time_gather_mask(void) {
+  tdict_tree *out = NULL;
+  double begin = now();
+  check(tdict_index_get(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), &out, &error));
+  double seconds = now() - begin;
+  tdict_release(out);
+  return seconds;
+}
+static double time_gather_into(void) {
+  double begin = now();
+  check(tdict_index_get_into(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
+  return now() - begin;
+}
+static double time_scatter(void) {
+  double begin = now();
+  check(tdict_index_set(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
+  return now() - begin;
+}
+static double time_scatter_mask(void) {
+  double begin = now();
+  check(tdict_index_set(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), minibatch, &error));
+  return now() - begin;
+}
+static double time_fetch(void) {
+  double begin = now();
+  check(dataset.fetch_batch(dataset.self, picked, PICKED, minibatch, &error));
+  return now() - begin;
+}
+/* What a program would write by hand: the rows' bytes are not known to the compiler. */
+static double time_gather_floor(void) {
+  static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
+  double begin = now();
+  for (int leaf = 0; leaf < TABLE_LEAVES; leaf++) {
+    tdict_tensor *from = NULL, *to = NULL;
+    check(tdict_get(table_tree, names[leaf], &from, &error));
+    check(tdict_get(minibatch, names[leaf], &to, &error));
+    const size_t bytes = tdict_tensor_bytes(to) / PICKED;
+    const char *src = tdict_tensor_const_data(from);
+    char *dst = tdict_tensor_data(to);
+    for (size_t i = 0; i < PICKED; i++) memcpy(dst + i * bytes, src + (size_t)picked[i] * bytes, bytes);
+  }
+  return now() - begin;
+}
+
 static void report(const char *name, double (*fn)(void), int rounds) {
   double best = fn();
   for (int i = 1; i < rounds; i++) {
@@ -210,6 +267,37 @@ static void prepare(void) {
   memset(target, 1, row_bytes);
 }
 
+/* 8192 rows of 17 f32, 6 f32, f32, f32 and bool, of which 512 are picked, in no order. */
+static void prepare_rows(void) {
+  static const tdict_field fields[TABLE_LEAVES] = {{"a", TDICT_F32, 1, {17}},
+                                                   {"b", TDICT_F32, 1, {6}},
+                                                   {"c", TDICT_F32, 0, {0}},
+                                                   {"d", TDICT_F32, 0, {0}},
+                                                   {"e", TDICT_BOOL, 0, {0}}};
+  const tdict_schema schema = {fields, TABLE_LEAVES};
+  const int64_t rows_of_table[1] = {ROWS}, rows_of_part[1] = {PICKED};
+  check(tdict_create_from(&schema, 1, rows_of_table, NULL, &table_tree, &error));
+  check(tdict_create_from(&schema, 1, rows_of_part, NULL, &minibatch, &error));
+  check(tdict_tensor_zeros(TDICT_BOOL, 1, rows_of_table, NULL, &picked_mask, &error));
+  check(tdict_dataset_from_tree(table_tree, &dataset, &error));
+  unsigned char *mask = tdict_tensor_data(picked_mask);
+  for (int64_t i = 0; i < PICKED; i++) mask[picked[i] = i * 5003 % ROWS] = 1;
+}
+
+static void report_rows(void) {
+  static const struct {
+    const char *name;
+    double (*fn)(void);
+  } ways[] = {{"gather", time_gather},
+              {"gather_mask", time_gather_mask},
+              {"gather_into", time_gather_into},
+              {"scatter", time_scatter},
+              {"scatter_mask", time_scatter_mask},
+              {"fetch", time_fetch},
+              {"gather_floor", time_gather_floor}};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) report(ways[i].name, ways[i].fn, 5 * ROUNDS);
+}
+
 static void report_sizes(void) {
   static const int sizes[] = {10, 100, 1000, 10000, 100000};
   for (int i = 0; i < 5; i++) {
@@ -240,6 +328,7 @@ int main(int argc, char **argv) {
     return help ? 0 : 2;
   }
   prepare();
+  prepare_rows();
   printf("{");
   count = LEAVES;
   report("set", time_build, ROUNDS);
@@ -255,6 +344,7 @@ int main(int argc, char **argv) {
   report("stack_floor", time_memcpy_new, ROUNDS);
   report("stack_into", time_stack_into, ROUNDS);
   report("stack_into_floor", time_memcpy_into, ROUNDS);
+  report_rows();
   report_sizes();
   static tdict_tree *empty[LEAVES];
   size_t before = mallinfo2().uordblks;
@@ -262,5 +352,9 @@ int main(int argc, char **argv) {
   printf("\"bytes_empty\": %zu, \"stack_bytes\": %zu}\n", (mallinfo2().uordblks - before) / LEAVES, row_bytes);
   for (int i = 0; i < LEAVES; i++) tdict_release(empty[i]);
   floor_free(&table);
+  tdict_dataset_reset(&dataset);
+  tdict_release(table_tree);
+  tdict_release(minibatch);
+  tdict_tensor_release(picked_mask);
   return 0;
 }

@@ -20,6 +20,7 @@ from tensordict import TensorDict
 
 torch.set_num_threads(1)
 LEAVES, SAMPLES, SAMPLE_LEAVES, SIDE = 1000, 32, 7, 64
+ROWS, PICKED = 8192, 512
 
 
 def best(fn, rounds=15):
@@ -54,7 +55,24 @@ def peer():
         for _ in keys:
             deep.get(path)
 
+    table = TensorDict({"a": torch.zeros(ROWS, 17), "b": torch.zeros(ROWS, 6), "c": torch.zeros(ROWS), "d": torch.zeros(ROWS),
+                        "e": torch.zeros(ROWS, dtype=torch.bool)}, [ROWS])
+    picked = torch.arange(PICKED) * 5003 % ROWS
+    mask = torch.zeros(ROWS, dtype=torch.bool)
+    mask[picked] = True
+    part = table[picked]
+
+    def scatter():
+        table[picked] = part
+
+    def scatter_mask():
+        table[mask] = part
+
     return {
+        "gather": best(lambda: table[picked], 100),
+        "gather_mask": best(lambda: table[mask], 100),
+        "scatter": best(scatter, 100),
+        "scatter_mask": best(scatter_mask, 100),
         "set": best(build),
         "get": best(get) / LEAVES,
         "get_deep": best(get_deep) / LEAVES,

@@ -111,6 +111,17 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *          [T:index_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
+/** @brief As tdict_index_get(), into the storage of @p out: addresses stay, and @p out may be pinned or locked
+ *  [T:index_get_into_keeps_addresses]. The use: minibatches drawn again and again into one tree.
+ *  @param[in,out] out  has the keys of @p td, and the batch size, shapes and element types of the result. Its elements are
+ *                      unspecified where they overlap those of @p td.
+ *  Cost: O(tensors + nodes), twice, since all is checked first, and the bytes of the result. Nothing is allocated but for
+ *  lists, masks and objects.
+ *  @return as tdict_index_get(); #TDICT_ENOTFOUND a key that one of the two lacks; #TDICT_ETYPE a tensor meets a tree;
+ *          #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); all before the first
+ *          element is written [T:index_get_into_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdict_tree *out,
+                                                            tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index names: `td[index] = value`. Addresses and keys
  *  stay [T:index_set_writes_through]. The batch size of @p value is that of td[index], or its last dimensions, and is
  *  repeated for the others [T:index_set_repeats]. Lists and masks name their elements one by one

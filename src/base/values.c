@@ -6,33 +6,47 @@
 #include "base/error.h"
 #include "tdict/values.h"
 
-static const struct {
-  tdict_dtype dtype;
-  const char *name;
-} dtypes[] = {
-    {TDICT_I8, "int8"},
-    {TDICT_I16, "int16"},
-    {TDICT_I32, "int32"},
-    {TDICT_I64, "int64"},
-    {TDICT_U8, "uint8"},
-    {TDICT_U16, "uint16"},
-    {TDICT_U32, "uint32"},
-    {TDICT_U64, "uint64"},
-    {TDICT_F16, "float16"},
-    {TDICT_F32, "float32"},
-    {TDICT_F64, "float64"},
-    {TDICT_BF16, "bfloat16"},
-    {TDICT_C64, "complex64"},
-    {TDICT_C128, "complex128"},
-    {TDICT_BOOL, "bool"},
-    {TDICT_F8E4M3, "float8_e4m3fn"},
-    {TDICT_F8E5M2, "float8_e5m2"},
-};
-
+/* A switch: every operation asks for the bytes of every tensor. */
 static const char *name_of(tdict_dtype dtype) {
-  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-    if ((dtypes[i].dtype & 0xffffu) == (dtype & 0xffffu)) return dtype >> 16 ? dtypes[i].name : NULL;
-  return NULL;
+  if (dtype >> 16 == 0) return NULL;
+  switch ((dtype & 0xffffu) | 1u << 16) {
+  case TDICT_I8:
+    return "int8";
+  case TDICT_I16:
+    return "int16";
+  case TDICT_I32:
+    return "int32";
+  case TDICT_I64:
+    return "int64";
+  case TDICT_U8:
+    return "uint8";
+  case TDICT_U16:
+    return "uint16";
+  case TDICT_U32:
+    return "uint32";
+  case TDICT_U64:
+    return "uint64";
+  case TDICT_F16:
+    return "float16";
+  case TDICT_F32:
+    return "float32";
+  case TDICT_F64:
+    return "float64";
+  case TDICT_BF16:
+    return "bfloat16";
+  case TDICT_C64:
+    return "complex64";
+  case TDICT_C128:
+    return "complex128";
+  case TDICT_BOOL:
+    return "bool";
+  case TDICT_F8E4M3:
+    return "float8_e4m3fn";
+  case TDICT_F8E5M2:
+    return "float8_e5m2";
+  default:
+    return NULL;
+  }
 }
 
 size_t tdict_dtype_bytes(tdict_dtype dtype) {

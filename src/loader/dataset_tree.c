@@ -9,10 +9,12 @@
 #include "tdict/dataset.h"
 #include "tdict/index.h"
 #include "tdict/object.h"
+#include "tensor/rows.h"
 #include "tree/agree.h"
 
 static const char what[] = "dataset_from_tree";
-enum { FIELD_NDIM = 6 };
+/* MOST_ROWS: that offsets are computed for at a time. Shorter rows than STREAMED_BYTES cannot pass by the cache. */
+enum { FIELD_NDIM = 6, MOST_ROWS = 256, STREAMED_BYTES = 256 };
 
 typedef struct source {
   tdict_tree *tree;
@@ -85,6 +87,20 @@ static tdict_status missing(const tdict_field *field, tdict_error *err) {
                   field->path);
 }
 
+/* The first rows of a batch, by ordinary stores. */
+static void copy_plain(char *dst, const char *src, int64_t pitch, size_t bytes, const int64_t *indices, int64_t count) {
+  int64_t to[MOST_ROWS], from[MOST_ROWS];
+  tdict_rows rows = {to, from, 0};
+  for (int64_t first = 0; first < count; first += rows.count) {
+    rows.count = count - first < MOST_ROWS ? count - first : MOST_ROWS;
+    for (int64_t i = 0; i < rows.count; i++) {
+      to[i] = (first + i) * (int64_t)bytes;
+      from[i] = indices[first + i] * pitch;
+    }
+    tdict_rows_copy(dst, src, &rows, bytes);
+  }
+}
+
 /* One field of all samples: rows that are one piece. */
 static tdict_status gather(const source *s, size_t f, const int64_t *indices, int64_t count, tdict_tree *batch,
                            tdict_error *err) {
@@ -100,7 +116,9 @@ static tdict_status gather(const source *s, size_t f, const int64_t *indices, in
   if (!src || !dst) return missing(field, err);
   int64_t pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
   tdict_stores stores = tdict_stores_of(to, count, bytes);
-  for (int64_t i = 0; i < count; i++)
+  const int64_t plain = bytes < STREAMED_BYTES ? count : stores.from;
+  copy_plain(dst, src, pitch, bytes, indices, plain);
+  for (int64_t i = plain; i < count; i++)
     tdict_stream_copy(tdict_stores_at(&stores, i), dst + (size_t)i * bytes, src + indices[i] * pitch, bytes);
   return TDICT_OK;
 }

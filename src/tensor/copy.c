@@ -70,6 +70,14 @@ static tdict_status move_rect(void *user, const tdict_rect *rect, tdict_error *e
   return TDICT_OK;
 }
 
+tdict_status tdict_tensor_await_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  if (on_host(src) && !tdict_storage_is_idle(src->storage)) tdict_storage_wait(src->storage, false);
+  if (on_host(dst) && !tdict_storage_is_idle(dst->storage)) tdict_storage_wait(dst->storage, true);
+  if (tdict_storage_is_lost(src->storage))
+    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
+  return TDICT_OK;
+}
+
 tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   mover m;
   tdict_pair pair;
@@ -77,10 +85,8 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   tdict_status status = check_pair(dst, src, err);
   if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
   if (status != TDICT_OK || dst->numel == 0) return status;
-  if (on_host(src)) tdict_storage_wait(src->storage, false);
-  if (on_host(dst)) tdict_storage_wait(dst->storage, true);
-  if (tdict_storage_is_lost(src->storage))
-    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
+  status = tdict_tensor_await_copy(dst, src, err);
+  if (status != TDICT_OK) return status;
   if (!m.memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
     memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* as tdict_rect_copy() would, without the way there */
     return TDICT_OK;

@@ -240,10 +240,15 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
   return TDICT_OK;
 }
 
+/* Nobody else sees the slab yet, so its count needs no atomic addition. */
+static void count_new(tdict_slab *slab) {
+  atomic_store_explicit(&slab->refs, atomic_load_explicit(&slab->refs, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset) {
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
-  atomic_fetch_add_explicit(&slab->refs, 1, memory_order_relaxed);
+  count_new(slab);
   t->slab = slab;
   t->storage = slab->storage;
   tdict_tensor_view view = wanted(dtype, ndim, shape);
@@ -289,8 +294,7 @@ void tdict_slab_count(tdict_slab *slab, int64_t more) {
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view) {
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
-  /* Nobody else sees the slab yet, so its count needs no atomic addition. */
-  atomic_store_explicit(&slab->refs, atomic_load_explicit(&slab->refs, memory_order_relaxed) + 1, memory_order_relaxed);
+  count_new(slab);
   t->slab = slab;
   t->storage = t > slab->tensors && t[-1].storage == storage ? storage : tdict_storage_retain(storage);
   describe(t, view, slab->next_dims);

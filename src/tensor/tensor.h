@@ -33,8 +33,8 @@ struct tdict_slab {
  * slab of views; one reference. TDICT_ENOMEM, TDICT_EOVERFLOW. */
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
                                tdict_error *err);
-/* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab (so the caller
- * owns one). The layout has been checked. Cannot fail. */
+/* The next tensor, in C order at `offset` bytes of the storage; its reference is counted to the slab, which
+ * nobody else uses yet (so the caller owns one). The layout has been checked. Cannot fail. */
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
 /* The next tensor, like `like` but in C order at `offset`. Not counted to the slab, which nobody else uses yet: whoever
  * adds many counts them at once, see tdict_slab_count(). Cannot fail. */
@@ -49,6 +49,9 @@ void tdict_slab_release(tdict_slab *slab, int64_t count); /* drops `count` refer
  * (NULL: C order) are used, which have been checked. TDICT_ENOMEM. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
                                tdict_error *err);
+/* Waits, on the host's side or sides, until elements may be copied from src to dst, and sees that those of src came:
+ * TDICT_EINVAL. tdict_tensor_copy() begins with it, after its checks. */
+tdict_status tdict_tensor_await_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /* numel times the element's bytes, as an inline for loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
   return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));

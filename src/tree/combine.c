@@ -102,22 +102,22 @@ static tdict_status shape_of(const joiner *j, size_t entry, tdict_made *made, td
 
 /* Copies all parts to their places. */
 static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
+  if (!made->numel) return TDICT_OK;
   const size_t item = tdict_dtype_bytes(made->dtype);
-  tdict_made whole, place;
+  tdict_made place;
   tdict_temp temp;
-  int64_t at = 0;
   tdict_status status = TDICT_OK;
-  tdict_made_of(made, &whole);
+  tdict_made_of(made, &place);
+  const uintptr_t step = (uintptr_t)place.strides[j->dim] * item;
+  uintptr_t at = (uintptr_t)place.data;
+  if (j->stacks) tdict_made_select(&place, j->dim, 0, item);
   for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
     const tdict_tensor *part = part_of(j, entry, i);
     int64_t count = j->stacks ? 1 : part->dims[j->dim];
-    place = whole;
-    if (made->numel && j->stacks)
-      tdict_made_select(&place, j->dim, at, item);
-    else if (made->numel)
-      tdict_made_narrow(&place, j->dim, at, count, item);
-    if (made->numel) status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
-    at += count;
+    if (!j->stacks) place.shape[j->dim] = count;
+    place.data = (void *)at;
+    status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
+    at += (uintptr_t)count * step;
   }
   return status;
 }

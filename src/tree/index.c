@@ -73,13 +73,21 @@ tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tr
   return status;
 }
 
-/* A write under way: from all leaves of a tree to those of another one with the same paths. */
+/* A write under way: from all leaves of a tree to those of another one with the same paths. The plan names elements of the
+ * tree that is written, or with `gets` of the one that is read, and then both have the same keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
-  const tdict_tree *td, *value;
-  tdict_cursor cursor; /* a frame's mark is the node that is written to */
+  const tdict_tree *to, *from;
+  bool gets;
+  tdict_cursor cursor; /* over `from`; a frame's mark is the node that is written to */
   tdict_open_pairs pairs;
 } writer;
+
+static tdict_status check_count(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
+  if (!w->gets || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: out has %zu keys, the tree %zu", w->plan->what, tdict_num_keys(to),
+                    tdict_num_keys(from));
+}
 
 /* Finds what stands at a cursor's key in the tree that is written: what stands in the value must be of its kind. */
 static tdict_status find(const writer *w, const tdict_cursor *c, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
@@ -95,8 +103,8 @@ static tdict_status find(const writer *w, const tdict_cursor *c, tdict_leaf leaf
   *out = to->leaves[slot];
   if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf)) return TDICT_OK;
   char there[TDICT_TEXT_LEAF_BYTES], here[TDICT_TEXT_LEAF_BYTES];
-  return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the tree that is written, and %s in the value", w->plan->what,
-                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here));
+  return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the tree that is written, and %s in the %s", w->plan->what,
+                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here), w->gets ? "tree that is read" : "value");
 }
 
 /* The layout of a value's tensor, repeated where its batch size is short, for what the index names of `to`. */
@@ -106,18 +114,30 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
-  bool lead = from->ndim == wanted.ndim - (plan->ndim - w->value->batch_ndim);
+  bool lead = from->ndim == wanted.ndim - (plan->ndim - w->from->batch_ndim);
   return lead && tdict_repeat(from, wanted.ndim, wanted.shape, made)
              ? TDICT_OK
              : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
+}
+
+static tdict_status get_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from, bool dry,
+                               tdict_error *err) {
+  tdict_made wanted;
+  if (!dry) return tdict_index_plan_copy(w->plan, from, to, false, err);
+  tdict_status status = tdict_index_plan_describe(w->plan, from, &wanted, err);
+  if (status == TDICT_OK) status = tdict_check_shape(w->plan->what, to, wanted.ndim, wanted.shape, err);
+  return status == TDICT_OK ? tdict_check_copy(w->plan->what, to, from, err) : status;
 }
 
 static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool dry,
                                  tdict_error *err) {
   tdict_made made;
   tdict_temp temp;
-  if (dry && !tdict_tensor_begins_with(to, w->td->batch_ndim, w->td->batch_size))
-    return tdict_batch_mismatch(w->plan->what, w->td, to, err);
+  const tdict_tree *indexed = w->gets ? w->from : w->to; /* whose batch size the plan is made for */
+  const tdict_tensor *tensor = w->gets ? from : to;
+  if (dry && !tdict_tensor_begins_with(tensor, indexed->batch_ndim, indexed->batch_size))
+    return tdict_batch_mismatch(w->plan->what, indexed, tensor, err);
+  if (w->gets) return get_tensor(w, to, from, dry, err);
   tdict_status status = describe_value(w, to, from, &made, err);
   if (status == TDICT_OK && dry) return tdict_check_copy(w->plan->what, to, from, err);
   if (status != TDICT_OK) return status;
@@ -130,8 +150,8 @@ static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, 
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool dry, tdict_error *err) {
   if (dry) {
     const char *what = w->plan->what;
-    const tdict_opening to = {what, TDICT_WAY_TENSORS, false, w->td->batch_ndim, w->td->batch_size, NULL};
-    const tdict_opening from = {what, TDICT_WAY_TENSORS, false, w->value->batch_ndim, w->value->batch_size, NULL};
+    const tdict_opening to = {what, TDICT_WAY_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};
+    const tdict_opening from = {what, TDICT_WAY_TENSORS, false, w->from->batch_ndim, w->from->batch_size, NULL};
     tdict_status status = tdict_open_pairs_add(&w->pairs, &to, &from, boxes, path, err);
     if (status != TDICT_OK) return status;
   }
@@ -139,7 +159,8 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   tdict_cursor inner;
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
-  tdict_status status = go(w, &inner, path, dry, err);
+  tdict_status status = check_count(w, pair.to, pair.from, err);
+  status = status == TDICT_OK ? go(w, &inner, path, dry, err) : tdict_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;
 }
@@ -153,6 +174,7 @@ static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, 
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     tdict_status status = find(w, c, leaf, &there, err);
     if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, dry, err);
+    if (status == TDICT_OK && tree) status = check_count(w, tdict_leaf_tree(there), tree, err);
     if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, above, path, sizeof path);
     if (status != TDICT_OK) return tdict_at(err, status, path);
     if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){there, leaf}, path, dry, err);
@@ -213,18 +235,44 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
   return tdict_map_run(&map, value, out, err);
 }
 
-static tdict_status write(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
-  writer w = {.plan = plan, .td = td, .value = value};
-  tdict_cursor_init(&w.cursor, value, false);
-  w.cursor.frames[0].mark = (size_t)td;
-  tdict_status status = go(&w, &w.cursor, NULL, true, err);
-  if (status == TDICT_OK) {
-    tdict_cursor_rewind(&w.cursor, value);
-    w.cursor.frames[0].mark = (size_t)td;
-    status = go(&w, &w.cursor, NULL, false, err);
+/* Looks at all first, and then writes. */
+static tdict_status run(writer *w, tdict_error *err) {
+  tdict_cursor_init(&w->cursor, w->from, false);
+  tdict_status status = check_count(w, w->to, w->from, err);
+  for (int dry = 1; dry >= 0 && status == TDICT_OK; dry--) {
+    tdict_cursor_rewind(&w->cursor, w->from);
+    w->cursor.frames[0].mark = (size_t)w->to;
+    status = go(w, &w->cursor, NULL, dry, err);
   }
-  tdict_cursor_reset(&w.cursor);
-  tdict_open_pairs_reset(&w.pairs);
+  tdict_cursor_reset(&w->cursor);
+  tdict_open_pairs_reset(&w->pairs);
+  return status;
+}
+
+static tdict_status write(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+  writer w = {.plan = plan, .to = td, .from = value};
+  return run(&w, err);
+}
+
+static tdict_status check_out(const tdict_index_plan *plan, const tdict_tree *out, tdict_error *err) {
+  bool same = out->batch_ndim == plan->ndim;
+  for (int i = 0; same && i < plan->ndim; i++) same = out->batch_size[i] == plan->shape[i];
+  if (same) return TDICT_OK;
+  char wanted[96], found[96];
+  return tdict_fail(err, TDICT_ESHAPE, "%s: out has batch size %s, wanted %s", plan->what,
+                    tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
+                    tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
+}
+
+tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdict_tree *out, tdict_error *err) {
+  tdict_index_plan plan;
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index_get_into: %s is NULL", td ? "out" : "td");
+  tdict_status status = plan_for(&plan, "index_get_into", td, &index, err);
+  if (status != TDICT_OK) return status;
+  writer w = {.plan = &plan, .to = out, .from = td, .gets = true};
+  status = check_out(&plan, out, err);
+  if (status == TDICT_OK) status = run(&w, err);
+  tdict_index_plan_reset(&plan);
   return status;
 }
 

@@ -137,18 +137,35 @@ static tdict_status check_mask(const reader *r, const tdict_tensor *mask, tdict_
   return TDICT_OK;
 }
 
+/* One row of a mask: the elements that are set; without `row` only their number. Words of 8 elements that are not set are
+ * passed by. */
+static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride, int64_t *row, int dims) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t word = 1;
+    if (stride == 1 && count - i >= (int64_t)sizeof word) memcpy(&word, mask + i, sizeof word);
+    if (word == 0) i += (int64_t)sizeof word - 1;
+    if (!mask[i * stride]) continue;
+    if (row) row[found * dims] = i;
+    found++;
+  }
+  return found;
+}
+
 /* Goes through the mask's elements in C order; without `positions` only counts those that are set. */
 static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   const int64_t *strides = tdict_tensor_dims_strides(mask);
+  const int dims = mask->ndim, last = dims - 1;
   int64_t at[TDICT_MAX_NDIM] = {0}, found = 0;
-  for (int64_t n = mask->numel; n > 0; n--) {
-    int64_t offset = 0;
-    for (int d = 0; d < mask->ndim; d++) offset += at[d] * strides[d];
-    if (((const unsigned char *)mask->data)[offset]) {
-      if (positions) memcpy(positions + found * mask->ndim, at, (size_t)mask->ndim * sizeof *at);
-      found++;
-    }
-    for (int d = mask->ndim - 1; d >= 0 && ++at[d] == mask->dims[d]; d--) at[d] = 0;
+  for (int64_t left = mask->numel; left > 0; left -= mask->dims[last]) {
+    const unsigned char *row = mask->data;
+    for (int d = 0; d < last; d++) row += at[d] * strides[d];
+    int64_t *to = positions ? positions + found * dims : NULL;
+    int64_t here = scan_row(row, mask->dims[last], strides[last], to ? to + last : NULL, dims);
+    for (int64_t i = 0; to && i < here; i++)
+      for (int d = 0; d < last; d++) to[i * dims + d] = at[d];
+    found += here;
+    for (int d = last - 1; d >= 0 && ++at[d] == mask->dims[d]; d--) at[d] = 0;
   }
   return found;
 }
@@ -269,36 +286,4 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
   made->ndim = gather_shape(plan, made->ndim, made->shape);
   made->fresh = true;
   return TDICT_OK;
-}
-
-/* Takes element i of what the lists and masks name; the last dimensions first, so that the others keep their numbers. */
-static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
-  for (int n = plan->num_gathers - 1; n >= 0; n--) {
-    const tdict_gather *g = &plan->gathers[n];
-    const int64_t *at = g->positions + (g->count == 1 ? 0 : i) * g->dims;
-    for (int d = g->dims - 1; d >= 0; d--) tdict_made_select(made, g->axis + d, at[d], item);
-  }
-}
-
-tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool set, tdict_error *err) {
-  tdict_made whole, here, there;
-  tdict_temp a, b;
-  const size_t item = tdict_dtype_bytes(t->dtype);
-  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
-  if (status != TDICT_OK) return status;
-  tdict_made_of(other, &there);
-  if (!plan->num_gathers) {
-    tdict_tensor *mine = tdict_temp_over(&a, t, &whole), *others = tdict_temp_over(&b, other, &there);
-    return tdict_tensor_copy(set ? mine : others, set ? others : mine, err);
-  }
-  for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
-    here = whole;
-    select_gathered(plan, &here, i, item);
-    tdict_made_of(other, &there);
-    tdict_made_select(&there, plan->gather_at, i, item);
-    tdict_tensor *mine = tdict_temp_over(&a, t, &here), *others = tdict_temp_over(&b, other, &there);
-    status = tdict_tensor_copy(set ? mine : others, set ? others : mine, err);
-  }
-  return status;
 }

@@ -266,6 +266,7 @@ static void use_index(tdict_tree *td) {
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, 4, 2), TDICT_NEW_AXIS, TDICT_REST), &out, &last_error));
   tdict_release(out);
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &out, &last_error));
+  OK(tdict_index_get_into(td, TDICT_INDEX(TDICT_LIST(rows, 2)), out, &last_error));
   OK(tdict_write_rows(td, 6, out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));

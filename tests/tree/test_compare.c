@@ -104,6 +104,48 @@ CASE(compare_close) {
   tdict_release(b);
 }
 
+/* Contiguous floats are compared in blocks: the first difference is found wherever it is. */
+CASE(compare_finds_one_of_many_floats) {
+  static const int64_t places[] = {0, 1, 31, 32, 33, 63, 64, 99, 100, 149};
+  static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_F64};
+  const int64_t shape[] = {3, 50};
+  for (int i = 0; i < 20; i++) {
+    const tdict_dtype dtype = dtypes[i % 2];
+    const int64_t at = places[i / 2];
+    for (int as_nan = 0; as_nan < 2; as_nan++) {
+      tdict_tensor *x = NULL, *y = NULL;
+      tdict_tree *a = TREE(3), *b = NULL;
+      tdict_difference d = {0};
+      td_ok(tdict_tensor_arange(dtype, 0, as_nan ? 0 : 1, 150, &x, err));
+      tdict_tensor_view view = tdict_tensor_view_default();
+      view.ndim = 2;
+      view.shape = shape;
+      td_ok(tdict_tensor_as_strided(x, &view, 0, &y, err));
+      help_put(a, "x", y);
+      td_ok(tdict_clone_deep(a, NULL, &b, err));
+      tdict_tensor *whole = help_get(b, "x");
+      assert_true(tdict_equal(a, b));
+      const double other = as_nan ? NAN : -1;
+      const float single = (float)other;
+      for (int side = as_nan ? 0 : 1; side < 2; side++) {
+        unsigned char *bytes = tdict_tensor_data(side ? whole : help_get(a, "x"));
+        if (dtype == TDICT_F64) memcpy(bytes + at * 8, &other, 8);
+        if (dtype == TDICT_F32) memcpy(bytes + at * 4, &single, 4);
+      }
+      td_ok(tdict_compare(a, b, NULL, &d, err));
+      assert_true(d.differs);
+      assert_int_equal(d.index[0] * 50 + d.index[1], at);
+      tdict_compare_options o = tdict_compare_options_default();
+      o.nan_equal = true;
+      td_ok(tdict_compare(a, b, &o, &d, err));
+      assert_int_equal(d.differs, !as_nan);
+      tdict_tensor_release(x);
+      tdict_release(a);
+      tdict_release(b);
+    }
+  }
+}
+
 CASE(compare_nan) {
   tdict_tree *a = numbers(), *b = NULL;
   tdict_compare_options o = tdict_compare_options_default();

@@ -28,6 +28,7 @@ WRITING(set_rows, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 2, err)
 WRITING(set_repeated, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 3, err))
 WRITING(set_stacked, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 4, err))
 WRITING(set_joined, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 5, err))
+WRITING(set_picked, tdict_index_get_into(from, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), td, err))
 WRITING(set_all, tdict_copy(td, from, err))
 WRITING(set_some, tdict_update_in_place(td, from, (const char *const[]){"n"}, 1, err))
 WRITING(set_zero, tdict_zero(td, err))
@@ -37,10 +38,10 @@ static const struct {
   const char *name;
   writing run;
   bool device_kept; /* works wherever the tree is */
-} writings[] = {{"range", set_range, true},       {"row", set_row, true},           {"rows", set_rows, true},
-                {"repeated", set_repeated, true}, {"stack", set_stacked, true},     {"cat", set_joined, true},
-                {"copy", set_all, true},          {"update", set_some, true},       {"zero", set_zero, true},
-                {"fill", set_filled, true},       {"fill object", set_object, true}};
+} writings[] = {{"range", set_range, true},       {"row", set_row, true},       {"rows", set_rows, true},
+                {"repeated", set_repeated, true}, {"stack", set_stacked, true}, {"cat", set_joined, true},
+                {"picked", set_picked, true},     {"copy", set_all, true},      {"update", set_some, true},
+                {"zero", set_zero, true},         {"fill", set_filled, true},   {"fill object", set_object, true}};
 enum { WRITINGS = sizeof writings / sizeof *writings };
 
 DEVICE_CASE(objects_written_as_tensors) {
