@@ -4,8 +4,12 @@
  * until their bytes are through, whoever releases the trees [T:transfer_keeps_source_alive]. While a copy reads a host
  * storage tdict_tensor_data() waits, while a copy writes it both accessors wait; a pointer kept from before the
  * transfer is the program's own. Device addresses never wait: `after`, tdict_future_wait_on_stream() and
- * tdict_record_stream() order them. Accessors give NULL for bytes that never came, because the transfer failed or was
- * cancelled [T:lost_bytes_give_null]. Transfers that share bytes run in the order in which they were started, if one of
+ * tdict_record_stream() order them.
+ * If a transfer fails or is cancelled, the bytes that it was to write never came. Accessors give NULL for them
+ * [T:lost_bytes_give_null], and no call of the library reads them. Leaves that share a storage are told apart
+ * [T:lost_leaves_of_one_storage_are_told_apart] [T:lost_columns_are_told_apart]. A leaf is there again when a transfer or
+ * another call of the library has written all of it [T:lost_bytes_come_back_by_any_write]
+ * [T:lost_rows_come_back_one_by_one]. Transfers that share bytes run in the order in which they were started, if one of
  * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run
  * [T:transfer_with_hooks_takes_its_place_later] [T:transfer_with_hooks_reads_after_a_write].
  * Objects are moved by their type's hooks before the copies begin, several at once [T:objects_hooks_run_in_parallel]: by
@@ -172,7 +176,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *          #TDICT_EDTYPE; #TDICT_EREADONLY, err->path naming the leaf, and nothing is written in all these cases
  *          [T:copy_into_checks_first]. `memory` and `pinned_result` must not be set
  *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
- *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later copy_into has
+ *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later call has
  *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
  *          were queued behind this one [T:lost_source_of_a_queued_transfer]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,

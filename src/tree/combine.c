@@ -120,6 +120,7 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     if (made->numel) status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += count;
   }
+  if (status == TDICT_OK) tdict_tensor_regain(made); /* strided parts do not tell that they are all of it */
   return status;
 }
 

@@ -90,7 +90,7 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   const int64_t *sa = tdict_tensor_dims_strides(a), *sb = tdict_tensor_dims_strides(b);
   const size_t item = tdict_dtype_bytes(a->dtype);
   int64_t at[TDICT_MAX_NDIM] = {0};
-  const char *pa = tdict_tensor_const_data(a), *pb = tdict_tensor_const_data(b);
+  const char *pa = a->data, *pb = b->data;
   if (is_exact(a->dtype) && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b) && a->numel &&
       memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0)
     return;
@@ -109,8 +109,12 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   }
 }
 
-/* The tensor, or a copy of it on the host; a reference either way. */
-static tdict_status to_host(const tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
+/* The tensor, or a copy of it on the host; a reference either way. Its bytes are there. */
+static tdict_status to_host(const tdict_tensor *t, const char *which, tdict_tensor **out, tdict_error *err) {
+  tdict_tensor_await(t, false);
+  if (tdict_tensor_is_lost(t))
+    return tdict_fail(err, TDICT_EINVAL, "compare: the bytes in the %s tree never came, a transfer into them failed",
+                      which);
   if (t->storage->device.type != TDICT_DEVICE_CPU) return tdict_tensor_clone(t, NULL, out, err);
   *out = tdict_tensor_retain(t);
   return TDICT_OK;
@@ -129,8 +133,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
     return TDICT_OK;
   }
   tdict_tensor *x = NULL, *y = NULL;
-  tdict_status status = to_host(a, &x, err);
-  if (status == TDICT_OK) status = to_host(b, &y, err);
+  tdict_status status = to_host(a, "first", &x, err);
+  if (status == TDICT_OK) status = to_host(b, "second", &y, err);
   if (status == TDICT_OK) compare_elements(c, x, y);
   tdict_tensor_release(x);
   tdict_tensor_release(y);
