@@ -4,7 +4,10 @@
  * until their bytes are through, whoever releases the trees [T:transfer_keeps_source_alive]. While a copy reads a host
  * storage tdict_tensor_data() waits, while a copy writes it both accessors wait; a pointer kept from before the
  * transfer is the program's own. Device addresses never wait: `after`, tdict_future_wait_on_stream() and
- * tdict_record_stream() order them.
+ * tdict_record_stream() order what the program does with them. The library's own calls on device trees (tdict_zero(),
+ * tdict_clone_deep(), tdict_write_row() and all others that touch elements) are ordered: they run after the transfers that
+ * have started on their bytes, and have finished when they return [T:device_writers_wait_for_transfers]
+ * [T:device_readers_wait_for_writers] [T:device_calls_come_after_transfers].
  * If a transfer fails or is cancelled, the bytes that it was to write never came. Accessors give NULL for them
  * [T:lost_bytes_give_null], and no call of the library reads them. Leaves that share a storage are told apart
  * [T:lost_leaves_of_one_storage_are_told_apart] [T:lost_columns_are_told_apart]. A leaf is there again when a transfer or

@@ -88,8 +88,8 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   tdict_status status = check_pair(dst, src, err);
   if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
   if (status != TDICT_OK || dst->numel == 0) return status;
-  if (on_host(src)) tdict_tensor_await(src, false);
-  if (on_host(dst)) tdict_tensor_await(dst, true);
+  tdict_tensor_await(src, false);
+  tdict_tensor_await(dst, true);
   if (tdict_tensor_is_lost(src))
     return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
   status = move(dst, src, &m, err);
