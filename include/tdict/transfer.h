@@ -177,7 +177,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *  locked; no address of @p dst changes; its data is there on return [T:copy_into_keeps_addresses].
  *  @return as tdict_to_device(); #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE;
  *          #TDICT_EDTYPE; #TDICT_EREADONLY, err->path naming the leaf, and nothing is written in all these cases
- *          [T:copy_into_checks_first]. `memory` and `pinned_result` must not be set
+ *          [T:copy_into_checks_first]; #TDICT_EINVAL, err->path naming the later one, two tensors of @p dst are one or share
+ *          bytes, and their sources differ: nothing is written [T:copy_into_refuses_a_tensor_at_two_paths]
+ *          [T:copy_into_refuses_a_tree_at_two_paths] [T:copy_into_refuses_overlapping_leaves]. Sources that share bytes in the
+ *          same way are allowed. Strided tensors that overlap only in part may stay unnoticed if they have different
+ *          strides; their common bytes are then unspecified. `memory` and `pinned_result` must not be set
  *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
  *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later call has
  *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
