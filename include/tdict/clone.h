@@ -50,12 +50,14 @@ typedef struct tdict_difference {
  *  difference are read.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK whether they differ or not; #TDICT_EINVAL NULL or a negative tolerance, #TDICT_EWRONGDEVICE a
- *          device's bytes that belong to no context [T:compare_refuses]; #TDICT_ENOTSUP two objects of a type without
+ *          device's bytes that belong to no context [T:compare_refuses]; #TDICT_EINVAL with its path a tensor's bytes never
+ *          came, because a transfer into them failed [T:lost_bytes_are_not_compared]; #TDICT_ENOTSUP two objects of a type without
  *          `flatten` [T:objects_compared]; #TDICT_ENOMEM; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief True when tdict_compare() by default finds no difference, and nothing failed [T:compare_equal]. */
+/** @brief True when tdict_compare() by default finds no difference, and nothing failed [T:compare_equal]. A tree whose bytes
+ *  never came equals none, itself included [T:lost_bytes_are_not_compared]. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

@@ -57,7 +57,7 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
  *  [T:index_list_copies]. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
 /** The elements where a bool tensor in host memory is not 0: its dimensions are those of as many batch dimensions, which
- *  become one [T:index_mask_copies]. */
+ *  become one [T:index_mask_copies]. A mask whose bytes never came is #TDICT_EINVAL [T:lost_mask_is_refused]. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16

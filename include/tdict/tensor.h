@@ -172,7 +172,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
 
 /** @brief Copies elements from @p src to @p dst, which have one dtype and one shape and any strides; waits until it
  *  is done. Both on the host, or one on a device, or both on one device [T:tensor_copy_any_strides]
- *  [T:tensor_copy_devices]. Where they overlap the result is unspecified.
+ *  [T:tensor_copy_devices]. Where they overlap the result is unspecified. First waits for transfers that write @p src or use
+ *  @p dst, on devices too [T:tensor_copy_waits_for_transfers] [T:device_calls_come_after_transfers], and for what
+ *  tdict_record_stream() noted of @p dst [T:device_writers_wait_for_recorded_uses].
  *  @return #TDICT_OK; #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY [T:tensor_copy_refuses];
  *          #TDICT_EWRONGDEVICE two devices, or one of which nothing is known [T:tensor_copy_refuses]; #TDICT_EINVAL the
  *          source's bytes never came, since a transfer into them failed [T:lost_source_of_a_tensor_copy];

@@ -4,8 +4,15 @@
  * until their bytes are through, whoever releases the trees [T:transfer_keeps_source_alive]. While a copy reads a host
  * storage tdict_tensor_data() waits, while a copy writes it both accessors wait; a pointer kept from before the
  * transfer is the program's own. Device addresses never wait: `after`, tdict_future_wait_on_stream() and
- * tdict_record_stream() order them. Accessors give NULL for bytes that never came, because the transfer failed or was
- * cancelled [T:lost_bytes_give_null]. Transfers that share bytes run in the order in which they were started, if one of
+ * tdict_record_stream() order what the program does with them. The library's own calls on device trees (tdict_zero(),
+ * tdict_clone_deep(), tdict_write_row() and all others that touch elements) are ordered: they run after the transfers that
+ * have started on their bytes, and have finished when they return [T:device_writers_wait_for_transfers]
+ * [T:device_readers_wait_for_writers] [T:device_calls_come_after_transfers].
+ * If a transfer fails or is cancelled, the bytes that it was to write never came. Accessors give NULL for them
+ * [T:lost_bytes_give_null], and no call of the library reads them. Leaves that share a storage are told apart
+ * [T:lost_leaves_of_one_storage_are_told_apart] [T:lost_columns_are_told_apart]. A leaf is there again when a transfer or
+ * another call of the library has written all of it [T:lost_bytes_come_back_by_any_write]
+ * [T:lost_rows_come_back_one_by_one]. Transfers that share bytes run in the order in which they were started, if one of
  * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run
  * [T:transfer_with_hooks_takes_its_place_later] [T:transfer_with_hooks_reads_after_a_write].
  * Objects are moved by their type's hooks before the copies begin, several at once [T:objects_hooks_run_in_parallel]: by
@@ -174,9 +181,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *  locked; no address of @p dst changes; its data is there on return [T:copy_into_keeps_addresses].
  *  @return as tdict_to_device(); #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE;
  *          #TDICT_EDTYPE; #TDICT_EREADONLY, err->path naming the leaf, and nothing is written in all these cases
- *          [T:copy_into_checks_first]. `memory` and `pinned_result` must not be set
+ *          [T:copy_into_checks_first]; #TDICT_EINVAL, err->path naming the later one, two tensors of @p dst are one or share
+ *          bytes, and their sources differ: nothing is written [T:copy_into_refuses_a_tensor_at_two_paths]
+ *          [T:copy_into_refuses_a_tree_at_two_paths] [T:copy_into_refuses_overlapping_leaves]. Sources that share bytes in the
+ *          same way are allowed. Strided tensors that overlap only in part may stay unnoticed if they have different
+ *          strides; their common bytes are then unspecified. `memory` and `pinned_result` must not be set
  *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
- *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later copy_into has
+ *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later call has
  *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
  *          were queued behind this one [T:lost_source_of_a_queued_transfer]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,

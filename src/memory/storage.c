@@ -33,7 +33,14 @@ static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdic
   return TDICT_OK;
 }
 
+static void free_lost(tdict_storage *s) {
+  if (s->lost_bytes) tdict_extent_set_reset(s->lost_bytes);
+  free(s->lost_bytes);
+  s->lost_bytes = NULL;
+}
+
 static void dispose(tdict_storage *s) {
+  free_lost(s);
   free(s->uses);
   free(s);
 }
@@ -215,6 +222,7 @@ static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (take(&s->lock, &none)) return;
   s->uses = NULL; /* half changed, maybe */
+  s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
 }
@@ -260,8 +268,52 @@ void tdict_storage_wait(tdict_storage *s, bool to_write) {
   }
 }
 
-void tdict_storage_set_lost(tdict_storage *s, bool lost) {
-  atomic_store_explicit(&s->lost, lost, memory_order_release);
+static void set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
+
+void tdict_storage_lose_all(tdict_storage *s) {
+  lock_uses(s);
+  free_lost(s);
+  set_lost(s, true);
+  unlock_uses(s);
+}
+
+void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
+  if (bytes->begin == bytes->end) return;
+  lock_uses(s);
+  const bool all = tdict_storage_has_lost(s) && !s->lost_bytes;
+  if (!all && !s->lost_bytes) s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
+  if (!all && (!s->lost_bytes || !tdict_extent_set_add(s->lost_bytes, bytes))) free_lost(s);
+  set_lost(s, true);
+  unlock_uses(s);
+}
+
+void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
+  const tdict_extent all = tdict_extent_all(0, s->bytes);
+  if (!tdict_storage_has_lost(s)) return;
+  lock_uses(s);
+  if (!bytes->layout && bytes->begin == 0 && bytes->end == s->bytes) {
+    free_lost(s);
+    set_lost(s, false);
+  } else if (tdict_storage_has_lost(s)) {
+    if (!s->lost_bytes) {
+      s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
+      if (s->lost_bytes && !tdict_extent_set_add(s->lost_bytes, &all)) free_lost(s);
+    }
+    if (s->lost_bytes) (void)tdict_extent_set_remove(s->lost_bytes, bytes);
+    if (s->lost_bytes && tdict_extent_set_is_empty(s->lost_bytes)) {
+      free_lost(s);
+      set_lost(s, false);
+    }
+  }
+  unlock_uses(s);
+}
+
+bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes) {
+  if (!tdict_storage_has_lost(s) || bytes->begin == bytes->end) return false;
+  lock_uses(s);
+  const bool lost = tdict_storage_has_lost(s) && (!s->lost_bytes || tdict_extent_set_may_have(s->lost_bytes, bytes));
+  unlock_uses(s);
+  return lost;
 }
 
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "memory/extent.h"
 #include "memory/memory.h"
 
 #define TDICT_STORAGE_READ_ONLY 1u
@@ -34,14 +35,16 @@ struct tdict_storage {
   tdict_device device;
   uint32_t flags;
   _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for who looks without the lock */
-  _Atomic(bool) lost;         /* acquire/release: bytes that were to come never came */
+  _Atomic(bool) lost;         /* acquire/release: some bytes that were to come never came; lost_bytes says which */
   tdict_memory *memory;       /* counted; NULL: plain host memory or the program's own */
   tdict_block block;          /* what memory gave; of plain host memory, its data is what is freed */
   void (*release)(void *user);
   void *user;
-  _Atomic(uintptr_t) lock; /* guards: uses and their numbers; 0, or the process of who has it, as in marks */
-  tdict_fence **uses;      /* counted fences that only the giving back of the bytes waits for */
+  _Atomic(uintptr_t)
+      lock;           /* guards: uses, their numbers and lost_bytes; 0, or the process of who has it, as in marks */
+  tdict_fence **uses; /* counted fences that only the giving back of the bytes waits for */
   int num_uses, cap_uses;
+  tdict_extent_set *lost_bytes; /* owned; NULL while `lost` is set: all bytes */
 };
 
 /* New storage with one reference. memory NULL: malloc, aligned to 256. zero: every byte is zero. bytes may be 0. */
@@ -84,10 +87,16 @@ void tdict_storage_wait(tdict_storage *s, bool to_write);
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
 /* Shows every use, with the storage's lock held: fn only takes notes. */
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* The bytes never came (true), or have been written after all (false). Accessors give NULL for lost ones. */
-void tdict_storage_set_lost(tdict_storage *s, bool lost);
-static inline bool tdict_storage_is_lost(const tdict_storage *s) {
+/* These bytes never came. Without memory to note them all bytes of the storage count as lost. */
+void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
+void tdict_storage_lose_all(tdict_storage *s);
+/* These bytes have been written, whether they were lost or not. See tdict_extent_set_remove() for strided ones. */
+void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
+/* Some byte of the storage is lost. */
+static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
+/* Some of these bytes are lost, or may be. Accessors give NULL for lost ones. */
+bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

@@ -70,31 +70,31 @@ static tdict_status move_rect(void *user, const tdict_rect *rect, tdict_error *e
   return TDICT_OK;
 }
 
-tdict_status tdict_tensor_await_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  if (on_host(src) && !tdict_storage_is_idle(src->storage)) tdict_storage_wait(src->storage, false);
-  if (on_host(dst) && !tdict_storage_is_idle(dst->storage)) tdict_storage_wait(dst->storage, true);
-  if (tdict_storage_is_lost(src->storage))
-    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
-  return TDICT_OK;
-}
-
-tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  mover m;
+static tdict_status move(tdict_tensor *dst, const tdict_tensor *src, mover *m, tdict_error *err) {
   tdict_pair pair;
-  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "copy: %s is NULL", dst ? "src" : "dst");
-  tdict_status status = check_pair(dst, src, err);
-  if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
-  if (status != TDICT_OK || dst->numel == 0) return status;
-  status = tdict_tensor_await_copy(dst, src, err);
-  if (status != TDICT_OK) return status;
-  if (!m.memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
+  if (!m->memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
     memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* as tdict_rect_copy() would, without the way there */
     return TDICT_OK;
   }
   tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),
                   tdict_dtype_bytes(dst->dtype));
   const tdict_pair_part whole = {dst->data, src->data, 0, tdict_tensor_nbytes(dst)};
-  return tdict_pair_walk(&pair, &whole, move_rect, &m, err);
+  return tdict_pair_walk(&pair, &whole, move_rect, m, err);
+}
+
+tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  mover m;
+  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "copy: %s is NULL", dst ? "src" : "dst");
+  tdict_status status = check_pair(dst, src, err);
+  if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
+  if (status != TDICT_OK || dst->numel == 0) return status;
+  tdict_tensor_await(src, false);
+  tdict_tensor_await(dst, true);
+  if (tdict_tensor_is_lost(src))
+    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
+  status = move(dst, src, &m, err);
+  if (status == TDICT_OK) tdict_tensor_regain(dst);
+  return status;
 }
 
 tdict_status tdict_tensor_clone(const tdict_tensor *t, tdict_memory *memory, tdict_tensor **out, tdict_error *err) {

@@ -97,11 +97,13 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   bool host = s->device.type == TDICT_DEVICE_CPU;
   filler f = {host ? NULL : s->memory, element, tdict_dtype_bytes(t->dtype)};
   if (t->numel == 0) return TDICT_OK;
-  if (host && !tdict_storage_is_idle(s)) tdict_storage_wait(s, true);
+  tdict_tensor_await(t, true);
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, tdict_tensor_dims_strides(t), tdict_tensor_dims_strides(t), f.item);
   const tdict_pair_part whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
-  return tdict_pair_walk(&pair, &whole, fill_rect, &f, err);
+  tdict_status status = tdict_pair_walk(&pair, &whole, fill_rect, &f, err);
+  if (status == TDICT_OK) tdict_tensor_regain(t);
+  return status;
 }
 
 /* A float of `exponent` and `mantissa` bits; `bias` of its exponent; `no_infinity`: all ones in both is NaN, and nothing

@@ -330,19 +330,19 @@ bool tdict_tensor_is_pinned(const tdict_tensor *t) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* Device memory is ordered by streams; only host memory is waited for. */
-static void wait_for_host(tdict_storage *s, bool to_write) {
-  if (s->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_idle(s)) tdict_storage_wait(s, to_write);
+/* A device address is for the program's streams, which order themselves; only host memory is waited for. */
+static void wait_for_host(const tdict_tensor *t, bool to_write) {
+  if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }
 
 void *tdict_tensor_data(tdict_tensor *t) {
   if (t->storage->flags & TDICT_STORAGE_READ_ONLY || !t->data) return NULL;
-  wait_for_host(t->storage, true);
-  return tdict_storage_is_lost(t->storage) ? NULL : t->data;
+  wait_for_host(t, true);
+  return tdict_tensor_is_lost(t) ? NULL : t->data;
 }
 
 const void *tdict_tensor_const_data(const tdict_tensor *t) {
   if (!t->data) return NULL;
-  wait_for_host(t->storage, false);
-  return tdict_storage_is_lost(t->storage) ? NULL : t->data;
+  wait_for_host(t, false);
+  return tdict_tensor_is_lost(t) ? NULL : t->data;
 }

@@ -49,9 +49,24 @@ void tdict_slab_release(tdict_slab *slab, int64_t count); /* drops `count` refer
  * (NULL: C order) are used, which have been checked. TDICT_ENOMEM. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
                                tdict_error *err);
-/* Waits, on the host's side or sides, until elements may be copied from src to dst, and sees that those of src came:
- * TDICT_EINVAL. tdict_tensor_copy() begins with it, after its checks. */
-tdict_status tdict_tensor_await_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
+/* The bytes of the tensor's elements, counted from the storage's first. */
+tdict_extent tdict_tensor_extent(const tdict_tensor *t);
+/* Some of the tensor's bytes never came, because a transfer into them failed and nothing has written them since. */
+bool tdict_tensor_asks_lost(const tdict_tensor *t);
+static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
+  return tdict_storage_has_lost(t->storage) && tdict_tensor_asks_lost(t);
+}
+/* The tensor's bytes never came. */
+void tdict_tensor_lose(const tdict_tensor *t);
+/* All elements have been written. */
+void tdict_tensor_regain_lost(const tdict_tensor *t);
+static inline void tdict_tensor_regain(const tdict_tensor *t) {
+  if (tdict_storage_has_lost(t->storage)) tdict_tensor_regain_lost(t);
+}
+/* Waits until no transfer writes the storage; `to_write`: nor reads it, and what tdict_record_stream() noted is done. */
+static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
+  if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
+}
 /* numel times the element's bytes, as an inline for loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
   return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));

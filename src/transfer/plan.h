@@ -89,6 +89,7 @@ typedef struct tdict_plan {
   size_t num_new, num_new_dims;  /* tensors of a new result and their dimensions */
   bool reads_device, writes_old; /* something other than host to new device memory */
   bool some_locked;              /* a node of the tree is locked */
+  bool may_overlap;              /* of copy_into: destinations that may have bytes in common */
   bool borrows;                  /* sources are not counted: the tree is held by who waits */
 } tdict_plan;
 

@@ -27,7 +27,10 @@ typedef struct collector {
   tdict_many many;             /* how common leaves are read */
   const tdict_tree *once_node; /* the node asked about last, whether it hangs at one place only */
   bool once;
-  tdict_slab *slab; /* whose tensors are to be counted `slab_count` times more */
+  const tdict_tree *once_dst; /* the same for the destination's nodes */
+  bool dst_once;
+  uintptr_t dst_end; /* the end of the destinations so far that others may share */
+  tdict_slab *slab;  /* whose tensors are to be counted `slab_count` times more */
   int64_t slab_count;
   size_t flat_depth; /* the cursor's depth in a flattened object, 0 when it is in none */
 } collector;
@@ -279,8 +282,31 @@ static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst,
   return TDICT_OK;
 }
 
+/* The destination's node, and all above it, hang at one place only. */
+static bool dst_hangs_once(collector *c, const tdict_cursor *cursor) {
+  const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
+  if (c->once_dst == node) return c->dst_once;
+  c->once_dst = node;
+  c->dst_once = !tdict_node_shares_leaves(node);
+  for (size_t i = 1; i < cursor->depth && c->dst_once; i++)
+    c->dst_once = atomic_load_explicit(&((const tdict_tree *)cursor->frames[i].mark)->refs, memory_order_relaxed) == 1;
+  return c->dst_once;
+}
+
+/* Asked before the item counts `dst`. Destinations that come in the order of their addresses do not overlap, and one that
+ * nobody shares overlaps with none. */
+static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
+  const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
+  if (begin == end || c->plan->may_overlap) return;
+  const bool foreign = dst->storage->flags & TDICT_STORAGE_FOREIGN;
+  if (!foreign && tdict_same_is_alone(dst) && dst_hangs_once(c, cursor)) return;
+  c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_many_is_plain(dst);
+  c->dst_end = end;
+}
+
 /* copy_into: every leaf travels from its tensor to that of the other tree. */
-static tdict_status collect_pair(collector *c, tdict_tensor *src, tdict_leaf other, tdict_error *err) {
+static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
+                                 tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
   if (!dst) return tdict_fail(err, TDICT_ETYPE, "copy_into: a tensor in the source, a tree in the destination");
   tdict_status status = check_pair(src, dst, err);
@@ -288,6 +314,7 @@ static tdict_status collect_pair(collector *c, tdict_tensor *src, tdict_leaf oth
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
   item.src_data = src->data;
   item.dst_data = dst->data;
+  note_overlap(c, cursor, dst);
   status = route(c, &item, dst->storage->device, err);
   return status == TDICT_OK ? append(c, &item, err) : status;
 }
@@ -448,7 +475,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   if (status != TDICT_OK) return status;
   if (t) {
     uint32_t place = c->plan->num_items;
-    status = pairs ? collect_pair(c, t, other, err) : collect_one(c, cursor, t, &place, err);
+    status = pairs ? collect_pair(c, cursor, t, other, err) : collect_one(c, cursor, t, &place, err);
     return status == TDICT_OK ? note_leaf(c->plan, place, t, err) : status;
   }
   if (tdict_leaf_box(leaf)) return collect_object(c, cursor, tdict_leaf_box(leaf), other, err);

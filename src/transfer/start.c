@@ -14,6 +14,7 @@
 #include "transfer/lane.h"
 #include "transfer/outbox.h"
 #include "transfer/share.h"
+#include "transfer/twice.h"
 #include "transfer/work.h"
 
 enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
@@ -192,7 +193,7 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   if (status != TDICT_OK) return status;
   if (start->dst) {
     t->result = tdict_retain(start->dst);
-    return TDICT_OK;
+    return tdict_twice_check(&t->plan, t->mirror, err);
   }
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
 }

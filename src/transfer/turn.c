@@ -43,7 +43,7 @@ static void run_worker(tdict_task *task) { tdict_work((tdict_worker *)task); }
  * be asked when nobody is about to write it. */
 static uint32_t find_lost(const tdict_future *t) {
   for (uint32_t i = 0; i < t->plan.num_items; i++)
-    if (t->plan.items[i].src && tdict_storage_is_lost(t->plan.items[i].src->storage)) return i;
+    if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return i;
   return UINT32_MAX;
 }
 static tdict_status blame(const tdict_future *t, uint32_t item, tdict_status status, tdict_error *err) {
@@ -93,7 +93,7 @@ typedef struct gathering {
   tdict_future *self;
   uint32_t cap;
   bool no_memory;
-  bool lost; /* bytes of some source never came */
+  bool lost; /* bytes of some source's storage never came */
   tdict_fence *stranger;
 } gathering;
 
@@ -186,7 +186,7 @@ static void mark_stretch(void *user, long n) {
     if (!node->storage) continue;
     node->fence = fence;
     if (tdict_storage_attach_first(node)) {
-      lost |= tdict_storage_is_lost(node->storage); /* now: who took its mark off has told before */
+      lost |= tdict_storage_has_lost(node->storage); /* now: who took its mark off has told before */
       continue;
     }
     node->fence = NULL;
@@ -208,7 +208,7 @@ static void mark_sources(tdict_future *t, gathering *g) {
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
     mark_beside_others(node, g);
-    g->lost |= tdict_storage_is_lost(node->storage); /* who was to write it may have failed meanwhile */
+    g->lost |= tdict_storage_has_lost(node->storage); /* who was to write it may have failed meanwhile */
   }
 }
 
@@ -361,9 +361,16 @@ static void give_tails(tdict_future *t) {
 }
 
 /* Bytes of a failed transfer never came; those of a good one have, whatever was lost before. */
-static void tell_destinations(tdict_future *t) {
-  bool lost = t->error.status != 0;
-  for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_set_lost(t->writes[i].storage, lost);
+static void tell_destinations(const tdict_future *t) {
+  const bool lost = t->error.status != 0;
+  bool tells = lost;
+  for (uint32_t i = 0; i < t->num_writes && !tells; i++) tells = tdict_storage_has_lost(t->writes[i].storage);
+  if (lost && t->arena) tdict_storage_lose_all(t->arena);
+  for (uint32_t i = 0; i < t->plan.num_items && tells; i++) {
+    const tdict_tensor *dst = t->plan.items[i].dst;
+    if (dst && lost) tdict_tensor_lose(dst);
+    if (dst && !lost) tdict_tensor_regain(dst);
+  }
 }
 
 /* Tensors of one slab that follow one another are released with one count. */

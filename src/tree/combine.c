@@ -119,6 +119,7 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
+  if (status == TDICT_OK) tdict_tensor_regain(made); /* strided parts do not tell that they are all of it */
   return status;
 }
 

@@ -113,9 +113,9 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   const int64_t *sa = tdict_tensor_dims_strides(a), *sb = tdict_tensor_dims_strides(b);
   const size_t item = tdict_dtype_bytes(a->dtype);
   int64_t at[TDICT_MAX_NDIM] = {0};
-  const char *pa = tdict_tensor_const_data(a), *pb = tdict_tensor_const_data(b);
+  const char *pa = a->data, *pb = b->data;
   int64_t equal = 0;
-  if (a->numel && pa && pb && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b)) {
+  if (a->numel && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b)) {
     if (is_exact(a->dtype) && memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0) return;
     equal = count_equal(a, pa, pb);
     for (int64_t d = a->ndim - 1, rest = equal; d >= 0 && equal < a->numel; rest /= a->dims[d--])
@@ -137,7 +137,12 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
 }
 
 /* The tensor, or a copy of a device's tensor on the host, which *copy then is and the caller releases. */
-static tdict_status to_host(const tdict_tensor *t, const tdict_tensor **out, tdict_tensor **copy, tdict_error *err) {
+static tdict_status to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out, tdict_tensor **copy,
+                            tdict_error *err) {
+  tdict_tensor_await(t, false);
+  if (tdict_tensor_is_lost(t))
+    return tdict_fail(err, TDICT_EINVAL, "compare: the bytes in the %s tree never came, a transfer into them failed",
+                      which);
   *out = t;
   if (t->storage->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   tdict_status status = tdict_tensor_clone(t, NULL, copy, err);
@@ -160,8 +165,8 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
   }
   const tdict_tensor *x, *y;
   tdict_tensor *copies[2] = {NULL, NULL};
-  tdict_status status = to_host(a, &x, &copies[0], err);
-  if (status == TDICT_OK) status = to_host(b, &y, &copies[1], err);
+  tdict_status status = to_host(a, "first", &x, &copies[0], err);
+  if (status == TDICT_OK) status = to_host(b, "second", &y, &copies[1], err);
   if (status == TDICT_OK) compare_elements(c, x, y);
   tdict_tensor_release(copies[0]);
   tdict_tensor_release(copies[1]);

@@ -90,7 +90,7 @@ static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_b
   }
 }
 
-/* Both sides on the host: waits and checks once, then copies nothing but rows. */
+/* Both sides on the host, waited for, and no byte of them lost: copies nothing but rows. */
 static tdict_status copy_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                  bool set, tdict_error *err) {
   tdict_made whole, here, there;
@@ -98,8 +98,6 @@ static tdict_status copy_on_host(const tdict_index_plan *plan, const tdict_tenso
   const size_t item = tdict_dtype_bytes(t->dtype);
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK || other->numel == 0) return status;
-  status = set ? tdict_tensor_await_copy(t, other, err) : tdict_tensor_await_copy(other, t, err);
-  if (status != TDICT_OK) return status;
   gathering g = {.plan = plan, .strides = whole.strides, .item = (int64_t)item};
   g.step = times(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
   g.rows = set ? (tdict_rows){mine, others, 0} : (tdict_rows){others, mine, 0};
@@ -128,9 +126,15 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
                                    bool set, tdict_error *err) {
   tdict_made whole, there;
   tdict_temp a, b;
-  if (plan->num_gathers)
-    return on_host(t) && on_host(other) ? copy_on_host(plan, t, other, set, err)
-                                        : copy_singly(plan, t, other, set, err);
+  if (plan->num_gathers) {
+    tdict_tensor_await(t, set);
+    tdict_tensor_await(other, !set);
+    /* Where bytes were lost each position is asked for by itself: those that are not lost may be read, and those that
+     * are written are there again. */
+    const bool lost = tdict_storage_has_lost(t->storage) || tdict_storage_has_lost(other->storage);
+    return on_host(t) && on_host(other) && !lost ? copy_on_host(plan, t, other, set, err)
+                                                 : copy_singly(plan, t, other, set, err);
+  }
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK) return status;
   tdict_made_of(other, &there);

@@ -174,7 +174,9 @@ static tdict_status add_mask(reader *r, const tdict_index *item, tdict_error *er
   const tdict_tensor *mask = item->data;
   tdict_status status = check_mask(r, mask, err);
   if (status != TDICT_OK) return status;
-  (void)tdict_tensor_const_data(mask); /* waits for its bytes */
+  tdict_tensor_await(mask, false);
+  if (tdict_tensor_is_lost(mask))
+    return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes never came, a transfer into them failed", r->plan->what);
   status = begin_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
   scan_mask(mask, r->plan->gathers[r->plan->num_gathers - 1].positions);

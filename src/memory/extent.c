@@ -1,0 +1,177 @@
+/* Extents and sets of them. See extent.h for ownership and threads. */
+#include "memory/extent.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_unknown(const tdict_extent *e) { return e->layout != 0 && e->pitch == 0; }
+
+/* How far `to` lies after `from`, modulo pitch. */
+static size_t phase(size_t from, size_t to, size_t pitch) {
+  return to >= from ? (to - from) % pitch : (pitch - (from - to) % pitch) % pitch;
+}
+
+/* The width of each row, when rows are `pitch` bytes apart. */
+static size_t width_of(const tdict_extent *e, size_t pitch) {
+  const size_t bytes = e->layout ? e->width : e->end - e->begin;
+  return bytes < pitch ? bytes : pitch;
+}
+
+tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b) {
+  if (a->begin == a->end || b->begin == b->end || a->end <= b->begin || b->end <= a->begin) return TDICT_OVERLAP_NONE;
+  if (a->layout == b->layout) return TDICT_OVERLAP_SOME;
+  if (is_unknown(a) || is_unknown(b)) return TDICT_OVERLAP_UNKNOWN;
+  const size_t pitch = a->layout ? a->pitch : b->pitch;
+  if (b->layout && b->pitch != pitch) return TDICT_OVERLAP_UNKNOWN;
+  const size_t apart = phase(a->origin, b->origin, pitch);
+  return apart < width_of(a, pitch) || pitch - apart < width_of(b, pitch) ? TDICT_OVERLAP_SOME : TDICT_OVERLAP_NONE;
+}
+
+static const tdict_extent *get(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
+
+/* Makes room for one more after the last one. */
+static bool reserve(tdict_extents *list) {
+  if (list->first + list->count < list->cap) return true;
+  if (list->first > list->cap / 2) {
+    memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
+    list->first = 0;
+    return true;
+  }
+  const size_t cap = list->cap ? 2 * list->cap : 4;
+  tdict_extent *grown = realloc(list->at, cap * sizeof *grown);
+  if (!grown) return false;
+  list->at = grown;
+  list->cap = cap;
+  return true;
+}
+
+static bool insert(tdict_extents *list, size_t i, const tdict_extent *e) {
+  if (!reserve(list)) return false;
+  tdict_extent *to = list->at + list->first + i;
+  memmove(to + 1, to, (list->count - i) * sizeof *to);
+  *to = *e;
+  list->count++;
+  return true;
+}
+
+/* Removes [i, end). What stands before moves when that is less than what stands after. */
+static void erase(tdict_extents *list, size_t i, size_t end) {
+  tdict_extent *first = list->at + list->first;
+  if (i == end) return;
+  if (i < list->count - end) {
+    memmove(first + (end - i), first, i * sizeof *first);
+    list->first += end - i;
+  } else {
+    memmove(first + i, first + end, (list->count - end) * sizeof *first);
+  }
+  list->count -= end - i;
+}
+
+/* The first of the whole ones that ends after `at`. */
+static size_t find_whole(const tdict_extents *list, size_t at) {
+  size_t low = 0, high = list->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (get(list, middle)->end <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool add_whole(tdict_extents *list, tdict_extent e) {
+  size_t i = find_whole(list, e.begin), end = i;
+  if (i > 0 && get(list, i - 1)->end == e.begin) i--;
+  while (end < list->count && get(list, end)->begin <= e.end) end++;
+  if (i == end) return insert(list, i, &e);
+  if (get(list, i)->begin < e.begin) e.begin = get(list, i)->begin;
+  if (get(list, end - 1)->end > e.end) e.end = get(list, end - 1)->end;
+  list->at[list->first + i] = tdict_extent_all(e.begin, e.end);
+  erase(list, i + 1, end);
+  return true;
+}
+
+bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
+  if (e->begin == e->end) return true;
+  if (!e->layout) return add_whole(&set->whole, *e);
+  for (size_t i = 0; i < set->some.count; i++)
+    if (get(&set->some, i)->layout == e->layout) {
+      set->some.at[set->some.first + i] = *e; /* parts of it may have been removed */
+      return true;
+    }
+  return insert(&set->some, set->some.count, e);
+}
+
+static bool remove_whole(tdict_extents *list, const tdict_extent *e) {
+  size_t i = find_whole(list, e->begin), end = i;
+  if (i == list->count || get(list, i)->begin >= e->end) return true;
+  tdict_extent *first = list->at + list->first + i;
+  if (first->begin < e->begin && first->end > e->end) {
+    const tdict_extent after = tdict_extent_all(e->end, first->end);
+    if (!insert(list, i + 1, &after)) return false;
+    list->at[list->first + i].end = e->begin;
+    return true;
+  }
+  if (first->begin < e->begin) {
+    first->end = e->begin;
+    i = ++end;
+  }
+  while (end < list->count && get(list, end)->end <= e->end) end++;
+  if (end < list->count && get(list, end)->begin < e->end)
+    list->at[list->first + end] = tdict_extent_all(e->end, get(list, end)->end);
+  erase(list, i, end);
+  return true;
+}
+
+/* Leaves out gaps at either end, so that the next row is found there. */
+static void skip_gaps(tdict_extent *e) {
+  if (e->begin >= e->end || is_unknown(e)) return;
+  const size_t first = phase(e->origin, e->begin, e->pitch), last = phase(e->origin, e->end - 1, e->pitch);
+  if (first >= e->width) e->begin += e->pitch - first;
+  if (last >= e->width) e->end -= last - e->width + 1;
+}
+
+/* Cuts off what [begin, end) covers at either end; the middle of an extent cannot be taken out. */
+static void trim_some(tdict_extents *list, size_t begin, size_t end) {
+  for (size_t i = list->count; i-- > 0;) {
+    tdict_extent *e = &list->at[list->first + i];
+    if (end <= e->begin || begin >= e->end) continue;
+    if (begin <= e->begin) e->begin = end < e->end ? end : e->end;
+    if (end >= e->end) e->end = begin > e->begin ? begin : e->begin;
+    skip_gaps(e);
+    if (e->begin >= e->end) erase(list, i, i + 1);
+  }
+}
+
+bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *e) {
+  if (e->begin == e->end) return true;
+  if (!e->layout) {
+    trim_some(&set->some, e->begin, e->end);
+    return remove_whole(&set->whole, e);
+  }
+  for (size_t i = 0; i < set->some.count; i++)
+    if (get(&set->some, i)->layout == e->layout) {
+      erase(&set->some, i, i + 1);
+      break;
+    }
+  return true;
+}
+
+bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *e) {
+  for (size_t i = find_whole(&set->whole, e->begin); i < set->whole.count; i++) {
+    if (get(&set->whole, i)->begin >= e->end) break;
+    if (tdict_extent_overlap(get(&set->whole, i), e) != TDICT_OVERLAP_NONE) return true;
+  }
+  for (size_t i = 0; i < set->some.count; i++)
+    if (tdict_extent_overlap(get(&set->some, i), e) != TDICT_OVERLAP_NONE) return true;
+  return false;
+}
+
+bool tdict_extent_set_is_empty(const tdict_extent_set *set) { return set->whole.count == 0 && set->some.count == 0; }
+
+void tdict_extent_set_reset(tdict_extent_set *set) {
+  free(set->whole.at);
+  free(set->some.at);
+  memset(set, 0, sizeof *set);
+}

@@ -1,0 +1,260 @@
+/* The library's own calls on device trees come after the transfers that have started on their bytes, and after what
+ * tdict_record_stream() noted. A fence notes what the bytes are when a call waits for it, so that no test waits for nothing
+ * to happen. */
+#include "promise.h"
+
+enum { ROWS = 4 };
+static const tdict_field fields[] = {{"x", TDICT_F32, 1, {6}}, {"n.y", TDICT_U8, 2, {5, 7}}};
+static const tdict_schema schema = {fields, 2};
+
+static tdict_tree *rows_tree(const place *w, int64_t rows, tdict_memory *memory, uint64_t number) {
+  tdict_tree *td = NULL;
+  td_ok(tdict_create_from(&schema, 1, &rows, memory, &td, err));
+  for (int i = 0; i < 2; i++) put_number(w, leaf_of(td, fields[i].path), number + (uint64_t)i);
+  return td;
+}
+static bool rows_have(const place *w, const tdict_tree *td, uint64_t number) {
+  return has_number(w, leaf_of(td, fields[0].path), number) && has_number(w, leaf_of(td, fields[1].path), number + 1);
+}
+
+/* What a call works on, and what it makes. */
+typedef struct things {
+  const place *w;
+  tdict_tree *dst, *src; /* both on the device, [ROWS] */
+  tdict_tree *row;       /* on the device, [] */
+  tdict_tree *out;
+} things;
+
+static tdict_status do_zero(things *t, tdict_error *e) { return tdict_zero(t->dst, e); }
+static tdict_status do_fill(things *t, tdict_error *e) { return tdict_fill(t->dst, "x", 0, e); }
+static tdict_status do_copy(things *t, tdict_error *e) { return tdict_copy(t->dst, t->src, e); }
+static tdict_status do_update(things *t, tdict_error *e) { return tdict_update_in_place(t->dst, t->src, NULL, 0, e); }
+static tdict_status do_write(things *t, tdict_error *e) { return tdict_write(t->dst, "x", leaf_of(t->src, "x"), e); }
+static tdict_status do_write_at(things *t, tdict_error *e) {
+  return tdict_write_at(t->dst, "x", TDICT_INDEX(TDICT_ALL), leaf_of(t->src, "x"), e);
+}
+static tdict_status do_index_set(things *t, tdict_error *e) {
+  return tdict_index_set(t->dst, TDICT_INDEX(TDICT_ALL), t->src, e);
+}
+static tdict_status do_write_row(things *t, tdict_error *e) { return tdict_write_row(t->dst, 1, t->row, e); }
+static tdict_status do_write_rows(things *t, tdict_error *e) { return tdict_write_rows(t->dst, 0, t->src, e); }
+static tdict_status do_cat_into(things *t, tdict_error *e) {
+  return tdict_cat_into((const tdict_tree *[]){t->src}, 1, NULL, t->dst, e);
+}
+static tdict_status do_stack_into(things *t, tdict_error *e) {
+  return tdict_stack_into((const tdict_tree *[]){t->row, t->row, t->row, t->row}, ROWS, NULL, t->dst, e);
+}
+static tdict_status do_tensor_copy(things *t, tdict_error *e) {
+  return tdict_tensor_copy(leaf_of(t->dst, "x"), leaf_of(t->src, "x"), e);
+}
+static tdict_status do_clone(things *t, tdict_error *e) { return tdict_clone_deep(t->src, NULL, &t->out, e); }
+static tdict_status do_cat(things *t, tdict_error *e) {
+  return tdict_cat((const tdict_tree *[]){t->src}, 1, NULL, &t->out, e);
+}
+static tdict_status do_stack(things *t, tdict_error *e) {
+  return tdict_stack((const tdict_tree *[]){t->src}, 1, NULL, &t->out, e);
+}
+static tdict_status do_pad(things *t, tdict_error *e) {
+  return tdict_pad_sequence((const tdict_tree *[]){t->src}, 1, 0, NULL, &t->out, e);
+}
+static tdict_status do_compare(things *t, tdict_error *e) {
+  tdict_difference d;
+  return tdict_compare(t->src, t->dst, NULL, &d, e);
+}
+
+typedef struct kind {
+  const char *name;
+  tdict_status (*run)(things *t, tdict_error *err);
+  bool writes, reads; /* `x` of dst; `x` of src */
+} kind;
+static const kind kinds[] = {{"zero", do_zero, true, false},
+                             {"fill", do_fill, true, false},
+                             {"copy", do_copy, true, true},
+                             {"update_in_place", do_update, true, true},
+                             {"write", do_write, true, true},
+                             {"write_at", do_write_at, true, true},
+                             {"index_set", do_index_set, true, true},
+                             {"write_row", do_write_row, true, false},
+                             {"write_rows", do_write_rows, true, true},
+                             {"cat_into", do_cat_into, true, true},
+                             {"stack_into", do_stack_into, true, false},
+                             {"tensor_copy", do_tensor_copy, true, true},
+                             {"clone_deep", do_clone, false, true},
+                             {"cat", do_cat, false, true},
+                             {"stack", do_stack, false, true},
+                             {"pad_sequence", do_pad, false, true},
+                             {"compare", do_compare, false, true}};
+enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
+
+static things open_things(const place *w) {
+  things t = {.w = w};
+  t.dst = rows_tree(w, ROWS, w->memory, 100);
+  t.src = rows_tree(w, ROWS, w->memory, 200);
+  td_ok(tdict_create_from(&schema, 0, NULL, w->memory, &t.row, err));
+  for (int i = 0; i < 2; i++) put_number(w, leaf_of(t.row, fields[i].path), 300 + (uint64_t)i);
+  return t;
+}
+static void close_things(things *t) {
+  tdict_release(t->dst);
+  tdict_release(t->src);
+  tdict_release(t->row);
+  tdict_release(t->out);
+}
+
+/* Stands for a transfer. It ends when it is waited for, and writes the tensor then when it is to. */
+typedef struct transfer_stand_in {
+  tdict_fence fence; /* first */
+  tdict_fence_node node;
+  const place *w;
+  const tdict_tensor *t;
+  int waits;
+  bool untouched; /* the tensor had the bytes of `before` at the first wait */
+  uint64_t before, writes;
+} transfer_stand_in;
+static bool poll_stand_in(tdict_fence *f) { return ((transfer_stand_in *)f)->waits > 0; }
+static bool wait_for_stand_in(tdict_fence *f, int64_t deadline_ns) {
+  transfer_stand_in *s = (transfer_stand_in *)f;
+  (void)deadline_ns;
+  if (s->waits++) return true;
+  s->untouched = has_number(s->w, s->t, s->before);
+  if (s->writes) put_number(s->w, s->t, s->writes);
+  tdict_storage_detach(&s->node);
+  return true;
+}
+static void count_stand_in(tdict_fence *f) { (void)f; }
+static void begin_stand_in(transfer_stand_in *s, const place *w, const tdict_tensor *t, uint64_t before,
+                           uint64_t writes) {
+  static const tdict_fence_ops ops = {poll_stand_in, wait_for_stand_in, NULL, count_stand_in, count_stand_in};
+  *s = (transfer_stand_in){.fence = {&ops}, .w = w, .t = t, .before = before, .writes = writes};
+  s->node = (tdict_fence_node){.storage = t->storage, .fence = &s->fence, .writes = writes != 0};
+  tdict_storage_attach(&s->node);
+}
+
+SIM_CASE(device_writers_wait_for_transfers) {
+  place w = place_open(2);
+  for (int i = 0; i < NUM_KINDS; i++)
+    for (int writes = 0; writes < 2 && kinds[i].writes; writes++) {
+      things t = open_things(&w);
+      transfer_stand_in s;
+      begin_stand_in(&s, &w, leaf_of(t.dst, "x"), 100, writes ? 900 : 0);
+      td_ok(kinds[i].run(&t, err));
+      if (s.waits == 0 || !s.untouched) fail_msg("%s wrote beside a transfer", kinds[i].name);
+      assert_false(has_number(&w, leaf_of(t.dst, "x"), writes ? 900 : 100)); /* it came after */
+      close_things(&t);
+    }
+  place_close(&w);
+}
+
+SIM_CASE(device_readers_wait_for_writers) {
+  place w = place_open(2);
+  for (int i = 0; i < NUM_KINDS; i++) {
+    if (!kinds[i].reads) continue;
+    things t = open_things(&w);
+    transfer_stand_in s;
+    begin_stand_in(&s, &w, leaf_of(t.src, "x"), 200, 900);
+    td_ok(kinds[i].run(&t, err));
+    if (s.waits == 0) fail_msg("%s read beside a transfer that writes", kinds[i].name);
+    if (kinds[i].writes) assert_true(has_number(&w, leaf_of(t.dst, "x"), 900));
+    if (t.out) assert_true(has_number(&w, leaf_of(t.out, "x"), 900));
+    close_things(&t);
+    t = open_things(&w); /* two readers are no harm to each other */
+    begin_stand_in(&s, &w, leaf_of(t.src, "x"), 200, 0);
+    td_ok(kinds[i].run(&t, err));
+    assert_int_equal(s.waits, 0);
+    wait_for_stand_in(&s.fence, 0);
+    close_things(&t);
+  }
+  place_close(&w);
+}
+
+/* A call on a thread of its own. */
+typedef struct call {
+  things t;
+  const kind *kind;
+  tdict_status status;
+  atomic_bool started, ended;
+  pthread_t thread;
+} call;
+static void *run_call(void *user) {
+  call *c = user;
+  atomic_store(&c->started, true);
+  c->status = c->kind->run(&c->t, NULL);
+  atomic_store(&c->ended, true);
+  return NULL;
+}
+static void begin_call(call *c) {
+  atomic_init(&c->started, false);
+  atomic_init(&c->ended, false);
+  assert_int_equal(pthread_create(&c->thread, NULL, run_call, c), 0);
+  assert_true(wait_flag(&c->started));
+}
+static void end_call(call *c) {
+  assert_int_equal(pthread_join(c->thread, NULL), 0);
+  assert_int_equal(c->status, TDICT_OK);
+}
+/* Lets the held device finish one operation after another until the transfer has ended. */
+static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
+  for (int i = 0; i < PROMISE_LONG_MS && !tdict_future_is_ready(f); i++) {
+    const bool ended = atomic_load(&c->ended);
+    if (ended && !tdict_future_is_ready(f)) fail_msg("%s ended before the transfer", c->kind->name);
+    td_ok(tdict_sim_step(w->c, 1, err));
+    usleep(1000);
+  }
+  assert_true(tdict_future_is_ready(f));
+}
+
+/* Beside real transfers, which stand still until the test lets them go on. */
+SIM_CASE(device_calls_come_after_transfers) {
+  place w = place_open(2);
+  for (int i = 0; i < NUM_KINDS; i++)
+    for (int32_t threads_of_it = 1; threads_of_it < 3; threads_of_it++) {
+      const tdict_transfer_options o = threads(threads_of_it);
+      call c = {.t = open_things(&w), .kind = &kinds[i]};
+      tdict_tree *host = rows_tree(&w, ROWS, w.pinned, 900), *seen;
+      hold(&w);
+      tdict_future *f = kinds[i].writes ? move_async(&w, c.t.dst, tdict_cpu(), &o) : copy_async(&w, host, c.t.src, &o);
+      begin_call(&c);
+      step_to_the_end(&w, f, &c);
+      resume(&w);
+      end_call(&c);
+      seen = finish(f);
+      if (kinds[i].writes) assert_true(rows_have(&w, seen, 100));
+      if (c.t.out) assert_true(has_number(&w, leaf_of(c.t.out, "x"), 900));
+      if (kinds[i].writes) { /* a transfer that starts later sees what the call wrote */
+        unsigned char *now = get_bytes(&w, leaf_of(c.t.dst, "x"));
+        tdict_release(seen);
+        seen = finish(move_async(&w, c.t.dst, tdict_cpu(), &o));
+        assert_memory_equal(leaf_of(seen, "x")->data, now, tdict_tensor_bytes(leaf_of(seen, "x")));
+        free(now);
+      }
+      tdict_release(seen);
+      tdict_release(host);
+      close_things(&c.t);
+    }
+  place_close(&w);
+}
+
+/* A kernel of the program's that reads the bytes, noted by tdict_record_stream(). */
+SIM_CASE(device_writers_wait_for_recorded_uses) {
+  place w = place_open(2);
+  for (int i = 0; i < NUM_KINDS; i++) {
+    if (!kinds[i].writes) continue;
+    call c = {.t = open_things(&w), .kind = &kinds[i]};
+    gate g = {0};
+    kernel k;
+    tdict_stream s = new_stream(&w);
+    kernel_launch(&k, s, leaf_of(c.t.dst, "x"), &g, NULL);
+    gate_await(&g, 1);
+    td_ok(tdict_record_stream(c.t.dst, s, err));
+    begin_call(&c);
+    assert_true(has_number(&w, leaf_of(c.t.dst, "x"), 100));
+    gate_open(&g);
+    if (!kernel_saw(&k, 100)) fail_msg("%s wrote under a kernel", kinds[i].name);
+    end_call(&c);
+    sync_stream(&w, s);
+    kernel_end(&k);
+    tdict_stream_destroy(w.c, s);
+    close_things(&c.t);
+  }
+  place_close(&w);
+}
