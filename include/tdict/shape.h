@@ -45,8 +45,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *td, int32
  *  a count. Nothing is copied: the elements of the result lie over one another and are to be read [T:shape_expand]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
-/** @brief Batch dimension i of the result is dimension @p order[i] of the tree; there are as many [T:shape_permute]. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, const int *order, tdict_tree **out,
+/** @brief Makes a tree whose batch dimension i is dimension @p order[i] of @p td [T:shape_permute].
+ *  @param[in] order  @p ndim dimensions, which must be as many batch dimensions as @p td has; may be NULL when @p ndim is
+ *                    0.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tree's, or @p order names a dimension twice
+ *          [T:shape_permute]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Changes two batch dimensions with each other [T:shape_transpose]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out,

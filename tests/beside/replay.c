@@ -173,7 +173,7 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   if (!strcmp(op, "permute")) {
     int dims = read_numbers(w[3], c);
     for (int i = 0; i < dims; i++) order[i] = (int)c[i];
-    status = tdict_permute(td, order, out, &error);
+    status = tdict_permute(td, dims, order, out, &error);
   }
   if (!strcmp(op, "split")) status = tdict_split(td, a, c, count = (size_t)read_numbers(w[4], c), out, &error);
   if (!strcmp(op, "chunk")) status = tdict_chunks(td, a, out, (count = (size_t)b, &count), &error);

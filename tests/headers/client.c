@@ -131,7 +131,7 @@ static void use_tensor(void) {
   tdict_tensor_get_view(t, &view);
   OK(tdict_tensor_as_strided(t, &view, 0, &made[0], &last_error));
   OK(tdict_tensor_slice(t, &range, &made[1], &last_error));
-  OK(tdict_tensor_permute(t, order, &made[2], &last_error));
+  OK(tdict_tensor_permute(t, 2, order, &made[2], &last_error));
   OK(tdict_tensor_clone(t, NULL, &made[3], &last_error));
   OK(tdict_tensor_contiguous(made[2], &made[4], &last_error));
   TRUE(tdict_tensor_shares_storage(t, made[1]) && !tdict_tensor_shares_storage(t, made[4]));
@@ -270,7 +270,7 @@ static void use_shape(const tdict_tree *td) {
   OK(tdict_unsqueeze(td, 0, &out[3], &last_error));
   OK(tdict_squeeze(out[3], TDICT_EVERY_DIM, &out[4], &last_error));
   OK(tdict_expand(td, 2, wide, &out[5], &last_error));
-  OK(tdict_permute(two, order, &out[6], &last_error));
+  OK(tdict_permute(two, 2, order, &out[6], &last_error));
   OK(tdict_transpose(two, 0, 1, &out[7], &last_error));
   for (i = 0; i < 8; i++) tdict_release(out[i]);
   OK(tdict_split(td, 0, sizes, 2, out, &last_error));

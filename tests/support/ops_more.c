@@ -349,7 +349,7 @@ static void nulls_of_shapes(ops *o) {
                                   tdict_unsqueeze(NULL, 0, &out, err),
                                   tdict_squeeze(NULL, 0, &out, err),
                                   tdict_expand(NULL, 1, one, &out, err),
-                                  tdict_permute(NULL, NULL, &out, err),
+                                  tdict_permute(NULL, 0, NULL, &out, err),
                                   tdict_transpose(NULL, 0, 0, &out, err),
                                   tdict_split(NULL, 0, one, 1, &out, err),
                                   tdict_split_every(td, 0, 0, NULL, &count, err),
