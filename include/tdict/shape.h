@@ -66,6 +66,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *td, int dim
  *  @return #TDICT_OK; #TDICT_EINVAL the room is too small [T:split_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out,
                                                          size_t *count, tdict_error *err);
+/** @brief Tells how many trees tdict_split_every() writes, so that the caller can size `out` [T:split_tells_the_count].
+ *  @param[out] out  the number of pieces; untouched on failure.
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL, no such dimension, or @p size below 1 [T:split_tells_the_count]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out,
+                                                               tdict_error *err);
 /** @brief Cuts dimension @p dim into at most *@p count pieces of one size; the last one may be short, and there may be
  *  fewer [T:split_chunk].
  *  @param[in,out] count  how many are wanted, with room in @p out for them; then how many there are [T:split_refuses]. */
@@ -75,6 +80,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *td, int di
  *  @param[in,out] count  the room in @p out; then the number of trees [T:split_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
                                                     tdict_error *err);
+/** @brief Tells how many trees tdict_unbind() writes, so that the caller can size `out` [T:split_tells_the_count].
+ *  @param[out] out  the number of elements of dimension @p dim; untouched on failure.
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL, or no such dimension [T:split_tells_the_count]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

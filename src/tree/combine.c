@@ -97,6 +97,12 @@ static tdict_status shape_of(const joiner *j, size_t entry, tdict_made *made, td
       return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s x %u in tree %zu, and %s x %u in tree 0", j->what,
                         tdict_dtype_name(t->dtype), (unsigned)(t->dtype >> 16), i, tdict_dtype_name(first->dtype),
                         (unsigned)(first->dtype >> 16));
+    if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(first))) {
+      char wanted[32], found[32];
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", j->what,
+                        tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
+                        tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));
+    }
   }
   return TDICT_OK;
 }

@@ -198,6 +198,17 @@ static void op_exclude(ops *o) {
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, made);
 }
 
+/* Takes out the trees that hold no array. */
+static void drop_empty(m_tree *t) {
+  int kept = 0;
+  for (int i = 0; i < t->count; i++) {
+    m_tree *below = t->entries[i].tree;
+    if (below) drop_empty(below);
+    if (!below || below->count) t->entries[kept++] = t->entries[i];
+  }
+  t->count = kept;
+}
+
 static void op_split_keys(ops *o) {
   int s = ops_slot(o);
   m_tree *t = o->model[s];
@@ -215,6 +226,7 @@ static void op_split_keys(ops *o) {
   take(y, t, &b);
   drop_way(rest, &a);
   drop_way(rest, &b);
+  drop_empty(rest);
   ops_keep(o, made[0], x);
   ops_keep(o, made[1], y);
   ops_keep(o, made[2], rest);
@@ -287,14 +299,30 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
   }
 }
 
+/* What stands on the way to an entry comes before it. */
+static tdict_status unflatten_in_turn(m_tree *to, const m_tree *t, int i, const char *separator, bool *placed) {
+  const char *key = t->entries[i].key;
+  tdict_status status = TDICT_OK;
+  for (const char *end = key; status == TDICT_OK && (end = strstr(end, separator)) != NULL; end += strlen(separator))
+    for (int k = 0; k < t->count && status == TDICT_OK; k++)
+      if (strlen(t->entries[k].key) == (size_t)(end - key) && strncmp(t->entries[k].key, key, (size_t)(end - key)) == 0)
+        status = unflatten_in_turn(to, t, k, separator, placed);
+  if (status != TDICT_OK || placed[i]) return status;
+  placed[i] = true;
+  return unflatten(to, &t->entries[i], separator);
+}
+
 static void op_unflatten_keys(ops *o) {
   int s = ops_slot(o);
   const m_tree *t = o->model[s];
   const char *separator = ops_pick(o, 2) ? NULL : "__";
   m_tree *made = m_tree_make(t->nb, t->bs);
   tdict_status wanted = TDICT_OK;
+  bool *placed = calloc((size_t)t->count + 1, sizeof *placed);
+  if (!placed) return;
   for (int i = 0; i < t->count && wanted == TDICT_OK; i++)
-    wanted = unflatten(made, &t->entries[i], separator ? separator : ".");
+    wanted = unflatten_in_turn(made, t, i, separator ? separator : ".", placed);
+  free(placed);
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
   if (ops_judge(o, status, wanted)) ops_keep(o, td, made);

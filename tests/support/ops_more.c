@@ -104,7 +104,8 @@ static size_t bytes_of(const m_tree *t) {
 static int depth_of(const m_tree *t) {
   int deepest = 0;
   for (int i = 0; i < t->count; i++) {
-    int depth = t->entries[i].tree ? 1 + depth_of(t->entries[i].tree) : 0;
+    const m_tree *below = t->entries[i].tree;
+    int depth = below && count_arrays(below) ? 1 + depth_of(below) : 0;
     if (depth > deepest) deepest = depth;
   }
   return deepest;
