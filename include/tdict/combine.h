@@ -6,6 +6,7 @@
  * [T:stack_refuses_mixed_devices].
  * Cost of each: the bytes of the result are copied once, and O(tensors of all trees); one storage for each memory, one
  * allocation for all tensors and one a node. Into `out` nothing is made but a list of what stands where.
+ * All answer #TDICT_ESHAPE where a child of a tree no longer agrees (see tdict/tree.h) [T:changed_child_is_not_joined].
  * Thread rule: as in tdict/tree.h: the trees are read, `out` trees are written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H

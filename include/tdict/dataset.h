@@ -46,9 +46,11 @@ static inline tdict_dataset tdict_dataset_default(void) {
 TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
 
 /** @brief A dataset of the elements of a tree's first batch dimension: sample i is td[i]; batches are gathered row by
- *  row. The tree is retained; it must not be changed while the dataset lives [T:dataset_tree_rows].
+ *  row [T:dataset_tree_rows]. The dataset holds a shallow clone: it reads elements that are written later, and does not
+ *  see keys that are set or deleted later [T:dataset_tree_keeps_its_keys].
  *  @param[out] out  written on success; the caller owns it.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or no batch dimension; #TDICT_EWRONGDEVICE a tensor is not in host memory;
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or no batch dimension; #TDICT_ESHAPE a tensor does not begin with the tree's
+ *          batch size [T:dataset_tree_refuses_changed_children]; #TDICT_EWRONGDEVICE a tensor is not in host memory;
  *          #TDICT_ENOTSUP an object, or a tensor with more than six further dimensions, err->path naming it
  *          [T:dataset_tree_refuses]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out,

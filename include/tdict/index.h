@@ -105,7 +105,8 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  @return #TDICT_OK; #TDICT_EINVAL the tree has no batch dimension, more items than it has dimensions, two rests,
  *          step 0, or a position outside its dimension [T:index_refuses]; #TDICT_ESHAPE, #TDICT_EDTYPE a
  *          mask of other counts or not of bool, #TDICT_ESHAPE lists and masks of different numbers of positions
- *          [T:index_refuses]; #TDICT_EWRONGDEVICE a mask that is not on the host;
+ *          [T:index_refuses], or a child no longer agrees (see tdict/tree.h) [T:changed_child_is_not_indexed];
+ *          #TDICT_EWRONGDEVICE a mask that is not on the host;
  *          #TDICT_ENOTSUP a list or mask of a tree with tensors on a device [T:index_list_refuses_device]; #TDICT_ENOMEM
  *          [T:index_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out,

@@ -56,7 +56,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *td, co
  *  between them; empty trees are dropped [T:flatten_keys_flattens].
  *  @param[in] separator  NULL is ".".
  *  @return #TDICT_OK; #TDICT_EEXIST two tensors would have one key, err->path naming the second
- *          [T:flatten_keys_refuses_collision]. */
+ *          [T:flatten_keys_refuses_collision]; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE a tensor below does not agree with the
+ *          tree (see tdict/tree.h) [T:changed_child_is_not_flattened]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out,
                                                           tdict_error *err);
 /** @brief Makes @p td the tree that tdict_flatten_keys() makes of it [T:flatten_keys_in_place_flattens].

@@ -1,6 +1,15 @@
 /* A tree: keys in insertion order, each a tensor, a tree or an object (tdict/object.h), with a batch size that is the
  * leading dimensions of every tensor below it.
  *
+ * A child is a tree by itself: it can be changed through a borrowed handle, and several trees can share it. A change is
+ * checked against the batch size and device of the child, not of the trees that hold the child. So a child may stop
+ * agreeing with a parent. Functions that use the parent's batch size then return TDICT_ESHAPE, err->path naming the
+ * tensor, and change nothing. These are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h,
+ * tdict_flatten_keys() and tdict_dataset_from_tree() [T:changed_child_is_not_indexed] [T:changed_child_is_not_reshaped]
+ * [T:changed_child_is_not_joined] [T:changed_child_is_not_flattened] [T:changed_child_of_two_trees_is_found]. Functions
+ * that do not use it work as before [T:changed_child_can_be_cloned_and_moved]. Only tensors are compared: a child whose
+ * tensors agree takes the parent's batch size in results [T:changed_child_takes_the_batch_size_in_results].
+ *
  * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
  * source is the one key `h.0`; any other byte is legal; an empty key is an error [T:tree_paths].
  * Trees are counted: makers give one reference, drop it with tdict_release(). Thread rule: a tree is read by many
@@ -66,10 +75,12 @@ TDICT_API void tdict_release(tdict_tree *td);
  *          [T:tree_set_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
-/** @brief Puts a tree at a path: shared, not copied, unless its batch size is shorter than that of the tree it
- *  comes under, or it has no device where that one has: then, if its contents agree, what is put there is a shallow
- *  copy with that batch size and device, and @p child is as it was [T:tree_set_tree_grows_batch]. A shared child that
- *  is changed later is changed wherever it hangs. Cost: as tdict_set(), and O(keys of @p child), which is looked through.
+/** @brief Puts a tree at a path. Normally @p child is shared. If it has fewer batch dimensions than its new parent, or
+ *  no device where the parent has one, a copy that has them is stored, and @p child is unchanged
+ *  [T:tree_set_tree_grows_batch]. The copy shares tensors with @p child and has nodes of its own
+ *  [T:tree_set_tree_copies_all_nodes]. An empty child takes the parent's batch size when its own disagrees
+ *  [T:tree_set_tree_takes_empty_children]. A shared child that is changed later is changed in each tree that holds it;
+ *  the top of this header says what follows. Cost: as tdict_set(), and O(keys of @p child), which is looked through.
  *  @return as tdict_set() [T:tree_set_tree_refuses]; #TDICT_EINVAL also when @p child is, or holds, the tree that it
  *          would come under [T:tree_set_tree_refuses_cycle]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child,
@@ -113,8 +124,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *td, const char *
 /** @brief The number of batch dimensions, and their counts, borrowed from the tree [T:tree_batch_size]. */
 TDICT_API int tdict_batch_ndim(const tdict_tree *td);
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *td);
-/** @brief Gives the tree another batch size. Children with fewer dimensions grow to it; no child's shrinks
- *  [T:tree_set_batch_size]. Cost: O(keys below), which are looked at.
+/** @brief Gives the tree another batch size. Children with fewer dimensions grow to it. A child with more
+ *  keeps them, unless it is empty and disagrees: then it takes @p batch_size [T:tree_set_batch_size]
+ *  [T:changed_child_takes_the_batch_size_in_results]. Trees above are not looked at: see the top of this header. Cost:
+ *  O(keys below), which are looked at.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child disagrees, err->path naming it;
  *          #TDICT_ELOCKED [T:tree_set_batch_size_refuses]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size,

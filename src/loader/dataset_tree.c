@@ -1,13 +1,15 @@
-/* The elements of a tree as samples. The dataset owns a reference to the tree, and the table of its fields.
+/* The elements of a tree as samples. The dataset owns a shallow clone of the tree, and the table of its fields.
  * Thread rule: as in tdict/dataset.h; the table is never written after the making. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "loader/stores.h"
+#include "tdict/clone.h"
 #include "tdict/dataset.h"
 #include "tdict/index.h"
 #include "tdict/object.h"
+#include "tree/agree.h"
 
 static const char what[] = "dataset_from_tree";
 enum { FIELD_NDIM = 6 };
@@ -50,6 +52,8 @@ static tdict_status add_field(void *user, const tdict_entry *entry, tdict_error 
   const tdict_tensor *t = entry->tensor;
   int ndim = tdict_tensor_ndim(t) - 1;
   char name[32];
+  if (!tdict_tensor_begins_with(t, s->tree->batch_ndim, s->tree->batch_size))
+    return tdict_batch_mismatch(what, s->tree, t, err);
   if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", what,
                       tdict_device_format(tdict_tensor_device(t), name, sizeof name));
@@ -139,14 +143,19 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out, t
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", what);
   source *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", what);
-  s->tree = tdict_retain(td);
+  /* Nodes of its own: rows are copied by what is checked here, so keys that change later must not be met. */
+  tdict_status status = tdict_clone(td, &s->tree, err);
+  if (status != TDICT_OK) {
+    release(s);
+    return status;
+  }
   s->length = tdict_batch_size(td)[0];
   s->room = tdict_num_leaves(td);
   s->fields = calloc(s->room + 1, sizeof *s->fields);
   s->row_bytes = calloc(s->room + 1, sizeof *s->row_bytes);
-  tdict_status status = s->fields && s->row_bytes
-                            ? tdict_walk(td, add_field, s, err)
-                            : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields", what, s->room);
+  status = s->fields && s->row_bytes
+               ? tdict_walk(s->tree, add_field, s, err)
+               : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields", what, s->room);
   if (status != TDICT_OK) {
     release(s);
     return status;

@@ -37,7 +37,7 @@ static bool agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
 static tdict_status wrong_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
                                 tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
-  return tdict_fail(err, TDICT_ESHAPE, "%s: batch size is %s, %s %s", demand->what,
+  return tdict_fail(err, TDICT_ESHAPE, "%s: the tree's batch size is %s, %s %s", demand->what,
                     tdict_text_shape(demand->batch_ndim, demand->batch_size, wanted, sizeof wanted), which,
                     tdict_text_shape(ndim, shape, found, sizeof found));
 }
@@ -50,14 +50,19 @@ static tdict_status wrong_device(const tdict_demand *demand, tdict_device device
 }
 
 static bool tensor_agrees(const tdict_demand *demand, const tdict_tensor *t) {
-  return t->ndim >= demand->batch_ndim && agree(demand, t->ndim, t->dims) &&
+  return tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size) &&
          (!demand->device || tdict_device_equal(*demand->device, tdict_tensor_device(t)));
 }
 
 static tdict_status tensor_error(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
-  if (t->ndim < demand->batch_ndim || !agree(demand, t->ndim, t->dims))
+  if (!tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size))
     return wrong_shape(demand, t->ndim, t->dims, "tensor has shape", err);
   return wrong_device(demand, tdict_tensor_device(t), "the tensor", err);
+}
+
+tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err) {
+  const tdict_demand demand = tdict_demand_of(td, what, NULL);
+  return wrong_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
 }
 
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
@@ -123,14 +128,16 @@ bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node) {
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  if (node->batch_ndim < demand->batch_ndim) node->batch_ndim = demand->batch_ndim;
+  /* A tree that disagrees is empty: none of its dimensions has a meaning below the demand. */
+  if (node->batch_ndim < demand->batch_ndim || !agree(demand, node->batch_ndim, node->batch_size))
+    node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
   if (!demand->device) return;
   node->has_device = true;
   node->device = *demand->device;
 }
 
-/* A copy of one node that is as demanded and shares all leaves; NULL without memory. */
+/* A copy of one node that is as demanded and shares all leaves, trees too; NULL without memory. */
 static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
@@ -141,11 +148,12 @@ static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node)
   return copy;
 }
 
-/* Replaces the trees of a private copy that are not as demanded by copies, each node once, and puts these on *list. */
+/* Replaces the trees of a private copy by copies, each node once, and puts these on *list. A copy keeps no tree of the
+ * original, even one that is as demanded: a change or a lock through one would show in the other. */
 static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies, tdict_tree **list) {
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
     tdict_tree *child = tdict_leaf_tree(copy->leaves[i]);
-    if (!child || !tdict_demand_changes(demand, child)) continue;
+    if (!child) continue;
     tdict_tree *made = tdict_pointers_get(copies, child);
     if (made) {
       (void)tdict_retain(made);

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "tree/agree.h"
 #include "tree/text.h"
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
@@ -13,6 +14,7 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 typedef struct aligner {
   const char *what;
   const tdict_tree *const *trees;
+  bool whole; /* tensors must begin with the batch size of their tree */
   tdict_aligned *to;
   size_t cap;          /* entries */
   tdict_cursor cursor; /* a frame's mark is the entry of its node, counted from 1; 0: the trees themselves */
@@ -41,6 +43,21 @@ static tdict_status check_keys(const aligner *a, size_t mark, tdict_error *err) 
       tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu has a key that tree 0 has not", a->what, t);
       return at_key(a, key, TDICT_ENOTFOUND, err);
     }
+  }
+  return TDICT_OK;
+}
+
+/* What stands in the trees at one key, all of them tensors, begins with their batch sizes. */
+static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_error *err) {
+  for (size_t t = 0; t < a->to->count; t++) {
+    const tdict_tree *td = a->trees[t];
+    const tdict_tensor *tensor = tdict_leaf_tensor(row[t]);
+    if (tdict_tensor_begins_with(tensor, td->batch_ndim, td->batch_size)) continue;
+    char wanted[96], found[96];
+    tdict_fail(err, TDICT_ESHAPE, "%s: the batch size of tree %zu is %s, tensor has shape %s", a->what, t,
+               tdict_text_shape(td->batch_ndim, td->batch_size, wanted, sizeof wanted),
+               tdict_text_shape(tensor->ndim, tensor->dims, found, sizeof found));
+    return at_key(a, NULL, TDICT_ESHAPE, err);
   }
   return TDICT_OK;
 }
@@ -84,7 +101,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
     if (status != TDICT_OK) return at_key(a, NULL, status, err);
   }
   a->to->num_entries++;
-  return TDICT_OK;
+  return a->whole && tdict_leaf_tensor(leaf) ? check_shapes(a, row, err) : TDICT_OK;
 }
 
 static tdict_status align(aligner *a, tdict_error *err) {
@@ -102,13 +119,13 @@ static tdict_status align(aligner *a, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, tdict_aligned *out,
-                               tdict_error *err) {
+tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, bool whole,
+                               tdict_aligned *out, tdict_error *err) {
   if (!trees || count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no trees", what);
   for (size_t i = 0; i < count; i++)
     if (!trees[i]) return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu is NULL", what, i);
   tdict_aligned made = {count, 0, false, NULL};
-  aligner a = {.what = what, .trees = trees, .to = &made, .cap = 0};
+  aligner a = {.what = what, .trees = trees, .whole = whole, .to = &made, .cap = 0};
   tdict_cursor_init(&a.cursor, trees[0], false);
   tdict_status status = align(&a, err);
   tdict_cursor_reset(&a.cursor);
@@ -138,7 +155,8 @@ tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *ope
     status = tdict_objects_open(&own, trees[t], &opened[t], err);
   }
   tdict_aligned again = {0, 0, false, NULL};
-  if (status == TDICT_OK) status = tdict_align_trees(own.what, (const tdict_tree *const *)opened, count, &again, err);
+  if (status == TDICT_OK)
+    status = tdict_align_trees(own.what, (const tdict_tree *const *)opened, count, whole, &again, err);
   if (status != TDICT_OK) {
     tdict_aligned_close(opened, count);
     return status;

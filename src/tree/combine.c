@@ -151,7 +151,7 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
 static tdict_status join(joiner *j, const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
   tdict_tree **opened = NULL, *made = NULL;
   tdict_status status = begin(j, options, out, err);
-  if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, &j->aligned, err);
+  if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, true, &j->aligned, err);
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_way way = j->stacks && j->dim == 0 ? TDICT_WAY_STACK : TDICT_WAY_TENSORS;
@@ -248,7 +248,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   all[0] = out;
   memcpy(all + 1, j->items, j->count * sizeof *all);
   j->skip = 1;
-  status = tdict_align_trees(j->what, all, j->count + 1, &j->aligned, err);
+  status = tdict_align_trees(j->what, all, j->count + 1, true, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.objects) {
     const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
     status = tdict_aligned_open(&j->aligned, &opening, true, all, &opened, err);

@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tdict/keysets.h"
-#include "tree/cursor.h"
+#include "tree/agree.h"
 #include "tree/map.h"
 
 /* The name that leads to a node, with the separator that follows; a frame's mark is its length. Behind it is room for
@@ -91,6 +91,11 @@ static tdict_status add_leaf(tdict_tree *made, const tdict_name *name, tdict_lea
   if (tdict_keys_find_name(made->keys, name) >= 0)
     return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", flatten_keys,
                       (int)(name->length < 80 ? name->length : 80), name->text);
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  if (tensor && !tdict_node_agrees(made, tensor)) {
+    const tdict_demand demand = tdict_demand_of(made, flatten_keys, NULL);
+    return tdict_agree_tensor(&demand, tensor, NULL, err);
+  }
   if (!tdict_node_add_name(made, name, leaf)) return no_memory(flatten_keys, err);
   (void)tdict_leaf_hold(leaf);
   return TDICT_OK;
@@ -134,8 +139,8 @@ static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_bu
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
     tdict_tree *below;
     tdict_status status = flatten_node(top, name, made, &below, err);
-    if (status == TDICT_EEXIST) return at_cursor(cursor, status, err);
-    if (status != TDICT_OK) return status;
+    if (status == TDICT_ENOMEM) return status;
+    if (status != TDICT_OK) return at_cursor(cursor, status, err);
     if (!below) {
       cursor->depth--;
       continue;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tree/agree.h"
 #include "tree/check_copy.h"
 #include "tree/index_plan.h"
 #include "tree/map.h"
@@ -115,6 +116,8 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
                                  tdict_error *err) {
   tdict_made made;
   tdict_temp temp;
+  if (dry && !tdict_tensor_begins_with(to, w->td->batch_ndim, w->td->batch_size))
+    return tdict_batch_mismatch(w->plan->what, w->td, to, err);
   tdict_status status = describe_value(w, to, from, &made, err);
   if (status == TDICT_OK && dry) return tdict_check_copy(w->plan->what, to, from, err);
   if (status != TDICT_OK) return status;

@@ -19,6 +19,7 @@ typedef struct arena {
 } arena;
 typedef struct maker {
   const tdict_map *map;
+  const tdict_tree *root; /* the source, its objects opened: tensors must begin with its batch size */
   tdict_cursor cursor;
   size_t entry, num_tensors, num_dims;
   bool locked;  /* some node of the source is */
@@ -77,6 +78,9 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
 }
 
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
+  /* A tree below may have been changed by itself: no offset is computed from a dimension that is not there. */
+  if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
+    return tdict_batch_mismatch(m->map->what, m->root, from, err);
   m->num_tensors++;
   m->num_dims += (size_t)(from->ndim + m->map->more_dims);
   if (!m->map->fill) return TDICT_OK;
@@ -219,6 +223,7 @@ static tdict_status run(maker *m, const tdict_tree *td, tdict_tree **out, bool *
   tdict_tree *made = NULL;
   m->entry = m->num_tensors = m->num_dims = 0;
   m->objects = false;
+  m->root = td;
   m->slab = NULL;
   m->num_arenas = 0;
   tdict_cursor_rewind(&m->cursor, td);

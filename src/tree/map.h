@@ -31,7 +31,7 @@ struct tdict_map {
   bool opened;
 };
 /* The result is locked where the source is, unless `unlocked`. TDICT_ENOMEM; TDICT_ESHAPE a node would have too many batch
- * dimensions; what the functions answer, err->path being the leaf's where they left it empty; TDICT_ENOTSUP an object
+ * dimensions, or a tensor does not begin with the first batch_in counts of the source's batch size; what the functions answer, err->path being the leaf's where they left it empty; TDICT_ENOTSUP an object
  * that cannot take part, and errors of hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* A tree with new nodes that share key tables and leaves; not locked. TDICT_ENOMEM. */

@@ -121,7 +121,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
   if (status == TDICT_OK && o.dim != 0)
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
-  if (status == TDICT_OK) status = tdict_align_trees(what, items, count, &p.aligned, err);
+  if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);
   if (status != TDICT_OK) return status;
   tdict_tree **opened = NULL, *made = NULL;
   status = plan_batch(&p, err);

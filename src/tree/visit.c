@@ -109,7 +109,7 @@ static tdict_status run(visit_job *j, const tdict_visit_options *options, tdict_
   tdict_status status = tdict_options_read(&j->o, sizeof j->o, options, "visit options", err);
   if (status == TDICT_OK && j->o.num_threads < -1)
     status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d", j->what, (int)j->o.num_threads);
-  if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, &j->aligned, err);
+  if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.objects) {
     const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
     status = tdict_aligned_open(&j->aligned, &opening, false, j->trees, &j->opened, err);

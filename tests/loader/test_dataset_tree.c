@@ -114,3 +114,47 @@ GPU_CASE(dataset_tree_refuses) {
   tdict_release(dev);
   close_yard(&y);
 }
+
+CASE(dataset_tree_refuses_changed_children) {
+  const int64_t bs[2] = {3, 2};
+  tdict_tree *td = NULL, *n = NULL;
+  tdict_tensor *a = NULL, *y = NULL;
+  tdict_dataset d;
+  td_ok(tdict_create(2, bs, &td, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, 2, bs, NULL, &a, err));
+  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &y, err));
+  td_ok(tdict_set(td, "n.a", a, err));
+  td_ok(tdict_get_tree(td, "n", &n, err));
+  td_ok(tdict_set_batch_size(n, 0, NULL, err));
+  td_ok(tdict_set(n, "y", y, err));
+  td_fails(TDICT_ESHAPE, "batch size is [3, 2], tensor has shape []", tdict_dataset_from_tree(td, &d, err));
+  assert_string_equal(td_last_error.path, "n.y");
+  tdict_tensor_release(a);
+  tdict_tensor_release(y);
+  tdict_release(td);
+}
+
+/* A tensor with shorter rows in place of the one that was checked is not read. */
+CASE(dataset_tree_keeps_its_keys) {
+  const int64_t length[] = {4}, indices[] = {3, 0};
+  tdict_tree *td = NULL, *batch = NULL;
+  tdict_tensor *x = NULL, *shorter = NULL;
+  tdict_dataset d;
+  td_ok(tdict_create(1, length, &td, err));
+  td_ok(tdict_tensor_zeros(TDICT_I64, 1, length, NULL, &x, err));
+  td_ok(tdict_tensor_zeros(TDICT_U8, 1, length, NULL, &shorter, err));
+  td_ok(tdict_set(td, "n.x", x, err));
+  td_ok(tdict_dataset_from_tree(td, &d, err));
+  td_ok(tdict_set(td, "n.x", shorter, err));
+  ((int64_t *)tdict_tensor_data(x))[3] = 33; /* elements are shared */
+  td_ok(tdict_create_from(d.schema(d.self), 1, (const int64_t[]){2}, NULL, &batch, err));
+  td_ok(d.fetch_batch(d.self, indices, 2, batch, err));
+  const int64_t *rows = tdict_const_data(batch, "n.x");
+  assert_int_equal(rows[0], 33);
+  assert_int_equal(rows[1], 0);
+  tdict_tensor_release(x);
+  tdict_tensor_release(shorter);
+  tdict_release(batch);
+  tdict_release(td);
+  tdict_dataset_reset(&d);
+}

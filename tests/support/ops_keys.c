@@ -270,8 +270,9 @@ static bool agrees(m_tree *t, const m_tree *under) {
     if (e->tree) good = agrees(e->tree, under) && good;
   }
   int both = t->nb < under->nb ? t->nb : under->nb;
-  if (memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0 && !empty) good = false;
-  if (t->nb < under->nb) t->nb = under->nb;
+  const bool differs = memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
+  if (differs && !empty) good = false;
+  if (t->nb < under->nb || differs) t->nb = under->nb;
   memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
   return good;
 }

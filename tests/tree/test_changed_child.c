@@ -1,0 +1,239 @@
+/* Children that are changed through a handle of their own, or through another parent, so that they no longer agree with a
+ * tree that holds them: every operation that uses the tree's batch size says so, and changes nothing. */
+#include "rig.h"
+
+static tdict_tensor *byte_tensor(const rig *r, int ndim, const int64_t *shape) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_U8, ndim, shape, r->memory, &t, err));
+  return t;
+}
+
+/* A tree [3, 2] with "a" and "n.a", both [3, 2]; below "n", whose batch size was made [], "y" has one element. */
+static tdict_tree *shrunk(const rig *r) {
+  const int64_t shape[] = {3, 2};
+  tdict_tree *td = TREE(3, 2), *n = NULL;
+  help_put(td, "a", byte_tensor(r, 2, shape));
+  help_put(td, "n.a", byte_tensor(r, 2, shape));
+  n = help_get_tree(td, "n");
+  td_ok(tdict_set_batch_size(n, 0, NULL, err));
+  help_put(n, "y", byte_tensor(r, 0, NULL));
+  return td;
+}
+
+/* An object that is a tree, which flatten shows. */
+static tdict_status show_tree(const void *self, tdict_tree **out, tdict_error *err) {
+  (void)err;
+  *out = tdict_retain((const tdict_tree *)self);
+  return TDICT_OK;
+}
+static tdict_status keep_tree(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  (void)self, (void)err;
+  *out = tdict_retain(tree);
+  return TDICT_OK;
+}
+static void end_tree(void *self) { tdict_release(self); }
+static const tdict_type tree_type = {
+    .struct_size = sizeof tree_type, .name = "tree", .release = end_tree, .flatten = show_tree, .unflatten = keep_tree};
+
+/* The call answers ESHAPE at "n.y" with both shapes, and writes no result. */
+#define MISMATCH(made, call)                                          \
+  do {                                                                \
+    td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", (call)); \
+    assert_string_equal(td_last_error.path, "n.y");                   \
+    assert_null(made);                                                \
+  } while (0)
+
+DEVICE_CASE(changed_child_is_not_indexed) {
+  rig r = rig_open();
+  const int64_t at[2] = {2, 1};
+  tdict_tree *td = shrunk(&r), *made = NULL, *row = TREE(2), *rows = TREE(1, 2);
+  char *before = help_snapshot(td);
+  if (!r.memory) { /* lists are for host memory */
+    MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(at, 2)), &made, err));
+    help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
+    MISMATCH(made, tdict_index_set(td, TDICT_INDEX(TDICT_LIST(at, 1)), rows, err));
+  }
+  MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &made, err));
+  MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &made, err));
+  MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS), &made, err));
+  help_put(row, "n.y", byte_tensor(&r, 1, (const int64_t[]){2}));
+  help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
+  MISMATCH(made, tdict_write_row(td, 2, row, err));
+  MISMATCH(made, tdict_write_rows(td, 2, rows, err));
+  help_unchanged(td, before);
+  tdict_release(td);
+  tdict_release(row);
+  tdict_release(rows);
+  rig_close(&r);
+}
+
+DEVICE_CASE(changed_child_is_not_reshaped) {
+  rig r = rig_open();
+  tdict_tree *td = shrunk(&r), *made = NULL, *pieces[6] = {NULL};
+  size_t count = 6;
+  MISMATCH(made, tdict_view(td, 1, (const int64_t[]){6}, &made, err));
+  MISMATCH(made, tdict_reshape(td, 1, (const int64_t[]){-1}, &made, err));
+  MISMATCH(made, tdict_flatten(td, 0, 1, &made, err));
+  MISMATCH(made, tdict_unflatten(td, 0, 2, (const int64_t[]){3, 1}, &made, err));
+  MISMATCH(made, tdict_unsqueeze(td, 2, &made, err));
+  MISMATCH(made, tdict_squeeze(td, TDICT_EVERY_DIM, &made, err));
+  MISMATCH(made, tdict_expand(td, 3, (const int64_t[]){2, 3, 2}, &made, err));
+  MISMATCH(made, tdict_transpose(td, 0, 1, &made, err));
+  MISMATCH(pieces[0], tdict_split(td, 0, (const int64_t[]){1, 2}, 2, pieces, err));
+  MISMATCH(pieces[0], tdict_split_every(td, 1, 1, pieces, &count, err));
+  MISMATCH(pieces[0], tdict_chunks(td, 0, pieces, &count, err));
+  MISMATCH(pieces[0], tdict_unbind(td, 1, pieces, &count, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+/* Whichever of the trees it is, and whether the result is new or there. */
+DEVICE_CASE(changed_child_is_not_joined) {
+  rig r = rig_open();
+  tdict_tree *made = NULL, *bad = shrunk(&r), *good = TREE(3, 2), *out = TREE(2, 3, 2), *wide = TREE(3, 4);
+  tdict_join_options along = tdict_join_options_default();
+  along.dim = 1;
+  static const char *const names[] = {"a", "n.a", "n.y"};
+  for (int i = 0; i < 3; i++) {
+    help_put(good, names[i], byte_tensor(&r, 2, (const int64_t[]){3, 2}));
+    help_put(out, names[i], byte_tensor(&r, 3, (const int64_t[]){2, 3, 2}));
+    help_put(wide, names[i], byte_tensor(&r, 2, (const int64_t[]){3, 4}));
+  }
+  for (int first = 0; first < 2; first++) {
+    const tdict_tree *items[2] = {first ? bad : good, first ? good : bad};
+    MISMATCH(made, tdict_stack(items, 2, NULL, &made, err));
+    MISMATCH(made, tdict_stack(items, 2, &along, &made, err));
+    MISMATCH(made, tdict_cat(items, 2, NULL, &made, err));
+    MISMATCH(made, tdict_cat(items, 2, &along, &made, err));
+    MISMATCH(made, tdict_stack_into(items, 2, NULL, out, err));
+    MISMATCH(made, tdict_cat_into(items, 2, &along, wide, err));
+    MISMATCH(made, tdict_pad_sequence(items, 2, 0, NULL, &made, err));
+  }
+  const tdict_tree *all[1] = {bad};
+  MISMATCH(made, tdict_stack(all, 1, &along, &made, err));
+  /* The tree that is written to. */
+  const tdict_tree *one[1] = {good};
+  td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
+  help_put(wide, "n.y", byte_tensor(&r, 0, NULL));
+  td_fails(TDICT_ESHAPE, "out has batch size", tdict_cat_into(one, 1, NULL, wide, err));
+  tdict_tree *same = shrunk(&r);
+  MISMATCH(made, tdict_cat_into(one, 1, NULL, same, err));
+  tdict_release(same);
+  tdict_release(bad);
+  tdict_release(good);
+  tdict_release(out);
+  tdict_release(wide);
+  rig_close(&r);
+}
+
+/* An empty tree that hangs in two others: the first may give it another batch size. */
+DEVICE_CASE(changed_child_of_two_trees_is_found) {
+  rig r = rig_open();
+  tdict_tree *a = TREE(3), *b = TREE(3), *c = TREE(3), *made = NULL;
+  td_ok(tdict_set_tree(a, "c", c, err));
+  td_ok(tdict_set_tree(b, "c", c, err));
+  assert_ptr_equal(help_get_tree(a, "c"), help_get_tree(b, "c"));
+  td_ok(tdict_set_batch_size(a, 1, (const int64_t[]){2}, err));
+  help_put(a, "c.y", byte_tensor(&r, 1, (const int64_t[]){2}));
+  td_fails(TDICT_ESHAPE, "batch size is [3], tensor has shape [2]",
+           tdict_index_get(b, TDICT_INDEX(TDICT_AT(2)), &made, err));
+  assert_string_equal(td_last_error.path, "c.y");
+  td_ok(tdict_index_get(a, TDICT_INDEX(TDICT_AT(1)), &made, err));
+  tdict_release(made);
+  /* A batch size that fits again makes the tree whole. */
+  td_ok(tdict_delete(a, "c.y", err));
+  td_ok(tdict_set_batch_size(b, 1, (const int64_t[]){3}, err));
+  help_put(b, "c.y", byte_tensor(&r, 1, (const int64_t[]){3}));
+  td_ok(tdict_index_get(b, TDICT_INDEX(TDICT_AT(2)), &made, err));
+  tdict_release(made);
+  tdict_release(a);
+  tdict_release(b);
+  tdict_release(c);
+  rig_close(&r);
+}
+
+/* Tensors decide: a child tree whose own batch size is not the tree's takes it in results. */
+CASE(changed_child_takes_the_batch_size_in_results) {
+  tdict_tree *td = TREE(2), *made = NULL;
+  help_put(td, "n.x", TENSOR(2, 5));
+  help_put(td, "n.m.z", TENSOR(2));
+  help_put_tree(td, "e", TREE(2, 4));
+  td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
+  td_ok(tdict_set_batch_size(help_get_tree(td, "e"), 2, (const int64_t[]){3, 4}, err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 1, 1), TDICT_NEW_AXIS), &made, err));
+  static const char *const nodes[] = {"n", "n.m", "e"};
+  for (int i = 0; i < 3; i++) {
+    const tdict_tree *node = help_get_tree(made, nodes[i]);
+    assert_int_equal(tdict_batch_ndim(node), 2);
+    assert_memory_equal(tdict_batch_size(node), ((const int64_t[]){1, 1}), 16);
+  }
+  assert_int_equal(tdict_tensor_ndim(help_get(made, "n.x")), 3);
+  tdict_release(made);
+  /* The same when the tree is given a batch size. */
+  td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){2}, err));
+  for (int i = 0; i < 3; i++) {
+    const tdict_tree *node = help_get_tree(td, nodes[i]);
+    assert_int_equal(tdict_batch_ndim(node), 1);
+    assert_int_equal(tdict_batch_size(node)[0], 2);
+  }
+  tdict_release(td);
+}
+
+/* What does not use the batch size goes on: a tree that does not agree can be looked at, copied and mended. */
+DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
+  rig r = rig_open();
+  tdict_tree *td = shrunk(&r), *made = NULL;
+  td_ok(tdict_clone(td, &made, err));
+  assert_true(tdict_equal(td, made));
+  tdict_release(made);
+  td_ok(tdict_clone_deep(td, r.memory, &made, err));
+  assert_true(tdict_equal(td, made));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "n")), 0);
+  td_ok(tdict_copy(made, td, err));
+  tdict_release(made);
+  if (r.context) {
+    td_ok(tdict_to_device(r.context, td, tdict_cpu(), NULL, &made, err));
+    assert_true(tdict_equal(td, made));
+    tdict_release(made);
+  }
+  td_ok(tdict_delete(td, "n.y", err));
+  td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){3, 2}, err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &made, err));
+  tdict_release(made);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+/* Tensors that come to the top get the batch size and device of the top. */
+CASE(changed_child_is_not_flattened) {
+  const rig host = {NULL, NULL};
+  const tdict_device cpu = tdict_cpu();
+  tdict_tree *td = shrunk(&host), *made = NULL, *other = help_tree_without_batch();
+  MISMATCH(made, tdict_flatten_keys(td, NULL, &made, err));
+  help_put_tree(other, "n", help_tree_without_batch());
+  td_ok(tdict_set_device(other, &cpu, err));
+  td_ok(tdict_set_device(help_get_tree(other, "n"), NULL, err));
+  help_put(other, "n.far", help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0}));
+  td_fails(TDICT_EWRONGDEVICE, "the tensor is on sim:0", tdict_flatten_keys(other, NULL, &made, err));
+  assert_string_equal(td_last_error.path, "n.far");
+  assert_null(made);
+  tdict_release(td);
+  tdict_release(other);
+}
+
+/* The tree of an object's tensors is checked to its bottom. */
+CASE(changed_child_of_an_object_is_found) {
+  const rig host = {NULL, NULL};
+  tdict_tree *td = TREE(3, 2), *made = NULL, *bad = shrunk(&host);
+  td_ok(tdict_set_object(td, "o", &tree_type, bad, err));
+  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_unsqueeze(td, 2, &made, err));
+  assert_string_equal(td_last_error.path, "o.n.y");
+  const tdict_tree *items[1] = {td};
+  tdict_join_options along = tdict_join_options_default();
+  along.dim = 1;
+  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_stack(items, 1, &along, &made, err));
+  assert_string_equal(td_last_error.path, "o.n.y");
+  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_index_set(td, TDICT_INDEX(TDICT_REST), td, err));
+  assert_null(made);
+  tdict_release(td);
+}
