@@ -75,13 +75,13 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
   return status;
 }
 
-/* Whether a path leads somewhere, in *found; the place is then to be reset. A path that leads nowhere is an error when
+/* Where a path leads; the place is then to be reset. A path that leads nowhere has no node, and is an error when
  * strict. */
 static tdict_status resolve(const char *what, const tdict_tree *td, const char *path, bool strict, tdict_place *place,
-                            bool *found, tdict_error *err) {
+                            tdict_error *err) {
   tdict_error why = {0}; /* whether the caller's is written is not known yet */
   tdict_status status = tdict_place_get(place, td, path, what, &why);
-  *found = status == TDICT_OK;
+  if (status != TDICT_OK) place->node = NULL;
   if (!strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE)) return TDICT_OK;
   if (status != TDICT_OK && err) *err = why;
   return status;
@@ -97,9 +97,8 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
   if (!made) return no_memory(what, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
-    bool found;
-    status = resolve(what, td, paths[i], selection->strict, &place, &found, err);
-    if (!found) continue;
+    status = resolve(what, td, paths[i], selection->strict, &place, err);
+    if (!place.node) continue;
     tdict_place_reset(&place);
     status = take_path(what, td, made, paths[i], err);
   }
@@ -150,7 +149,8 @@ static tdict_status find_paths(const char *what, const tdict_tree *td, const tdi
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < selection->count && status == TDICT_OK; i++) {
     tdict_place place;
-    status = resolve(what, td, selection->paths[i], selection->strict, &place, &found[i], err);
+    status = resolve(what, td, selection->paths[i], selection->strict, &place, err);
+    found[i] = place.node != NULL;
     if (!found[i]) continue;
     tdict_tree *tree = tdict_leaf_tree(tdict_place_leaf(&place));
     if (tree && tdict_pointers_add(whole, tree, tree) < 0) status = no_memory(what, err);
@@ -189,9 +189,8 @@ static tdict_status drop_paths(tdict_changes *c, tdict_tree *td, const char *con
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
     tdict_tree *left;
-    bool found;
-    status = resolve(c->what, td, paths[i], false, &place, &found, err);
-    if (!found) continue;
+    status = resolve(c->what, td, paths[i], false, &place, err);
+    if (!place.node) continue;
     status = tdict_changes_of(c, place.node, TDICT_CHANGES_COPY, &left, err);
     if (status == TDICT_OK && !tdict_node_own(left)) status = no_memory(c->what, err);
     int64_t slot = status == TDICT_OK ? tdict_keys_find_name(left->keys, &place.path.name) : -1;
