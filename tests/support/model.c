@@ -217,8 +217,15 @@ void m_drop(m_tree *t, const char *key) {
   t->count--;
 }
 
-m_tree *m_share(const m_tree *t) {
+m_tree *m_tree_like(const m_tree *t) {
   m_tree *made = m_tree_make(t->nb, t->bs);
+  made->cpu = t->cpu;
+  return made;
+}
+
+m_tree *m_share(const m_tree *t) {
+  m_tree *made = m_tree_like(t);
+  made->original = t;
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
     m_put(made, e->key, e->array, e->tree ? m_share(e->tree) : NULL);
@@ -226,15 +233,136 @@ m_tree *m_share(const m_tree *t) {
   return made;
 }
 
-m_tree *m_tree_each(const m_tree *t, int in, int out, const int64_t *shape, m_fn fn, void *user) {
-  m_tree *made = m_tree_make(out, shape);
-  for (int i = in; i < t->nb; i++) made->bs[made->nb++] = t->bs[i];
+static uint32_t last_mark;
+
+static m_tree *copy_once(m_tree *t) {
+  if (t->mark == last_mark) return t->copy;
+  t->mark = last_mark;
+  m_tree *made = t->copy = m_tree_like(t);
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
-    m_put(made, e->key, e->array ? fn(e->array, user) : NULL,
-          e->tree ? m_tree_each(e->tree, in, out, shape, fn, user) : NULL);
+    m_put(made, e->key, e->array, e->tree ? copy_once(e->tree) : NULL);
   }
   return made;
+}
+
+m_tree *m_copy(m_tree *t) {
+  last_mark++;
+  return copy_once(t);
+}
+
+void m_replace_dims(m_tree *made, const m_tree *t, const m_tree *root, int in, int out, const int64_t *shape) {
+  made->nb = 0;
+  for (int i = 0; i < out; i++) made->bs[made->nb++] = shape[i];
+  if (t->nb < in || (in && memcmp(t->bs, root->bs, (size_t)in * sizeof *t->bs) != 0)) return;
+  for (int i = in; i < t->nb; i++) made->bs[made->nb++] = t->bs[i];
+}
+
+typedef struct each {
+  const m_tree *root;
+  int in, out;
+  const int64_t *shape;
+  m_fn fn;
+  void *user;
+} each;
+
+static m_tree *map_each(const m_tree *t, const each *how) {
+  m_tree *made = m_tree_like(t);
+  made->locked = m_is_locked(t);
+  m_replace_dims(made, t, how->root, how->in, how->out, how->shape);
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    m_put(made, e->key, e->array ? how->fn(e->array, how->user) : NULL, e->tree ? map_each(e->tree, how) : NULL);
+  }
+  return made;
+}
+
+m_tree *m_tree_each(const m_tree *t, int in, int out, const int64_t *shape, m_fn fn, void *user) {
+  const each how = {t, in, out, shape, fn, user};
+  return map_each(t, &how);
+}
+
+void m_open(m_tree *t) {
+  t->locked = false;
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree) m_open(t->entries[i].tree);
+}
+
+bool m_is_locked(const m_tree *t) { return t->locked || t->above; }
+
+static void clear_counts(m_tree *t) {
+  t->above = 0;
+  t->mark = 0;
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree) clear_counts(t->entries[i].tree);
+}
+
+/* Counts the places in a locked tree, once. */
+static void count_below(m_tree *t) {
+  if (t->mark == last_mark) return;
+  t->mark = last_mark;
+  for (int i = 0; i < t->count; i++) {
+    if (!t->entries[i].tree) continue;
+    t->entries[i].tree->above++;
+    count_below(t->entries[i].tree);
+  }
+}
+
+static void count_locked(m_tree *t) {
+  if (t->locked) count_below(t);
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree) count_locked(t->entries[i].tree);
+}
+
+void m_hold(m_tree *const *roots, int count) {
+  for (int i = 0; i < count; i++)
+    if (roots[i]) clear_counts(roots[i]);
+  last_mark++;
+  for (int i = 0; i < count; i++)
+    if (roots[i]) count_locked(roots[i]);
+}
+
+static void unlock_below(m_tree *t, m_tree *const *roots, int count) {
+  for (int i = 0; i < t->count; i++) {
+    m_tree *child = t->entries[i].tree;
+    if (!child) continue;
+    m_hold(roots, count);
+    if (child->above || m_is_locked(t)) continue;
+    child->locked = false;
+    unlock_below(child, roots, count);
+  }
+}
+
+void m_unlock(m_tree *t, m_tree *const *roots, int count) {
+  if (!t->locked) return;
+  t->locked = false;
+  unlock_below(t, roots, count);
+  m_hold(roots, count);
+}
+
+bool m_begins_with(const m_array *a, const m_tree *t) {
+  return a->ndim >= t->nb && (!t->nb || memcmp(a->shape, t->bs, (size_t)t->nb * sizeof *a->shape) == 0);
+}
+
+static bool fits(const m_tree *t, const m_tree *root) {
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].array ? !m_begins_with(t->entries[i].array, root) : !fits(t->entries[i].tree, root)) return false;
+  return true;
+}
+
+bool m_fits(const m_tree *t) { return fits(t, t); }
+
+bool m_holds(const m_tree *t, const m_tree *other) {
+  if (t == other) return true;
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree && m_holds(t->entries[i].tree, other)) return true;
+  return false;
+}
+
+bool m_has_arrays(const m_tree *t) {
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].array || m_has_arrays(t->entries[i].tree)) return true;
+  return false;
 }
 
 m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_tree **last) {
@@ -306,11 +434,15 @@ static const char *check_array(const m_array *a, const tdict_tensor *t, const ch
   return NULL;
 }
 
-static const char *check(const m_tree *t, const tdict_tree *td, bool locked) {
+static const char *check(const m_tree *t, const tdict_tree *td, bool above) {
+  const bool locked = above || m_is_locked(t);
+  tdict_device device;
   if (tdict_batch_ndim(td) != t->nb) return SAY("%d batch dimensions, wanted %d", tdict_batch_ndim(td), t->nb);
   if (t->nb && memcmp(tdict_batch_size(td), t->bs, (size_t)t->nb * sizeof *t->bs) != 0) return SAY("batch size");
   if (tdict_num_keys(td) != (size_t)t->count) return SAY("%zu keys, wanted %d", tdict_num_keys(td), t->count);
-  if (tdict_is_locked(td) != locked) return SAY("lock");
+  if (tdict_is_locked(td) != locked)
+    return SAY("%s, wanted %s", locked ? "not locked" : "locked", locked ? "locked" : "not");
+  if (tdict_get_device(td, &device) != t->cpu) return SAY("device");
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
     const char *key = tdict_key_at(td, (size_t)i), *wrong = NULL;
@@ -327,4 +459,4 @@ static const char *check(const m_tree *t, const tdict_tree *td, bool locked) {
   return NULL;
 }
 
-const char *m_check(const m_tree *t, const tdict_tree *td) { return check(t, td, t->locked); }
+const char *m_check(const m_tree *t, const tdict_tree *td) { return check(t, td, false); }

@@ -27,7 +27,12 @@ struct m_tree {
   int64_t bs[M_DIMS];
   int count, cap;
   m_entry *entries;
-  bool locked; /* of a root: all of it */
+  bool locked;            /* by a call of its own */
+  int above;              /* places in locked trees that it hangs at: m_hold() */
+  bool cpu;               /* its device; else it has none */
+  uint32_t mark;          /* of the walk that was here last */
+  m_tree *copy;           /* of the copy that is being made */
+  const m_tree *original; /* of which m_share() made it */
 };
 
 void m_reset(void);
@@ -63,10 +68,25 @@ m_tree *m_tree_make(int nb, const int64_t *bs);
 m_entry *m_find(const m_tree *t, const char *key);
 m_entry *m_put(m_tree *t, const char *key, m_array *array, m_tree *tree); /* adds, or replaces in its place */
 void m_drop(m_tree *t, const char *key);
-m_tree *m_share(const m_tree *t); /* new nodes, the same arrays */
-/* New nodes with the first `in` batch dimensions replaced, arrays made by fn. */
+m_tree *m_tree_like(const m_tree *t); /* an empty node with its batch size and device */
+m_tree *m_share(const m_tree *t);     /* new nodes, the same arrays, not locked; a node for each way to one */
+m_tree *m_copy(m_tree *t);            /* the same, a node for each node */
+/* New nodes with the first `in` dimensions of the root's batch size replaced, also in nodes below that lack them or have
+ * others, which had no further ones then; arrays made by fn. Locked where `t` is. */
 typedef m_array *(*m_fn)(const m_array *a, void *user);
 m_tree *m_tree_each(const m_tree *t, int in, int out, const int64_t *shape, m_fn fn, void *user);
+/* The batch size of a node below `root` after that. */
+void m_replace_dims(m_tree *made, const m_tree *t, const m_tree *root, int in, int out, const int64_t *shape);
+void m_open(m_tree *t); /* unlocks all of a tree that nothing else holds */
+/* Counts anew what locked trees hold, of all that hangs in these. */
+void m_hold(m_tree *const *roots, int count);
+bool m_is_locked(const m_tree *t);
+/* Undoes tdict_lock(), and the locks below that no other tree holds. Counts are as m_hold() left them. */
+void m_unlock(m_tree *t, m_tree *const *roots, int count);
+bool m_begins_with(const m_array *a, const m_tree *t);
+bool m_fits(const m_tree *t);                       /* every array below begins with its batch size */
+bool m_holds(const m_tree *t, const m_tree *other); /* is it, or holds it */
+bool m_has_arrays(const m_tree *t);
 /* Follows a path of keys; NULL when it leads nowhere; *through: it leads through an array. */
 m_entry *m_path(m_tree *t, const char *const *keys, int count, bool *through, m_tree **last);
 /* Arrays in the order of a walk, at most `room`; with their paths (escaped) when paths is not NULL. */

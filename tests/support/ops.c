@@ -85,9 +85,8 @@ tdict_tensor *ops_tensor(const m_array *a) {
   return t;
 }
 
-tdict_tree *ops_tree(const m_tree *t) {
-  tdict_tree *td = NULL;
-  if (tdict_create(t->nb, t->bs, &td, NULL) != TDICT_OK) abort();
+/* Children get their batch size in their place, by themselves: it need not be one that their parent would take. */
+static void fill_tree(tdict_tree *td, const m_tree *t) {
   for (int i = 0; i < t->count; i++) {
     char path[2 * M_KEY];
     tdict_path_escape(t->entries[i].key, path, sizeof path);
@@ -97,12 +96,22 @@ tdict_tree *ops_tree(const m_tree *t) {
       status = tdict_set(td, path, tensor, NULL);
       tdict_tensor_release(tensor);
     } else {
-      tdict_tree *child = ops_tree(t->entries[i].tree);
+      const m_tree *below = t->entries[i].tree;
+      tdict_tree *child = NULL;
+      if (tdict_create(t->nb, t->bs, &child, NULL) != TDICT_OK) abort();
       status = tdict_set_tree(td, path, child, NULL);
+      if (status == TDICT_OK) status = tdict_set_batch_size(child, below->nb, below->bs, NULL);
+      fill_tree(child, below);
       tdict_release(child);
     }
     if (status != TDICT_OK) abort();
   }
+}
+
+tdict_tree *ops_tree(const m_tree *t) {
+  tdict_tree *td = NULL;
+  if (tdict_create(t->nb, t->bs, &td, NULL) != TDICT_OK) abort();
+  fill_tree(td, t);
   return td;
 }
 
@@ -147,7 +156,8 @@ const char *ops_kind_name(int kind) {
   if ((at -= ops_num_shapes) < ops_num_writes) return ops_write_names[at];
   if ((at -= ops_num_writes) < ops_num_keys) return ops_key_names[at];
   if ((at -= ops_num_keys) < ops_num_more) return ops_more_names[at];
-  return (at -= ops_num_more) < ops_num_objects ? ops_object_names[at] : NULL;
+  if ((at -= ops_num_more) < ops_num_objects) return ops_object_names[at];
+  return (at -= ops_num_objects) < ops_num_children ? ops_child_names[at] : NULL;
 }
 
 void ops_reset(ops *o) {
@@ -168,6 +178,7 @@ void ops_reset(ops *o) {
 }
 
 static bool check_all(ops *o) {
+  m_hold(o->model, OPS_POOL);
   for (int i = 0; i < OPS_POOL; i++) {
     const char *wrong = m_check(o->model[i], o->td[i]);
     if (wrong) ops_complain(o, wrong);
@@ -179,6 +190,7 @@ static void run(ops *o, int kind) {
   int at = kind - 1;
   o->name = ops_kind_name(kind);
   o->err = o->step++ % 3 ? &o->error : NULL;
+  m_hold(o->model, OPS_POOL);
   if (kind == 0)
     op_new(o);
   else if (at < ops_num_shapes)
@@ -189,12 +201,14 @@ static void run(ops *o, int kind) {
     ops_keys[at](o);
   else if ((at -= ops_num_keys) < ops_num_more)
     ops_more[at](o);
+  else if ((at -= ops_num_more) < ops_num_objects)
+    ops_objects[at](o);
   else
-    ops_objects[at - ops_num_more](o);
+    ops_children[at - ops_num_objects](o);
 }
 
 bool ops_step(ops *o, bool all) {
-  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more + ops_num_objects;
+  int kinds = 1 + ops_num_shapes + ops_num_writes + ops_num_keys + ops_num_more + ops_num_objects + ops_num_children;
   int kind = (int)ops_pick(o, (uint32_t)kinds);
   uint64_t state = o->state;
   for (int64_t n = 0;; n++) {

@@ -55,14 +55,19 @@ int ops_slot(ops *o);
 int64_t ops_cells(const m_tree *t);
 /* A tensor with elements of an array's cells. */
 tdict_tensor *ops_tensor(const m_array *a);
-/* A library's tree of a model's, in new storage; the model's cells are new, too. */
+/* A library's tree of a model's, in new storage; no node has a device. */
 tdict_tree *ops_tree(const m_tree *t);
+/* What a tree demands of one that comes below it: OK or ESHAPE. */
+tdict_status ops_agrees(const m_tree *t, const m_tree *under);
+/* True when that one is not as demanded and is copied; and the change of the copy. */
+bool ops_grows(const m_tree *t, const m_tree *under);
+void ops_grow(m_tree *t, const m_tree *under);
 void ops_complain(ops *o, const char *text);
 
 typedef void (*ops_fn)(ops *o);
-extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[];
-extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects;
+extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_children[];
+extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_children;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];
-extern const char *const ops_object_names[];
+extern const char *const ops_object_names[], *const ops_child_names[];
 
 #endif

@@ -47,13 +47,14 @@ static void op_set(ops *o) {
   tdict_tensor *tensor = ops_tensor(a);
   tdict_status status = OPS_CALL(o, tdict_set(o->td[s], w.path, tensor, o->err));
   tdict_tensor_release(tensor);
-  if (!ops_judge(o, status, through ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE)) return;
+  if (!ops_judge(o, status, through ? TDICT_ETYPE : m_is_locked(node) ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE))
+    return;
   if (e) {
     e->array = a;
     e->tree = NULL;
     return;
   }
-  for (; depth < w.count - 1; depth++) node = m_put(node, w.keys[depth], NULL, m_tree_make(node->nb, node->bs))->tree;
+  for (; depth < w.count - 1; depth++) node = m_put(node, w.keys[depth], NULL, m_tree_like(node))->tree;
   m_put(node, w.keys[w.count - 1], a, NULL);
 }
 
@@ -73,7 +74,7 @@ static void op_delete(ops *o) {
   }
   m_entry *e = m_path(t, w.keys, w.count, &through, &last);
   tdict_status status = OPS_CALL(o, tdict_delete(o->td[s], path, o->err));
-  if (ops_judge(o, status, through ? TDICT_ETYPE : !e ? TDICT_ENOTFOUND : t->locked ? TDICT_ELOCKED : TDICT_OK))
+  if (ops_judge(o, status, through ? TDICT_ETYPE : !e ? TDICT_ENOTFOUND : m_is_locked(last) ? TDICT_ELOCKED : TDICT_OK))
     m_drop(last, w.keys[w.count - 1]);
 }
 
@@ -88,11 +89,11 @@ static void op_rename(ops *o) {
   m_entry *e = m_find(t, from), *there = m_find(t, to);
   tdict_status status = OPS_CALL(o, tdict_rename(o->td[s], a, b, safe, o->err));
   if (!ops_judge(o, status,
-                 !e              ? TDICT_ENOTFOUND
-                 : t->locked     ? TDICT_ELOCKED
-                 : e == there    ? TDICT_OK
-                 : there && safe ? TDICT_EEXIST
-                                 : TDICT_OK) ||
+                 !e               ? TDICT_ENOTFOUND
+                 : m_is_locked(t) ? TDICT_ELOCKED
+                 : e == there     ? TDICT_OK
+                 : there && safe  ? TDICT_EEXIST
+                                  : TDICT_OK) ||
       e == there)
     return;
   if (there) m_drop(t, to);
@@ -101,12 +102,17 @@ static void op_rename(ops *o) {
 
 static void lock_all(ops *o, bool lock) {
   int s = ops_slot(o);
+  m_tree *t = o->model[s];
   tdict_status status = TDICT_OK;
   if (lock)
     tdict_lock(o->td[s]);
   else
     status = OPS_CALL(o, tdict_unlock(o->td[s], o->err));
-  if (ops_judge(o, status, TDICT_OK)) o->model[s]->locked = lock;
+  if (!ops_judge(o, status, !lock && t->above ? TDICT_ELOCKED : TDICT_OK)) return;
+  if (lock)
+    t->locked = true;
+  else
+    m_unlock(t, o->model, OPS_POOL);
 }
 static void op_lock(ops *o) { lock_all(o, true); }
 static void op_unlock(ops *o) { lock_all(o, false); }
@@ -129,7 +135,8 @@ static void op_clone_deep(ops *o) {
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_clone_deep(o->td[s], NULL, &td, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
-  m_tree *made = m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL);
+  m_tree *made = m_tree_each(t, 0, 0, NULL, copy_array, NULL);
+  m_open(made);
   if (!tdict_equal(td, o->td[s]) || !tdict_equal(o->td[s], td)) { /* but for NaN */
     tdict_compare_options same = tdict_compare_options_default();
     tdict_difference found;
@@ -146,7 +153,7 @@ static void take(m_tree *to, const m_tree *from, const way *w) {
       m_put(to, w->keys[i], e->array, e->tree ? m_share(e->tree) : NULL);
       return;
     }
-    if (!there) there = m_put(to, w->keys[i], NULL, m_tree_make(e->tree->nb, e->tree->bs));
+    if (!there) there = m_put(to, w->keys[i], NULL, m_tree_like(e->tree));
     from = e->tree;
     to = there->tree;
   }
@@ -154,7 +161,7 @@ static void take(m_tree *to, const m_tree *from, const way *w) {
 
 static void op_select(ops *o) {
   int s = ops_slot(o), count = (int)ops_pick(o, 4);
-  m_tree *t = o->model[s], *last, *made = m_tree_make(t->nb, t->bs);
+  m_tree *t = o->model[s], *last, *made = m_tree_like(t);
   way ways[4];
   const char *paths[4];
   bool strict = ops_pick(o, 3) == 0;
@@ -221,7 +228,7 @@ static void op_split_keys(ops *o) {
   tdict_tree *made[3];
   tdict_status status = OPS_CALL(o, tdict_split_keys(o->td[s], sets, 2, made, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
-  m_tree *x = m_tree_make(t->nb, t->bs), *y = m_tree_make(t->nb, t->bs), *rest = m_share(t);
+  m_tree *x = m_tree_like(t), *y = m_tree_like(t), *rest = m_share(t);
   take(x, t, &a);
   take(y, t, &b);
   drop_way(rest, &a);
@@ -232,49 +239,74 @@ static void op_split_keys(ops *o) {
   ops_keep(o, made[2], rest);
 }
 
-/* False on a collision. */
-static bool flatten(m_tree *to, const m_tree *t, const char *above, const char *separator) {
+/* EEXIST on a collision, ESHAPE for an array that does not begin with the batch size of the top. */
+static tdict_status flatten(m_tree *to, const m_tree *t, const char *above, const char *separator) {
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
     char key[2 * M_KEY];
     snprintf(key, sizeof key, "%s%s%s", above, *above ? separator : "", e->key);
-    if (strlen(key) >= M_KEY) return true; /* never: keys are short and trees flat */
-    if (e->array && m_find(to, key)) return false;
+    if (strlen(key) >= M_KEY) return TDICT_OK; /* never: keys are short and trees flat */
+    if (e->array && m_find(to, key)) return TDICT_EEXIST;
+    if (e->array && !m_begins_with(e->array, to)) return TDICT_ESHAPE;
     if (e->array) m_put(to, key, e->array, NULL);
-    if (e->tree && !flatten(to, e->tree, key, separator)) return false;
+    tdict_status status = e->tree ? flatten(to, e->tree, key, separator) : TDICT_OK;
+    if (status != TDICT_OK) return status;
   }
-  return true;
+  return TDICT_OK;
 }
 
 static void op_flatten_keys(ops *o) {
   int s = ops_slot(o);
   const m_tree *t = o->model[s];
   const char *separator = ops_pick(o, 2) ? NULL : "__";
-  m_tree *made = m_tree_make(t->nb, t->bs);
-  bool good = flatten(made, t, "", separator ? separator : ".");
+  m_tree *made = m_tree_like(t);
+  tdict_status wanted = flatten(made, t, "", separator ? separator : ".");
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
-  if (ops_judge(o, status, good ? TDICT_OK : TDICT_EEXIST)) ops_keep(o, td, made);
+  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
 }
 
-static bool starts_with(const m_array *a, const m_tree *t) {
-  return a->ndim >= t->nb && memcmp(a->shape, t->bs, (size_t)t->nb * sizeof *a->shape) == 0;
-}
-
-/* Whether all below agrees with a batch size that is demanded; grown as tdict_set_tree() does. */
-static bool agrees(m_tree *t, const m_tree *under) {
-  bool good = true, empty = ops_cells(t) == 0;
-  for (int i = 0; i < t->count; i++) {
-    m_entry *e = &t->entries[i];
-    if (e->array) good = good && starts_with(e->array, under);
-    if (e->tree) good = agrees(e->tree, under) && good;
-  }
+/* True when dimensions that both have differ. */
+static bool differs(const m_tree *t, const m_tree *under) {
   int both = t->nb < under->nb ? t->nb : under->nb;
-  const bool differs = memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
-  if (differs && !empty) good = false;
-  if (t->nb < under->nb || differs) t->nb = under->nb;
+  return both && memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
+}
+
+bool ops_grows(const m_tree *t, const m_tree *under) {
+  return t->nb < under->nb || differs(t, under) || (under->cpu && !t->cpu);
+}
+
+static bool agrees_below(const m_tree *t, const m_tree *under) {
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    if (e->array && !m_begins_with(e->array, under)) return false;
+    if (e->tree && differs(e->tree, under) && m_has_arrays(e->tree)) return false;
+    if (e->tree && !agrees_below(e->tree, under)) return false;
+  }
+  return true;
+}
+
+tdict_status ops_agrees(const m_tree *t, const m_tree *under) {
+  if (differs(t, under) && m_has_arrays(t)) return TDICT_ESHAPE;
+  return !ops_grows(t, under) || agrees_below(t, under) ? TDICT_OK : TDICT_ESHAPE;
+}
+
+void ops_grow(m_tree *t, const m_tree *under) {
+  if (t->nb < under->nb || differs(t, under)) t->nb = under->nb;
   memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
-  return good;
+  t->cpu = t->cpu || under->cpu;
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree) ops_grow(t->entries[i].tree, under);
+}
+
+/* Puts a copy of an entry below a tree. */
+static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
+  m_tree *copy = e->tree ? m_share(e->tree) : NULL;
+  if (e->array && !m_begins_with(e->array, to)) return TDICT_ESHAPE;
+  if (copy && ops_agrees(copy, to) != TDICT_OK) return TDICT_ESHAPE;
+  if (copy && ops_grows(copy, to)) ops_grow(copy, to);
+  m_put(to, key, e->array, copy);
+  return TDICT_OK;
 }
 
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
@@ -287,14 +319,10 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
     m_entry *there = m_find(to, part);
     if (!end) {
       if (there) return TDICT_EEXIST;
-      m_tree *copy = e->tree ? m_share(e->tree) : NULL;
-      if (e->array && !starts_with(e->array, to)) return TDICT_ESHAPE; /* `to` may have a batch size of its own */
-      if (copy && !agrees(copy, to)) return TDICT_ESHAPE;
-      m_put(to, part, e->array, copy);
-      return TDICT_OK;
+      return put_copy(to, part, e); /* `to` may have a batch size of its own */
     }
     if (there && there->array) return TDICT_EEXIST;
-    if (!there) there = m_put(to, part, NULL, m_tree_make(to->nb, to->bs));
+    if (!there) there = m_put(to, part, NULL, m_tree_like(to));
     to = there->tree;
     part = end + strlen(separator);
   }
@@ -317,7 +345,7 @@ static void op_unflatten_keys(ops *o) {
   int s = ops_slot(o);
   const m_tree *t = o->model[s];
   const char *separator = ops_pick(o, 2) ? NULL : "__";
-  m_tree *made = m_tree_make(t->nb, t->bs);
+  m_tree *made = m_tree_like(t);
   tdict_status wanted = TDICT_OK;
   bool *placed = calloc((size_t)t->count + 1, sizeof *placed);
   if (!placed) return;
@@ -329,37 +357,57 @@ static void op_unflatten_keys(ops *o) {
   if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
 }
 
-static tdict_status merge(m_tree *to, const m_tree *from, bool locked) {
+/* `from` is a copy: what is merged into may hang in the source, too. */
+static tdict_status merge(m_tree *to, const m_tree *from) {
   for (int i = 0; i < from->count; i++) {
     const m_entry *e = &from->entries[i];
     m_entry *there = m_find(to, e->key);
+    tdict_status status = TDICT_OK;
     if (there && there->tree && e->tree) {
-      tdict_status status = merge(there->tree, e->tree, locked);
-      if (status != TDICT_OK) return status;
-      continue;
+      if (there->tree != e->tree->original) status = merge(there->tree, e->tree);
+    } else {
+      status = m_is_locked(to) ? TDICT_ELOCKED : put_copy(to, e->key, e);
     }
-    if (locked) return TDICT_ELOCKED;
-    m_tree *copy = e->tree ? m_share(e->tree) : NULL;
-    if (e->array && !starts_with(e->array, to)) return TDICT_ESHAPE;
-    if (copy && !agrees(copy, to)) return TDICT_ESHAPE;
-    m_put(to, e->key, e->array, copy);
+    if (status != TDICT_OK) return status;
   }
   return TDICT_OK;
 }
 
+/* The nodes of a tree as they were, for a change that may have to be undone. */
+enum { MOST_NODES = 512 };
+typedef struct saved {
+  m_tree *nodes[MOST_NODES], was[MOST_NODES];
+  int count;
+} saved;
+
+static void save(saved *all, m_tree *t) {
+  for (int i = 0; i < all->count; i++)
+    if (all->nodes[i] == t) return;
+  if (all->count == MOST_NODES) abort();
+  m_tree *was = &all->was[all->count];
+  all->nodes[all->count++] = t;
+  *was = *t;
+  was->entries = m_alloc((size_t)t->cap * sizeof *t->entries);
+  if (t->count) memcpy(was->entries, t->entries, (size_t)t->count * sizeof *t->entries);
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree) save(all, t->entries[i].tree);
+}
+
 static void op_update(ops *o) {
+  static saved before;
   int s = ops_slot(o), f = ops_slot(o);
-  m_tree *made = m_share(o->model[s]);
-  made->locked = o->model[s]->locked;
-  tdict_status wanted = s == f ? TDICT_OK : merge(made, o->model[f], made->locked);
+  before.count = 0;
+  save(&before, o->model[s]);
+  tdict_status wanted = s == f ? TDICT_OK : merge(o->model[s], m_share(o->model[f]));
   tdict_status status = OPS_CALL(o, tdict_update(o->td[s], o->td[f], NULL, 0, o->err));
-  if (ops_judge(o, status, wanted)) o->model[s] = made;
+  if (ops_judge(o, status, wanted)) return;
+  for (int i = 0; i < before.count; i++) *before.nodes[i] = before.was[i];
 }
 
 static void op_merge(ops *o) {
   int a = ops_slot(o), b = ops_slot(o);
   m_tree *made = m_share(o->model[a]);
-  tdict_status wanted = merge(made, o->model[b], false);
+  tdict_status wanted = merge(made, m_share(o->model[b]));
   const tdict_tree *items[2] = {o->td[a], o->td[b]};
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_merge(items, 2, &td, o->err));
@@ -400,7 +448,10 @@ static void op_apply(ops *o) {
   const tdict_tree *trees[2] = {o->td[s], o->td[s]};
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_apply(trees, 2, clone_first, NULL, &td, o->err));
-  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, m_tree_each(t, t->nb, t->nb, t->bs, copy_array, NULL));
+  if (!ops_judge(o, status, TDICT_OK)) return;
+  m_tree *made = m_tree_each(t, 0, 0, NULL, copy_array, NULL);
+  m_open(made);
+  ops_keep(o, td, made);
 }
 
 const ops_fn ops_keys[] = {op_set,        op_delete, op_rename,  op_lock,       op_unlock,       op_clone,

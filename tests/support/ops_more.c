@@ -49,32 +49,6 @@ static void op_create_from(ops *o) {
   ops_keep(o, td, made);
 }
 
-static void op_batch_size(ops *o) {
-  int s = ops_slot(o);
-  m_tree *t = o->model[s];
-  bool good = ops_pick(o, 2);
-  if (t->nb == 0 || (!good && count_arrays(t) == 0)) return;
-  const int64_t wrong[] = {97};
-  int ndim = good ? (int)ops_pick(o, (uint32_t)t->nb) : 1;
-  tdict_status status = OPS_CALL(o, tdict_set_batch_size(o->td[s], ndim, good ? t->bs : wrong, o->err));
-  if (ops_judge(o, status, t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_ESHAPE)) t->nb = ndim;
-}
-
-static void op_device(ops *o) {
-  int s = ops_slot(o);
-  const m_tree *t = o->model[s];
-  tdict_device cpu = tdict_cpu(), far = tdict_sim(9), none = {0, 0};
-  bool good = count_arrays(t) == 0;
-  tdict_status status = OPS_CALL(o, tdict_set_device(o->td[s], &far, o->err));
-  ops_judge(o, status, t->locked ? TDICT_ELOCKED : good ? TDICT_OK : TDICT_EWRONGDEVICE);
-  if (o->refused) return;
-  if (tdict_set_device(o->td[s], &none, o->err) == TDICT_OK) ops_complain(o, "no place");
-  tdict_status set = tdict_set_device(o->td[s], &cpu, o->err);
-  if (!t->locked && set != TDICT_OK) ops_complain(o, "cpu");
-  if (tdict_get_device(o->td[s], &far) != (set == TDICT_OK)) ops_complain(o, "get");
-  if (!t->locked && tdict_set_device(o->td[s], NULL, o->err) != TDICT_OK) ops_complain(o, "clear");
-}
-
 static void op_pop(ops *o) {
   int s = ops_slot(o);
   m_tree *t = o->model[s];
@@ -87,7 +61,7 @@ static void op_pop(ops *o) {
   tdict_tree *child = NULL;
   tdict_status status =
       OPS_CALL(o, tree ? tdict_pop_tree(o->td[s], path, &child, o->err) : tdict_pop(o->td[s], path, &tensor, o->err));
-  if (ops_judge(o, status, !fits ? TDICT_ETYPE : t->locked ? TDICT_ELOCKED : TDICT_OK)) m_drop(t, e->key);
+  if (ops_judge(o, status, !fits ? TDICT_ETYPE : m_is_locked(t) ? TDICT_ELOCKED : TDICT_OK)) m_drop(t, e->key);
   tdict_tensor_release(tensor);
   tdict_release(child);
 }
@@ -179,6 +153,11 @@ static void op_compare(ops *o) {
   tdict_release(copy);
 }
 
+static m_array *same_array(const m_array *a, void *user) {
+  (void)user;
+  return (m_array *)(uintptr_t)a;
+}
+
 static void op_row_of_empty(ops *o) {
   int s = ops_slot(o);
   m_tree *row = o->model[s];
@@ -188,12 +167,13 @@ static void op_row_of_empty(ops *o) {
   tdict_tree *td = NULL, *part = NULL;
   if (tdict_create(row->nb + 1, bs, &td, NULL) != TDICT_OK) abort();
   tdict_status status = OPS_CALL(o, tdict_write_row(td, 1, o->td[s], o->err));
-  if (ops_judge(o, status, TDICT_OK)) {
+  if (ops_judge(o, status, m_fits(row) ? TDICT_OK : TDICT_ESHAPE)) {
     if (tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &part, NULL) != TDICT_OK) abort();
-    m_tree unlocked = *row;
-    unlocked.locked = false;
+    m_tree *wanted = m_tree_each(row, row->nb, row->nb, row->bs, same_array, NULL);
+    wanted->cpu = false; /* that of the tree that was written to */
+    m_open(wanted);
     m_ignore_places = true;
-    const char *wrong = m_check(&unlocked, part);
+    const char *wrong = m_check(wanted, part);
     m_ignore_places = false;
     if (wrong) ops_complain(o, wrong);
   }
@@ -411,9 +391,8 @@ static void op_nulls(ops *o) {
   nulls_of_keys(o);
 }
 
-const ops_fn ops_more[] = {op_create_from,  op_batch_size, op_device, op_pop,         op_sums,      op_compare,
-                           op_row_of_empty, op_misfits,    op_nulls,  op_compare_two, op_many_keys, op_bad_indices};
-const char *const ops_more_names[] = {"create_from", "batch_size",  "device",       "pop",
-                                      "sums",        "compare",     "row_of_empty", "misfits",
-                                      "nulls",       "compare_two", "many_keys",    "bad_indices"};
+const ops_fn ops_more[] = {op_create_from, op_pop,   op_sums,        op_compare,   op_row_of_empty,
+                           op_misfits,     op_nulls, op_compare_two, op_many_keys, op_bad_indices};
+const char *const ops_more_names[] = {"create_from", "pop",   "sums",        "compare",   "row_of_empty",
+                                      "misfits",     "nulls", "compare_two", "many_keys", "bad_indices"};
 const int ops_num_more = sizeof ops_more / sizeof *ops_more;

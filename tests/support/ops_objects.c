@@ -83,6 +83,14 @@ static void end_both(ops *o, both *b) {
   if (alive != b->before) ops_complain(o, "objects that nobody holds");
 }
 
+/* Every tree below has at least the batch size: what hooks do goes by that of the object's own tree. */
+static bool is_regular(const m_tree *t, const m_tree *root) {
+  if (t->nb < root->nb || (root->nb && memcmp(t->bs, root->bs, (size_t)root->nb * sizeof *t->bs) != 0)) return false;
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree && !is_regular(t->entries[i].tree, root)) return false;
+  return true;
+}
+
 /* False when the tree of the pool is not one for this: nothing in it, or no trees. */
 static bool begin(ops *o, both *b) {
   const int s = ops_slot(o);
@@ -93,7 +101,7 @@ static bool begin(ops *o, both *b) {
   memset(b, 0, sizeof *b);
   b->type = which == 0 ? &bare : which & 1 ? &flat : &full;
   b->before = alive;
-  if (!t->nb || ops_cells(t) > 200 || tdict_is_empty(o->td[s])) return false;
+  if (!t->nb || ops_cells(t) > 200 || tdict_is_empty(o->td[s]) || !m_fits(t) || !is_regular(t, t)) return false;
   tdict_tree *source = NULL, *child = NULL;
   void *object = NULL;
   bool ok = tdict_clone_deep(o->td[s], NULL, &source, NULL) == TDICT_OK;

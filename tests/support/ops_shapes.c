@@ -8,13 +8,12 @@ static m_array *map_array(const m_array *a, void *user) { return m_array_map(a, 
 
 /* The model's result of a map of the whole batch size. */
 static m_tree *mapped(const m_tree *t, m_map *map) {
-  m_tree *made = m_tree_each(t, map->in, map->out_ndim, map->shape, map_array, map);
-  made->locked = t->locked;
-  return made;
+  return m_tree_each(t, map->in, map->out_ndim, map->shape, map_array, map);
 }
 
 static void finish(ops *o, tdict_status status, tdict_tree *td, const m_tree *from, m_map *map) {
-  if (ops_judge(o, status, map ? TDICT_OK : TDICT_EINVAL)) ops_keep(o, td, mapped(from, map));
+  const tdict_status wanted = !map ? TDICT_EINVAL : m_fits(from) ? TDICT_OK : TDICT_ESHAPE;
+  if (ops_judge(o, status, wanted)) ops_keep(o, td, mapped(from, map));
 }
 
 /* A random index of dimension sizes, and what is read in *map. */
@@ -172,9 +171,12 @@ static void op_index_get(ops *o) {
   tdict_status wanted = choose_index(o, o->model[s], &c);
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, o->err));
-  m_tree open = *o->model[s];
-  open.locked = false;
-  if (ops_judge(o, status, wanted)) ops_keep(o, td, mapped(&open, &c.map));
+  if (wanted == TDICT_OK && !m_fits(o->model[s])) wanted = TDICT_ESHAPE;
+  if (ops_judge(o, status, wanted)) {
+    m_tree *made = mapped(o->model[s], &c.map);
+    m_open(made);
+    ops_keep(o, td, made);
+  }
   end_choice(&c);
 }
 
@@ -218,9 +220,37 @@ static void write_values(const m_tree *to, const m_tree *from) {
   }
 }
 
+/* A row for all that hangs in a tree, whether its arrays begin with the batch size or not. */
+static m_tree *row_of(const m_tree *t, const m_tree *root) {
+  m_tree *made = m_tree_make(t == root ? t->nb - 1 : 0, t->bs + 1);
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    const int lead = e->array && e->array->ndim > 0;
+    m_array *a = e->array ? m_array_make(e->array->dtype, e->array->ndim - lead, e->array->shape + lead) : NULL;
+    if (a) m_array_fresh(a, 3);
+    m_put(made, e->key, a, e->tree ? row_of(e->tree, root) : NULL);
+  }
+  return made;
+}
+
+static void write_misfit(ops *o, int s) {
+  const m_tree *t = o->model[s];
+  if (t->nb == 0 || t->bs[0] == 0) return;
+  const uint32_t way = ops_pick(o, 2);
+  tdict_tree *td = ops_tree(way ? row_of(t, t) : t);
+  tdict_status status = OPS_CALL(o, way ? tdict_write_row(o->td[s], t->bs[0] - 1, td, o->err)
+                                        : tdict_index_set(o->td[s], TDICT_INDEX(TDICT_REST), td, o->err));
+  ops_judge(o, status, TDICT_ESHAPE);
+  tdict_release(td);
+}
+
 static void op_index_set(ops *o) {
   int s = ops_slot(o);
   index_choice c;
+  if (!m_fits(o->model[s])) {
+    write_misfit(o, s);
+    return;
+  }
   bool good = choose_index(o, o->model[s], &c) == TDICT_OK && o->model[s]->count > 0;
   if (good) {
     c.map.copies = false;
@@ -252,8 +282,11 @@ static m_array *regroup_array(const m_array *a, void *user) {
 }
 
 static void regroup(ops *o, tdict_status status, tdict_tree *td, const m_tree *from, regrouping *r) {
+  if (!m_fits(from)) {
+    ops_judge(o, status, TDICT_ESHAPE);
+    return;
+  }
   m_tree *made = m_tree_each(from, r->in, r->ndim, r->shape, regroup_array, r);
-  made->locked = from->locked;
   if (ops_judge(o, status, r->refused ? TDICT_ESHAPE : TDICT_OK)) ops_keep(o, td, made);
 }
 
@@ -446,7 +479,7 @@ static void keep_pieces(ops *o, const m_tree *t, tdict_tree **made, pieces p) {
     }
     at += p.sizes[i];
     m_tree *piece = mapped(t, &map);
-    piece->locked = t->locked && !p.drops;
+    if (p.drops) m_open(piece);
     ops_keep(o, made[i], piece);
   }
 }
@@ -462,7 +495,8 @@ static void op_split(ops *o) {
   const int64_t asked[3] = {first + !good, n - first, 0};
   tdict_tree *made[3];
   tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, 3, made, o->err));
-  if (ops_judge(o, status, good ? TDICT_OK : TDICT_ESHAPE)) keep_pieces(o, t, made, (pieces){dim, sizes, 3, false});
+  if (ops_judge(o, status, good && m_fits(t) ? TDICT_OK : TDICT_ESHAPE))
+    keep_pieces(o, t, made, (pieces){dim, sizes, 3, false});
 }
 
 static void op_chunks(ops *o) {
@@ -478,7 +512,8 @@ static void op_chunks(ops *o) {
   tdict_status status = OPS_CALL(o, way == 0   ? tdict_split_every(o->td[s], dim, size, made, &count, o->err)
                                     : way == 1 ? tdict_chunks(o->td[s], dim, made, &count, o->err)
                                                : tdict_unbind(o->td[s], dim, made, &count, o->err));
-  if (!ops_judge(o, status, TDICT_OK)) return;
+  const bool none = n == 0 && way == 2;
+  if (!ops_judge(o, status, none || m_fits(t) ? TDICT_OK : TDICT_ESHAPE)) return;
   if (way == 1) size = n ? (n + size - 1) / size : 1;
   if (way == 2) size = 1;
   size_t wanted = 0;

@@ -177,25 +177,58 @@ static m_array *join_arrays(const m_array *const *parts, const joining *j) {
   return m_array_copy(made);
 }
 
-static m_tree *join_trees(const m_tree *const *items, const joining *j) {
-  const m_tree *first = items[0];
-  m_tree *made = m_tree_make(0, NULL);
-  int nb = first->nb + j->stacks;
+/* The batch size of the result. */
+static void join_counts(const joining *j, m_tree *out) {
+  const m_tree *first = j->items[0];
   int64_t sum = 0;
-  for (int i = 0; i < j->count; i++) sum += j->stacks ? 1 : items[i]->bs[j->dim];
-  for (int d = 0; d < nb; d++) made->bs[made->nb++] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
+  for (int i = 0; i < j->count; i++) sum += j->stacks ? 1 : j->items[i]->bs[j->dim];
+  out->nb = first->nb + j->stacks;
+  for (int d = 0; d < out->nb; d++) out->bs[d] = d == j->dim ? sum : first->bs[d - (j->stacks && d > j->dim)];
+}
+
+/* The nodes that hang at one place in all trees. `root`: the result's, which has its batch size. */
+static m_tree *join_nodes(const m_tree *const *nodes, const joining *j, const m_tree *root) {
+  const m_tree *first = nodes[0];
+  m_tree *made = m_tree_like(first);
+  m_replace_dims(made, first, j->items[0], j->items[0]->nb, root->nb, root->bs);
   for (int i = 0; i < first->count; i++) {
     const m_entry *e = &first->entries[i];
     const m_array *arrays_there[4];
     const m_tree *trees_there[4];
     for (int k = 0; k < j->count; k++) {
-      const m_entry *there = m_find(items[k], e->key);
+      const m_entry *there = m_find(nodes[k], e->key);
       arrays_there[k] = there->array;
       trees_there[k] = there->tree;
     }
-    m_put(made, e->key, e->array ? join_arrays(arrays_there, j) : NULL, e->tree ? join_trees(trees_there, j) : NULL);
+    m_put(made, e->key, e->array ? join_arrays(arrays_there, j) : NULL,
+          e->tree ? join_nodes(trees_there, j, root) : NULL);
   }
   return made;
+}
+
+static m_tree *join_trees(const joining *j) {
+  m_tree root = {0};
+  join_counts(j, &root);
+  return join_nodes(j->items, j, &root);
+}
+
+/* One tree whose arrays do not begin with its batch size, alone or as the one that is written to. */
+static void join_misfit(ops *o, int s, bool stacks, bool into) {
+  const tdict_tree *items[2] = {o->td[s], o->td[s]};
+  tdict_join_options options = tdict_join_options_default();
+  options.dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb);
+  const size_t count = into ? 1 : 1 + ops_pick(o, 2);
+  tdict_tree *td = NULL;
+  tdict_status status;
+  if (into) {
+    td = ops_tree(o->model[s]);
+    status = OPS_CALL(o, tdict_cat_into(items, count, &options, td, o->err));
+    tdict_release(td);
+  } else {
+    status = OPS_CALL(o, stacks ? tdict_stack(items, count, &options, &td, o->err)
+                                : tdict_cat(items, count, &options, &td, o->err));
+  }
+  ops_judge(o, status, TDICT_ESHAPE);
 }
 
 static void join(ops *o, bool stacks, bool into) {
@@ -204,6 +237,10 @@ static void join(ops *o, bool stacks, bool into) {
   if (t->nb > 4 || ops_cells(t) > OPS_MOST_CELLS / 3) return;
   int count = 1 + (int)ops_pick(o, 3), dim = (int)ops_pick(o, (uint32_t)(t->nb + stacks));
   if (!stacks && t->nb == 0) return;
+  if (!m_fits(t)) {
+    join_misfit(o, s, stacks, into);
+    return;
+  }
   const m_tree *models[4] = {t};
   const tdict_tree *trees[4] = {o->td[s]};
   for (int i = 1; i < count; i++) {
@@ -213,7 +250,7 @@ static void join(ops *o, bool stacks, bool into) {
   const joining j = {models, count, dim, stacks};
   tdict_join_options options = tdict_join_options_default();
   options.dim = ops_pick(o, 2) ? dim : dim - t->nb - stacks;
-  m_tree *made = join_trees(models, &j), *out = into ? like(o, made, false) : NULL;
+  m_tree *made = join_trees(&j), *out = into ? like(o, made, false) : NULL;
   tdict_tree *td = out ? ops_tree(out) : NULL;
   tdict_status status;
   if (into)
@@ -239,7 +276,7 @@ static void op_cat_into(ops *o) { join(o, false, true); }
 static void op_stack_refused(ops *o) {
   int s = ops_slot(o);
   m_tree *other = like(o, o->model[s], false);
-  if (ops_pick(o, 2) == 0 || other->count == 0)
+  if (ops_pick(o, 2) == 0 || other->count == 0 || !m_fits(other)) /* which error comes first is the order's business */
     m_put(other, "extra", NULL, m_tree_make(other->nb, other->bs));
   else
     m_drop(other, other->entries[0].key);
@@ -250,18 +287,16 @@ static void op_stack_refused(ops *o) {
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
 
-/* A row of `to`, `at`, followed by zeros, whose values come from `from`, which has `length` elements there. */
-static m_tree *pad_pair(const m_tree *a, const m_tree *b) {
-  int64_t longest = a->bs[0] > b->bs[0] ? a->bs[0] : b->bs[0];
-  m_tree *made = m_tree_make(0, NULL);
-  made->bs[made->nb++] = 2;
-  made->bs[made->nb++] = longest;
-  for (int d = 1; d < a->nb; d++) made->bs[made->nb++] = a->bs[d];
+/* What hangs at one place in both trees as two rows, the shorter one followed by zeros. `in`: the batch size of the first
+ * tree, `out`: of the result. */
+static m_tree *pad_pair(const m_tree *a, const m_tree *b, const m_tree *in, const m_tree *out) {
+  m_tree *made = m_tree_like(a);
+  m_replace_dims(made, a, in, in->nb, out->nb, out->bs);
   for (int i = 0; i < a->count; i++) {
     const m_entry *e = &a->entries[i], *there = m_find(b, e->key);
     m_array *pad = NULL;
     if (e->array) {
-      int64_t shape[M_DIMS] = {2, longest};
+      int64_t shape[M_DIMS] = {2, out->bs[1]};
       for (int d = 1; d < e->array->ndim; d++) shape[d + 1] = e->array->shape[d];
       pad = m_array_make(e->array->dtype, e->array->ndim + 1, shape);
       m_array_zero(pad);
@@ -269,7 +304,7 @@ static m_tree *pad_pair(const m_tree *a, const m_tree *b) {
       for (int64_t k = 0; k < there->array->n; k++)
         m_write(pad->cells[pad->n / 2 + k], m_value(there->array->cells[k]));
     }
-    m_put(made, e->key, pad, e->tree ? pad_pair(e->tree, there->tree) : NULL);
+    m_put(made, e->key, pad, e->tree ? pad_pair(e->tree, there->tree, in, out) : NULL);
   }
   return made;
 }
@@ -287,18 +322,26 @@ static void op_pad(ops *o) {
   m_tree *t = o->model[s];
   if (t->nb == 0 || ops_cells(t) > OPS_MOST_CELLS / 3) return;
   int64_t rows = ops_pick(o, (uint32_t)t->bs[0] + 1);
+  if (!m_fits(t)) {
+    const tdict_tree *same[2] = {o->td[s], o->td[s]};
+    tdict_tree *none = NULL;
+    ops_judge(o, OPS_CALL(o, tdict_pad_sequence(same, 2, 0, NULL, &none, o->err)), TDICT_ESHAPE);
+    return;
+  }
   m_tree *shorter = m_tree_each(t, 1, 1, &rows, first_rows, &rows);
   const tdict_tree *trees[2] = {o->td[s], ops_tree(shorter)};
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, 0, NULL, &td, o->err));
-  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, pad_pair(t, shorter));
+  m_tree out = {.nb = t->nb + 1, .bs = {2, t->bs[0]}}; /* the first is the longest */
+  memcpy(out.bs + 2, t->bs + 1, (size_t)(t->nb - 1) * sizeof *t->bs);
+  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, pad_pair(t, shorter, t, &out));
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
 
 static void op_rows(ops *o) {
   int s = ops_slot(o);
   m_tree *t = o->model[s];
-  if (t->nb == 0 || t->bs[0] == 0 || !writable(t) || t->count == 0) return;
+  if (t->nb == 0 || t->bs[0] == 0 || !writable(t) || t->count == 0 || !m_fits(t)) return;
   int64_t rows = 1 + ops_pick(o, (uint32_t)t->bs[0]), first = ops_pick(o, (uint32_t)(t->bs[0] - rows) + 2);
   bool good = first + rows <= t->bs[0];
   m_tree *value = m_tree_each(t, 1, 1, &rows, first_rows, &rows);
