@@ -311,6 +311,10 @@ static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
 
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
   char key[M_KEY], *part = key;
+  if (!strstr(e->key, separator)) { /* what stays where it is need not agree */
+    m_put(to, e->key, e->array, e->tree ? m_share(e->tree) : NULL);
+    return TDICT_OK;
+  }
   snprintf(key, sizeof key, "%s", e->key);
   for (;;) {
     char *end = strstr(part, separator);
