@@ -2,7 +2,8 @@
  * [T:stack_keys_in_any_order], and their tensors the same dtypes; the first tree's order, nested batch sizes and device
  * are the result's. All elements of a result lie in one storage for each memory [T:stack_one_storage]; results are not
  * locked. Objects of one type go along as tdict/object.h says [T:objects_pass_as_tensors] [T:objects_pass_by_hooks].
- * Host and device: copies within and to the device go through its memory [T:stack_stacks].
+ * The tensors of one key are on one device in all trees; the result may lie in another memory [T:stack_stacks]
+ * [T:stack_refuses_mixed_devices].
  * Cost of each: the bytes of the result are copied once, and O(tensors of all trees); one storage for each memory, one
  * allocation for all tensors and one a node. Into `out` nothing is made but a list of what stands where.
  * All answer #TDICT_ESHAPE where a child of a tree no longer agrees (see tdict/tree.h) [T:changed_child_is_not_joined].
@@ -33,7 +34,8 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL no tree, NULL, or no such dimension; #TDICT_ENOTFOUND a key that not all have;
  *          #TDICT_ETYPE a tensor meets a tree, or an object one of another type; #TDICT_ESHAPE, #TDICT_EDTYPE batch sizes, shapes or dtypes differ,
- *          err->path naming the key and the message the tree [T:stack_refuses]; #TDICT_EWRONGDEVICE, #TDICT_ENOMEM
+ *          err->path naming the key and the message the tree [T:stack_refuses]; #TDICT_EWRONGDEVICE the
+ *          tensors of a key are on different devices [T:stack_refuses_mixed_devices]; #TDICT_ENOMEM
  *          [T:stack_survives_enomem]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,

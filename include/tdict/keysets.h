@@ -1,5 +1,6 @@
 /* Trees with other keys over the same tensors: parts by paths, nested names made flat and back, merges. Results are new
- * nodes that share tensors [T:keysets_share_leaves]; they are not locked; trees that are read are as they were. All
+ * nodes that share tensors [T:keysets_share_leaves]; they are not locked; trees that are read are as they were.
+ * Functions whose names end in `_in_place` change the tree instead of making one. All
  * answer #TDICT_EINVAL for NULL and for what is no path, and #TDICT_ENOMEM [T:keysets_survive_enomem]. They work on
  * every device, as no element is touched; objects are shared [T:object_moves_with_keys]. Batch sizes are those of the nodes that keys come from,
  * devices too. Cost of each: O(keys that are read or made), with no byte of an element copied.
@@ -21,13 +22,32 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *td, const 
  *  [T:exclude_leaves_out]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
+/** @brief Keeps in @p td what stands at the paths, in their order, and takes everything else out of it, as tdict_select()
+ *  in a new tree [T:select_in_place_selects].
+ *
+ *  Trees on the way to a path lose keys, too, wherever they hang. They and @p td stay the trees that they are, so handles
+ *  of them stay valid. A tree at several of the paths keeps what any of them names. On failure nothing has changed
+ *  [T:in_place_is_atomic]. Cost: O(keys on the way to the paths), and what is taken out is released.
+ *  @param[in] strict  false: a path that leads nowhere is left out.
+ *  @return as tdict_select() [T:in_place_refuses]; #TDICT_ELOCKED @p td or a tree on the way to a path is locked
+ *          [T:in_place_refuses_locked]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, size_t count,
+                                                             bool strict, tdict_error *err);
+/** @brief Takes what stands at the paths out of @p td, as tdict_exclude() in a new tree [T:exclude_in_place_excludes].
+ *
+ *  Paths that lead nowhere are ignored; trees that become empty stay. The trees that lose keys lose them wherever they
+ *  hang, and stay the trees that they are. On failure nothing has changed [T:in_place_is_atomic]. Cost: O(keys of the
+ *  trees that lose keys).
+ *  @return #TDICT_OK; #TDICT_ELOCKED a tree that would lose a key is locked [T:in_place_refuses_locked]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count,
+                                                              tdict_error *err);
 /** A set of paths; borrowed. */
 typedef struct tdict_key_set {
   const char *const *paths;
   size_t count;
 } tdict_key_set;
-/** @brief A tree for each set, as tdict_select() with strict, and a last one of all that is in no set
- *  [T:split_keys_splits].
+/** @brief Makes a tree for each set, as tdict_select() with strict, and a last one of all that is in no set, without
+ *  trees that hold no tensor or object [T:split_keys_splits]. What several sets name is in each of their trees.
  *  @param[out] out  room for @p count + 1 trees, written on success only.
  *  @return as tdict_select() [T:split_keys_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t count,
@@ -40,14 +60,33 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *td, co
  *          tree (see tdict/tree.h) [T:changed_child_is_not_flattened]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out,
                                                           tdict_error *err);
-/** @brief Trees for the parts of the keys of this node between separators; keys without one stay
+/** @brief Makes @p td the tree that tdict_flatten_keys() makes of it [T:flatten_keys_in_place_flattens].
+ *
+ *  The trees that hung in @p td leave it as they are: other holders of them see no change. On failure nothing has changed
+ *  [T:in_place_is_atomic].
+ *  @return as tdict_flatten_keys(); #TDICT_ELOCKED @p td is locked [T:in_place_refuses_locked]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator,
+                                                                   tdict_error *err);
+/** @brief Makes trees for the parts of the keys of this node between separators; keys without one stay
  *  [T:unflatten_keys_unflattens].
+ *
+ *  The order of the keys makes no difference to what stands where: "a.b" goes into the tree at "a" whether that comes
+ *  before or after it [T:unflatten_keys_merges_in_every_order]. In such a tree its own keys come first.
  *  @param[in] separator  NULL is ".".
  *  @return #TDICT_OK; #TDICT_EEXIST two things would stand at one path; #TDICT_EINVAL a key that begins or ends with the
  *          separator or holds two in a row, since keys are not empty [T:unflatten_keys_refuses]; #TDICT_ESHAPE what comes
  *          into a tree that is there does not begin with its batch size [T:unflatten_keys_keeps_batch_sizes]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
+/** @brief Makes @p td the tree that tdict_unflatten_keys() makes of it [T:unflatten_keys_in_place_unflattens].
+ *
+ *  A tree that is there gets what belongs into it and stays the tree that it is: the new keys show wherever it hangs. On
+ *  failure nothing has changed [T:in_place_is_atomic]. Without a key that holds the separator nothing changes.
+ *  @return as tdict_unflatten_keys(); #TDICT_ELOCKED @p td, or a tree that would get a key, is locked
+ *          [T:in_place_refuses_locked]; #TDICT_EINVAL a tree would come to hang below itself
+ *          [T:unflatten_keys_in_place_refuses_cycles]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *td, const char *separator,
+                                                                     tdict_error *err);
 /** @brief A tree with what hangs in all of them, as if the first were updated with the second (tdict_update()) and so on;
  *  batch size and device are the first one's [T:merge_merges].
  *  @return as tdict_update(); #TDICT_EINVAL no tree [T:merge_refuses]. */

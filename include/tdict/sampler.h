@@ -25,11 +25,12 @@ typedef struct tdict_sampler_options {
   int64_t
       num_samples; /**< drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take
                               at most the length */
-  const double *weights;    /**< WEIGHTED: as many as the length, finite, none negative, one positive; copied */
+  const double *weights;    /**< WEIGHTED: `num_weights` of them, finite, none negative, one positive; copied */
   int32_t rank, world_size; /**< this process takes positions rank, rank + world_size, ...; default 0 of 1
                                  [T:sampler_splits_by_rank] [T:sampler_ranks_share_one_order] */
   bool drop_uneven;         /**< what does not go round is left out; else the first of the epoch fill it up, so that all
                               ranks have as many [T:sampler_splits_by_rank] */
+  int64_t num_weights;      /**< WEIGHTED: of `weights`; must be the length [T:sampler_refuses] */
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {
   tdict_sampler_options o;
@@ -41,7 +42,7 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
 
 /** @brief A sampler of indices 0 to @p length - 1.
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL a negative length, a rank outside the world, weights that are missing or no weights,
+ *  @return #TDICT_OK; #TDICT_EINVAL a negative length, a rank outside the world, weights that are missing, too few, too many or no weights,
  *          draws from nothing, num_samples below 0 or, where none is drawn twice, above @p length
  *          [T:sampler_refuses]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,

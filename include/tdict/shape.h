@@ -46,8 +46,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *td, int32
  *  a count. Nothing is copied: the elements of the result lie over one another and are to be read [T:shape_expand]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
-/** @brief Batch dimension i of the result is dimension @p order[i] of the tree; there are as many [T:shape_permute]. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, const int *order, tdict_tree **out,
+/** @brief Makes a tree whose batch dimension i is dimension @p order[i] of @p td [T:shape_permute].
+ *  @param[in] order  @p ndim dimensions, which must be as many batch dimensions as @p td has; may be NULL when @p ndim is
+ *                    0.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tree's, or @p order names a dimension twice
+ *          [T:shape_permute]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Changes two batch dimensions with each other [T:shape_transpose]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out,
@@ -63,6 +67,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *td, int dim
  *  @return #TDICT_OK; #TDICT_EINVAL the room is too small [T:split_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out,
                                                          size_t *count, tdict_error *err);
+/** @brief Tells how many trees tdict_split_every() writes, so that the caller can size `out` [T:split_tells_the_count].
+ *  @param[out] out  the number of pieces; untouched on failure.
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL, no such dimension, or @p size below 1 [T:split_tells_the_count]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out,
+                                                               tdict_error *err);
 /** @brief Cuts dimension @p dim into at most *@p count pieces of one size; the last one may be short, and there may be
  *  fewer [T:split_chunk].
  *  @param[in,out] count  how many are wanted, with room in @p out for them; then how many there are [T:split_refuses]. */
@@ -72,6 +81,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *td, int di
  *  @param[in,out] count  the room in @p out; then the number of trees [T:split_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
                                                     tdict_error *err);
+/** @brief Tells how many trees tdict_unbind() writes, so that the caller can size `out` [T:split_tells_the_count].
+ *  @param[out] out  the number of elements of dimension @p dim; untouched on failure.
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL, or no such dimension [T:split_tells_the_count]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -157,10 +157,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tenso
  *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range *range,
                                                           tdict_tensor **out, tdict_error *err);
-/** @brief A view whose dimension i is dimension @p order[i] of @p t [T:tensor_permute_views].
- *  @return #TDICT_OK; #TDICT_EINVAL @p order is not a permutation [T:tensor_permute_refuses]; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *t, const int *order, tdict_tensor **out,
-                                                            tdict_error *err);
+/** @brief Makes a view whose dimension i is dimension @p order[i] of @p t [T:tensor_permute_views].
+ *  @param[in] order  @p ndim dimensions, which must be as many as @p t has; may be NULL when @p ndim is 0.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tensor's, or @p order is not a permutation
+ *          [T:tensor_permute_refuses]; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *t, int ndim, const int *order,
+                                                            tdict_tensor **out, tdict_error *err);
 
 /** @brief Gives the elements, counted in C order, another shape. One count may be -1, which stands for what is left.
  *  The result is a view if the strides allow one, else a copy in C order in the memory that @p t lies in (plain host memory

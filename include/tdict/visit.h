@@ -65,7 +65,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_apply(const tdict_tree *const *tree
 TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *td, tdict_leaf_predicate keep, void *user,
                                                     tdict_tree **out, tdict_error *err);
 
-/** @brief The number of levels below the tree: 0 when it holds no tree [T:tree_depth_and_empty]. Cost: O(keys). */
+/** @brief Returns the number of trees on the way to the deepest tensor or object, @p td not counted: 0 when it holds no
+ *  tree. Trees without a tensor or object do not count [T:tree_depth_and_empty]. Cost: O(keys). */
 TDICT_API int tdict_depth(const tdict_tree *td);
 /** @brief True when there is neither tensor nor object below the tree, trees or not [T:tree_depth_and_empty]. Cost: the
  *  keys up to the first one. */

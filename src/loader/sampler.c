@@ -44,6 +44,9 @@ static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_
     return tdict_fail(err, TDICT_EINVAL, "sampler: %lld are to be drawn from nothing", (long long)o->num_samples);
   if (o->kind == TDICT_SAMPLER_WEIGHTED && !o->weights && length > 0)
     return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted %lld of them", (long long)length);
+  if (o->kind == TDICT_SAMPLER_WEIGHTED && o->num_weights != length)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %lld, wanted %lld, as many as the length",
+                      (long long)o->num_weights, (long long)length);
   return TDICT_OK;
 }
 

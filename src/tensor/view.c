@@ -102,9 +102,12 @@ tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range 
   return tdict_tensor_over(t->storage, &view, out, err);
 }
 
-tdict_status tdict_tensor_permute(const tdict_tensor *t, const int *order, tdict_tensor **out, tdict_error *err) {
+tdict_status tdict_tensor_permute(const tdict_tensor *t, int ndim, const int *order, tdict_tensor **out,
+                                  tdict_error *err) {
   if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", t ? "out" : "t");
   if (!order && t->ndim > 0) return tdict_fail(err, TDICT_EINVAL, "permute: order is NULL");
+  if (ndim != t->ndim)
+    return tdict_fail(err, TDICT_EINVAL, "permute: order has %d dimensions, the tensor has %d", ndim, (int)t->ndim);
   int64_t dims[2 * TDICT_MAX_NDIM];
   uint32_t seen = 0;
   for (int i = 0; i < t->ndim; i++) {

@@ -96,6 +96,10 @@ static tdict_status shape_of(const joiner *j, size_t entry, tdict_made *made, td
       return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", j->what,
                         tdict_dtype_format(t->dtype, found, sizeof found), i,
                         tdict_dtype_format(first->dtype, wanted, sizeof wanted));
+    if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(first)))
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", j->what,
+                        tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
+                        tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));
   }
   return TDICT_OK;
 }

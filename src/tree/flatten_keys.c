@@ -1,4 +1,4 @@
-/* Nested names made flat and back. Results belong to the caller; leaves are shared. Thread rule: as in
+/* Nested names made flat. Results belong to the caller; leaves are shared. Thread rule: as in
  * tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +160,9 @@ static tdict_status check_separator(const char *what, const char *separator, tdi
   return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
 }
 
-tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
-  static const char what[] = "flatten_keys";
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
+/* A new node with all leaves of the tree. */
+static tdict_status make_flat(const char *what, const tdict_tree *td, const char *separator, tdict_tree **out,
+                              tdict_error *err) {
   if (!separator) separator = ".";
   tdict_status status = check_separator(what, separator, err);
   if (status != TDICT_OK) return status;
@@ -182,77 +182,19 @@ tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdi
   return TDICT_OK;
 }
 
-/* The length of the part of a name that begins at `text`. */
-static size_t part_of(const char *text, const char *separator) {
-  const char *end = strstr(text, separator);
-  return end ? (size_t)(end - text) : strlen(text);
+tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", flatten_keys, td ? "out" : "td");
+  return make_flat(flatten_keys, td, separator, out, err);
 }
 
-/* Goes to the node of a part that is not the last, making it when it is not there. */
-static tdict_status step_into(tdict_tree **node, const char *part, size_t length, tdict_error *err) {
-  static const char what[] = "unflatten_keys";
-  uint32_t hash = tdict_keys_hash(part, length);
-  int64_t slot = tdict_keys_find_hashed((*node)->keys, part, length, hash);
-  if (slot >= 0) {
-    tdict_tree *tree = tdict_leaf_tree((*node)->leaves[slot]);
-    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor stands where a tree would", what);
-    *node = tree;
-    return TDICT_OK;
-  }
-  tdict_tree *made = tdict_node_create_under(*node);
-  if (!made || !tdict_node_add(*node, part, length, hash, tdict_leaf_of_tree(made))) {
-    tdict_release(made);
-    return no_memory(what, err);
-  }
-  *node = made;
-  return TDICT_OK;
-}
-
-static tdict_status unflatten_key(tdict_tree *node, const char *name, const char *separator, tdict_leaf leaf,
-                                  tdict_error *err) {
-  static const char what[] = "unflatten_keys";
-  for (;;) {
-    size_t length = part_of(name, separator);
-    if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", what);
-    if (!name[length]) {
-      uint32_t hash = tdict_keys_hash(name, length);
-      tdict_leaf held;
-      if (tdict_keys_find_hashed(node->keys, name, length, hash) >= 0)
-        return tdict_fail(err, TDICT_EEXIST, "%s: another key leads there already", what);
-      tdict_status status = tdict_map_adopt(node, leaf, what, &held, err);
-      if (status != TDICT_OK) return status;
-      if (tdict_node_add(node, name, length, hash, held)) return TDICT_OK;
-      tdict_leaf_release(held);
-      return no_memory(what, err);
-    }
-    tdict_status status = step_into(&node, name, length, err);
-    if (status != TDICT_OK) return status;
-    name += length + strlen(separator);
-  }
-}
-
-tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
-  static const char what[] = "unflatten_keys";
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
-  if (!separator) separator = ".";
-  tdict_status status = check_separator(what, separator, err);
+tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator, tdict_error *err) {
+  static const char what[] = "flatten_keys_in_place";
+  tdict_tree *made = NULL;
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
+  tdict_status status = make_flat(what, td, separator, &made, err);
   if (status != TDICT_OK) return status;
-  tdict_tree *made = tdict_node_create_under(td);
-  if (!made) return no_memory(what, err);
-  for (uint32_t i = 0; i < td->keys->num_slots && status == TDICT_OK; i++) {
-    const tdict_key *key = &td->keys->slots[i];
-    if (!key->name) continue;
-    status = unflatten_key(made, key->name, separator, td->leaves[i], err);
-    if (status != TDICT_OK) {
-      char path[sizeof err->path];
-      tdict_node_path(NULL, key, path, sizeof path);
-      status = tdict_at(err, status, path);
-    }
-  }
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
+  tdict_node_swap(td, made);
+  tdict_release(made); /* last: a callback may run then */
   return TDICT_OK;
 }

@@ -8,6 +8,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "tdict/write.h"
+#include "tree/changes.h"
+#include "tree/cursor.h"
 #include "tree/map.h"
 #include "tree/place.h"
 #include "tree/select.h"
@@ -73,6 +75,18 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
   return status;
 }
 
+/* Where a path leads; the place is then to be reset. A path that leads nowhere has no node, and is an error when
+ * strict. */
+static tdict_status resolve(const char *what, const tdict_tree *td, const char *path, bool strict, tdict_place *place,
+                            tdict_error *err) {
+  tdict_error why = {0}; /* whether the caller's is written is not known yet */
+  tdict_status status = tdict_place_get(place, td, path, what, &why);
+  if (status != TDICT_OK) place->node = NULL;
+  if (!strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE)) return TDICT_OK;
+  if (status != TDICT_OK && err) *err = why;
+  return status;
+}
+
 tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,
                                 tdict_tree **out, tdict_error *err) {
   const char *const *paths = selection->paths;
@@ -83,16 +97,10 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
   if (!made) return no_memory(what, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
-    tdict_error why = {0}; /* whether the caller's is written is not known yet */
-    status = tdict_place_get(&place, td, paths[i], what, &why);
-    if (status == TDICT_OK) {
-      tdict_place_reset(&place);
-      status = take_path(what, td, made, paths[i], err);
-    } else if (!selection->strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE)) {
-      status = TDICT_OK;
-    } else if (err) {
-      *err = why;
-    }
+    status = resolve(what, td, paths[i], selection->strict, &place, err);
+    if (!place.node) continue;
+    tdict_place_reset(&place);
+    status = take_path(what, td, made, paths[i], err);
   }
   if (status != TDICT_OK) {
     tdict_release(made);
@@ -109,16 +117,136 @@ tdict_status tdict_select(const tdict_tree *td, const char *const *paths, size_t
   return tdict_select_paths("select", td, &selection, out, err);
 }
 
-/* Takes the paths out of a private tree. */
-static tdict_status drop_paths(tdict_tree *made, const char *const *paths, size_t count, tdict_error *err) {
-  for (size_t i = 0; i < count; i++) {
-    tdict_error why = {0};
-    tdict_status status = tdict_delete(made, paths[i], &why);
-    if (status == TDICT_OK || status == TDICT_ENOTFOUND || status == TDICT_ETYPE) continue;
-    if (err) *err = why;
-    return status;
+/* Keeps the keys on the way to a path that leads somewhere, up to a tree that is kept whole. */
+static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole, tdict_tree *node, const char *text,
+                              tdict_error *err) {
+  tdict_path path;
+  tdict_path_init(&path, text, c->what);
+  tdict_status status = tdict_path_next(&path, err);
+  while (status == TDICT_OK) {
+    const tdict_leaf leaf = node->leaves[tdict_keys_find_name(node->keys, &path.name)];
+    tdict_tree *kept;
+    status = tdict_changes_of(c, node, TDICT_CHANGES_EMPTY, &kept, err);
+    if (status != TDICT_OK) break;
+    if (tdict_keys_find_name(kept->keys, &path.name) < 0) {
+      if (!tdict_node_add_name(kept, &path.name, leaf)) {
+        status = no_memory(c->what, err);
+        break;
+      }
+      (void)tdict_leaf_retain(leaf);
+    }
+    node = tdict_leaf_tree(leaf);
+    if (path.last || tdict_pointers_get(whole, node)) break;
+    status = tdict_path_next(&path, err);
   }
-  return TDICT_OK;
+  tdict_path_reset(&path);
+  return status == TDICT_OK ? status : tdict_at(err, status, text);
+}
+
+/* Marks the paths that lead somewhere in `found`, and the trees that they lead to in `whole`. */
+static tdict_status find_paths(const char *what, const tdict_tree *td, const tdict_selection *selection, bool *found,
+                               tdict_pointers *whole, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < selection->count && status == TDICT_OK; i++) {
+    tdict_place place;
+    status = resolve(what, td, selection->paths[i], selection->strict, &place, err);
+    found[i] = place.node != NULL;
+    if (!found[i]) continue;
+    tdict_tree *tree = tdict_leaf_tree(tdict_place_leaf(&place));
+    if (tree && tdict_pointers_add(whole, tree, tree) < 0) status = no_memory(what, err);
+    tdict_place_reset(&place);
+  }
+  return status;
+}
+
+tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, size_t count, bool strict,
+                                   tdict_error *err) {
+  static const char what[] = "select_in_place";
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  tdict_status status = check_paths(what, paths, count, err);
+  if (status != TDICT_OK) return status;
+  const tdict_selection selection = {paths, count, strict};
+  tdict_changes changes;
+  tdict_pointers whole;
+  tdict_tree *root;
+  bool *found = calloc(count ? count : 1, sizeof *found);
+  if (!found) return no_memory(what, err);
+  tdict_changes_init(&changes, what);
+  tdict_pointers_init(&whole);
+  status = find_paths(what, td, &selection, found, &whole, err);
+  if (status == TDICT_OK) status = tdict_changes_of(&changes, td, TDICT_CHANGES_EMPTY, &root, err);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++)
+    if (found[i]) status = keep_path(&changes, &whole, td, paths[i], err);
+  tdict_pointers_reset(&whole);
+  free(found);
+  return tdict_changes_end(&changes, status);
+}
+
+/* Takes the paths out of a tree; those that lead nowhere are ignored. */
+static tdict_status drop_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
+                               tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    tdict_place place;
+    tdict_tree *left;
+    status = resolve(c->what, td, paths[i], false, &place, err);
+    if (!place.node) continue;
+    status = tdict_changes_of(c, place.node, TDICT_CHANGES_COPY, &left, err);
+    if (status == TDICT_OK && !tdict_node_own(left)) status = no_memory(c->what, err);
+    int64_t slot = status == TDICT_OK ? tdict_keys_find_name(left->keys, &place.path.name) : -1;
+    tdict_leaf leaf = slot >= 0 ? left->leaves[slot] : 0; /* 0: a path that was given twice */
+    if (leaf) {
+      tdict_node_remove(left, (uint32_t)slot);
+      tdict_leaf_release(leaf); /* not its last reference */
+    }
+    tdict_place_reset(&place);
+    if (status != TDICT_OK) status = tdict_at(err, status, paths[i]);
+  }
+  return status;
+}
+
+static tdict_status exclude(const char *what, tdict_tree *td, const char *const *paths, size_t count,
+                            tdict_error *err) {
+  tdict_changes changes;
+  tdict_changes_init(&changes, what);
+  return tdict_changes_end(&changes, drop_paths(&changes, td, paths, count, err));
+}
+
+tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count, tdict_error *err) {
+  static const char what[] = "exclude_in_place";
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  tdict_status status = check_paths(what, paths, count, err);
+  return status == TDICT_OK ? exclude(what, td, paths, count, err) : status;
+}
+
+/* Takes the trees without a tensor or object out of a tree that no one else has. */
+static tdict_status drop_empty(const char *what, tdict_tree *made, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, made, false);
+  while (cursor.depth && status == TDICT_OK) {
+    tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *below = NULL;
+    while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
+    if (below) {
+      if (!tdict_cursor_enter(&cursor, below)) status = no_memory(what, err);
+      continue;
+    }
+    tdict_tree *done = top->node;
+    cursor.depth--;
+    if (!cursor.depth || done->keys->num_live) continue;
+    top = &cursor.frames[cursor.depth - 1];
+    if (!tdict_node_own(top->node)) {
+      status = no_memory(what, err);
+      continue;
+    }
+    /* The slots stay where they are: the node is gone through. */
+    tdict_keys_delete(top->node->keys, top->slot - 1);
+    top->node->leaves[top->slot - 1] = 0;
+    tdict_release(done);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
 }
 
 tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_t count, tdict_tree **out,
@@ -127,7 +255,7 @@ tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", td ? "out" : "td");
   tdict_status status = check_paths("exclude", paths, count, err);
   if (status == TDICT_OK) status = tdict_map_share(td, "exclude", &made, err);
-  if (status == TDICT_OK) status = drop_paths(made, paths, count, err);
+  if (status == TDICT_OK) status = exclude("exclude", made, paths, count, err);
   if (status != TDICT_OK) {
     tdict_release(made);
     return status;
@@ -149,8 +277,9 @@ tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, s
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_selection selection = {sets[i].paths, sets[i].count, true};
     status = tdict_select_paths(what, td, &selection, &made[i], err);
-    if (status == TDICT_OK) status = drop_paths(made[count], sets[i].paths, sets[i].count, err);
+    if (status == TDICT_OK) status = exclude(what, made[count], sets[i].paths, sets[i].count, err);
   }
+  if (status == TDICT_OK) status = drop_empty(what, made[count], err);
   if (status == TDICT_OK)
     memcpy(out, made, bytes);
   else

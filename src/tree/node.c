@@ -238,7 +238,8 @@ bool tdict_node_own(tdict_tree *td) { return tdict_node_own_leaves(td) && own_ke
 bool tdict_node_reserve(tdict_tree *td, size_t count) {
   const bool shared = tdict_node_shares_leaves(td);
   if (count <= td->cap_leaves && !shared) return true;
-  size_t cap = td->cap_leaves < FIRST_LEAVES ? FIRST_LEAVES : (size_t)td->cap_leaves * 2;
+  size_t cap = td->cap_leaves;
+  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* a shared list may be long enough */
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;
   if (shared) return leave_list(td, cap);

@@ -72,6 +72,12 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
     if (t->dtype != from->dtype)
       return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", what,
                         tdict_dtype_name(t->dtype), i, tdict_dtype_name(from->dtype));
+    if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(from))) {
+      char wanted[32], found[32];
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", what,
+                        tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
+                        tdict_device_format(tdict_tensor_device(from), wanted, sizeof wanted));
+    }
   }
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes", what, tdict_dtype_bytes(from->dtype));

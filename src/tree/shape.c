@@ -259,10 +259,13 @@ tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, 
   return tdict_dims_run(what, td, &a, false, out, err);
 }
 
-tdict_status tdict_permute(const tdict_tree *td, const int *order, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out, tdict_error *err) {
   static const char what[] = "permute";
   if (!td || !out) return is_null(what, td, err);
   if (!order && td->batch_ndim) return tdict_fail(err, TDICT_EINVAL, "%s: order is NULL", what);
+  if (ndim != td->batch_ndim)
+    return tdict_fail(err, TDICT_EINVAL, "%s: order has %d dimensions, the tree has %d", what, ndim,
+                      (int)td->batch_ndim);
   tdict_affine a;
   uint32_t seen = 0;
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);

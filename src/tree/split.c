@@ -89,13 +89,37 @@ static tdict_status check_room(const char *what, size_t room, int64_t wanted, td
   return tdict_fail(err, TDICT_EINVAL, "%s: room for %zu trees, wanted %lld", what, room, (long long)wanted);
 }
 
+/* Of an empty dimension there is one piece, an empty one. */
+static int64_t num_pieces(int64_t whole, int64_t size) { return whole ? (whole - 1) / size + 1 : 1; }
+
+static tdict_status check_size(const char *what, int64_t size, tdict_error *err) {
+  if (size >= 1) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted 1 or more", what, (long long)size);
+}
+
+tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out, tdict_error *err) {
+  cutter c = {"split_every_count", td, 0, false};
+  tdict_status status = begin(&c, dim, out, err);
+  if (status == TDICT_OK) status = check_size(c.what, size, err);
+  if (status == TDICT_OK) *out = (size_t)num_pieces(td->batch_size[c.dim], size);
+  return status;
+}
+
+tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err) {
+  cutter c = {"unbind_count", td, 0, true};
+  tdict_status status = begin(&c, dim, out, err);
+  if (status == TDICT_OK) *out = (size_t)td->batch_size[c.dim];
+  return status;
+}
+
 tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out, size_t *count,
                                tdict_error *err) {
   cutter c = {"split_every", td, 0, false};
   tdict_status status = begin(&c, dim, count ? (const void *)out : NULL, err);
   if (status != TDICT_OK) return status;
-  if (size < 1) return tdict_fail(err, TDICT_EINVAL, "split_every: size is %lld, wanted 1 or more", (long long)size);
-  int64_t whole = td->batch_size[c.dim], pieces = whole ? (whole - 1) / size + 1 : 1;
+  status = check_size(c.what, size, err);
+  if (status != TDICT_OK) return status;
+  const int64_t pieces = num_pieces(td->batch_size[c.dim], size);
   status = check_room(c.what, *count, pieces, err);
   if (status == TDICT_OK) status = cut_to(&c, NULL, size, (size_t)pieces, out, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
@@ -109,7 +133,7 @@ tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_
   if (*count < 1 || *count > INT64_MAX)
     return tdict_fail(err, TDICT_EINVAL, "chunk: %zu pieces, wanted 1 or more", *count);
   int64_t whole = td->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
-  int64_t pieces = whole ? (whole - 1) / size + 1 : 1;
+  const int64_t pieces = num_pieces(whole, size);
   status = cut_to(&c, NULL, size, (size_t)pieces, out, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;

@@ -267,9 +267,9 @@ int tdict_depth(const tdict_tree *td) {
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
-    if (!tree) continue;
-    size_t level = cursor.depth;
-    if (!tdict_cursor_enter(&cursor, tree)) level += (size_t)tdict_depth(tree);
+    size_t level = cursor.depth - 1; /* of a tensor or object; an empty tree is no level */
+    if (tree && (tdict_cursor_enter(&cursor, tree) || tdict_is_empty(tree))) continue;
+    if (tree) level += 1 + (size_t)tdict_depth(tree);
     if (level > deepest) deepest = level;
   }
   tdict_cursor_reset(&cursor);

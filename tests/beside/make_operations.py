@@ -3,8 +3,11 @@
 
 usage: make_operations.py COUNT SEED FILE
 Each line is an operation on a pool of four trees of int64 tensors, `|`, then `fails` or what the operation made: keys in
-order, batch sizes, shapes, elements. Cases where tdict is meant to differ are not done but counted, by the names that
-docs/container.md lists; the counts are printed."""
+order, batch sizes, shapes, elements. Trees are aliased: a child is put into several trees (`adopt`), a slot of the pool is
+a handle of a child of another (`handle`), and both are then changed and operated on; `show` lines follow a change, one for
+each other slot that shares a tree with what was changed. Cases where tdict is meant to differ are not done but counted, by
+the names that docs/container.md lists; the counts are printed. A tree whose child no longer agrees with it is refused by
+tdict whatever TensorDict makes of it: that is written down without asking TensorDict, and counted too."""
 
 import collections
 import random
@@ -14,50 +17,17 @@ import tensordict
 import torch
 from tensordict import TensorDict
 
-POOL = 4
-KEYS = ["a", "b", "n", "m", "c.d"]
+from common import KEYS, POOL, USES_BATCH, Wanted, dump, escape, ids_of, in_order_of, own_nodes, some_locked
+from key_operations import KeyOperations
+
 EPISODE = 60
 
 
-def dump(td):
-    parts = []
-    for key, value in td.items():
-        if isinstance(value, torch.Tensor):
-            shape = ",".join(map(str, value.shape))
-            parts.append(f"{key}:({shape}){','.join(map(str, value.reshape(-1).tolist()))}")
-        else:
-            parts.append(f"{key}:{dump(value)}")
-    return "{[" + ",".join(map(str, td.batch_size)) + "]" + ";".join(parts) + "}"
-
-
-def escape(key):
-    return key.replace("\\", "\\\\").replace(".", "\\.")
-
-
-def own_nodes(td):
-    """TensorDict's results share nested dictionaries, or are the very tree; tdict's have nodes of their own."""
-    locked = td.is_locked
-    td = td.clone(recurse=False)
-    return td.lock_() if locked else td
-
-
-def in_order_of(td, like):
-    """The keys in the order of another tree that has the same."""
-    made = TensorDict({}, td.batch_size)
-    for key in like.keys():
-        value = td.get(key)
-        made._tensordict[key] = value if isinstance(value, torch.Tensor) else in_order_of(value, like.get(key))
-    return made
-
-
-class Wanted(Exception):
-    """tdict differs here by intention."""
-
-
-class Maker:
+class Maker(KeyOperations):
     def __init__(self, seed):
         self.r = random.Random(seed)
         self.pool = [None] * POOL
+        self.shape = []
         self.next = 1
         self.wanted = collections.Counter()
         self.done = collections.Counter()
@@ -125,6 +95,32 @@ class Maker:
             td.set(self.key(path), new)
         return base
 
+    def agreement(self, td):
+        """How all below agrees with the tree: "whole", "tensors" only, or "not"."""
+        bs = td.batch_size
+        if any(v.shape[: len(bs)] != bs for _, v in self.leaves(td)):
+            return "not"
+        below = [v for v in td.values() if not isinstance(v, torch.Tensor)]
+        whole = all(v.batch_size[: len(bs)] == bs and self.agreement(v) == "whole" for v in below)
+        return "whole" if whole else "tensors"
+
+    def sharing(self, s):
+        """The other slots that share a tree with a slot."""
+        mine = ids_of(self.pool[s])
+        return {k for k in range(POOL) if k != s and self.pool[k] is not None and mine & ids_of(self.pool[k])}
+
+    def check_release(self, d):
+        """What a slot holds is about to be released."""
+        td = self.pool[d]
+        if td is not None and some_locked(td) and self.sharing(d):
+            raise Wanted("a lock that ends with the tree that was locked")
+
+    def check_distinct(self, td):
+        """Refuses a tree in which a child stands twice."""
+        ids = [id(v) for _, v in self.nodes(td)]
+        if len(set(ids)) < len(ids):
+            raise Wanted("keys changed in place of a tree that stands at several of the paths")
+
     # indexing
     def index(self, td):
         items, texts, left, lists = [], [], list(td.batch_size), 0
@@ -168,7 +164,9 @@ class Maker:
 
     # operations: answer the line and a function that does it; the function answers the trees to show
     def op_new(self, s):
-        td = TensorDict({}, [self.r.randrange(1, 4) for _ in range(self.r.randrange(4))])
+        self.check_release(s)
+        shape = [self.r.randrange(1, 4) for _ in range(self.r.randrange(4))]
+        td = TensorDict({}, self.shape if self.r.random() < 0.5 else shape)  # alike ones can hold one another's children
         spec = []
         for _ in range(self.r.randrange(1, 5)):
             path = self.path()
@@ -197,6 +195,7 @@ class Maker:
 
     def shape_op(self, s, d, name, args, fn):
         td = self.pool[s]
+        self.check_release(d)
         return f"{name} {s} {d} {args}", self.keep(d, lambda: fn(td))
 
     def op_index(self, s, d):
@@ -205,8 +204,12 @@ class Maker:
         copies = any(isinstance(i, torch.Tensor) for i in index)  # tdict's copies are in C order
         if copies:
             self.check_lists(td, index)
-        return self.shape_op(s, d, "index", " ".join(texts),
-                             lambda t: t[index].contiguous() if copies else t[index])
+
+        def do(t):
+            made = t[index].contiguous() if copies else t[index]
+            return made.clone(recurse=False) if made is t else made  # the very tree, with its lock
+
+        return self.shape_op(s, d, "index", " ".join(texts), do)
 
     def check_lists(self, td, index):
         try:
@@ -318,6 +321,7 @@ class Maker:
 
     def pieces(self, s, d, name, args, fn):
         td = self.pool[s]
+        self.check_release(d)
         made = []
 
         def do():
@@ -385,104 +389,6 @@ class Maker:
         rows = self.r.randrange(1, td.batch_size[0] + 1)
         return self.shape_op(s, d, "pad", str(rows), lambda t: in_order_of(tensordict.pad_sequence([t, t[:rows]]), t))
 
-    # keys
-    def change(self, s, line, fn):
-        td = self.pool[s]
-
-        def do():
-            fn(td)
-            return [td]
-
-        return line, do
-
-    def op_set(self, s):
-        td = self.pool[s]
-        path = self.path()
-        node = td
-        for key in path[:-1]:
-            if key not in node.keys() or isinstance(node.get(key), torch.Tensor):
-                break
-            node = node.get(key)
-        shape = list(node.batch_size) + [self.r.randrange(1, 3) for _ in range(self.r.randrange(2))]
-        if self.r.random() < 0.1:
-            shape = [9] + shape[1:]
-        base, value = self.values(shape)
-        if self.through_leaf(td, path):
-            raise Wanted("set through a tensor")
-        return self.change(s, f"set {s} {self.text(path)} {base} {','.join(map(str, shape)) or '-'}",
-                           lambda t: t.set(self.key(path), value))
-
-    def op_delete(self, s):
-        path = self.some_path(self.pool[s])
-        return self.change(s, f"delete {s} {self.text(path)}", lambda t: t.del_(self.key(path)))
-
-    def op_rename(self, s):
-        old, new = self.some_path(self.pool[s])[:1], (self.r.choice(KEYS),)
-        safe = self.r.random() < 0.5
-        if old == new:
-            raise Wanted("rename to the same name")
-        if new[0] in self.pool[s].keys() and not safe:
-            raise Wanted("the place of a key that was renamed over another")
-        if old[0] in self.pool[s].keys():
-            raise Wanted("the place of a key that was renamed")
-        return self.change(s, f"rename {s} {self.text(old)} {self.text(new)} {int(safe)}",
-                           lambda t: t.rename_key_(old[0], new[0], safe=safe))
-
-    def op_select(self, s, d):
-        td = self.pool[s]
-        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
-        strict = self.r.random() < 0.5
-        if len(paths) > 1 and (paths[0][: len(paths[1])] == paths[1] or paths[1][: len(paths[0])] == paths[0]):
-            raise Wanted("select of a tree and of a part of it")
-        if any(self.through_leaf(td, p) for p in paths):
-            raise Wanted("select through a tensor")
-        if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
-            raise Wanted("nodes on the way to nothing in a select that is not strict")
-        keys = [self.key(p) for p in paths]
-        return self.shape_op(s, d, "select", f"{int(strict)} {' '.join(map(self.text, paths))}",
-                             lambda t: t.select(*keys, strict=strict))
-
-    def op_exclude(self, s, d):
-        td = self.pool[s]
-        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
-        if any(self.through_leaf(td, p) for p in paths):
-            raise Wanted("exclude through a tensor")
-        keys = [self.key(p) for p in paths]
-        return self.shape_op(s, d, "exclude", " ".join(map(self.text, paths)), lambda t: t.exclude(*keys))
-
-    def op_flatten_keys(self, s, d):
-        separator = self.r.choice([".", "_"])
-        return self.shape_op(s, d, "flatten_keys", separator, lambda t: t.flatten_keys(separator))
-
-    def op_unflatten_keys(self, s, d):
-        separator = self.r.choice([".", "_"])
-        parted = [separator in key for key in self.pool[s].keys()]
-        if parted != sorted(parted):
-            raise Wanted("the order of the keys that unflatten_keys makes")
-        return self.shape_op(s, d, "unflatten_keys", separator, lambda t: t.unflatten_keys(separator))
-
-    def op_update(self, s):
-        f = self.r.randrange(POOL)
-        source = self.pool[f]
-        if f == s:
-            raise Wanted("update with itself")
-        if not list(self.leaves(source)):
-            raise Wanted("update with nothing, of another batch size or of a locked tree")
-        # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
-        return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))
-
-    def op_update_in_place(self, s):
-        td = self.pool[s]
-        if not self.writable(td):
-            raise Wanted("writing where elements lie over one another")
-        other = td.clone()
-        other.unlock_()
-        gone = [k for k in other.keys() if self.r.random() < 0.3]
-        for k in gone:
-            other.del_(k)
-        base = self.fill_tree(other)
-        return self.change(s, f"update_ {s} {base} {' '.join(map(escape, gone))}", lambda t: t.update_(other))
-
     def op_write(self, s):
         td = self.pool[s]
         if not self.writable(td):
@@ -516,10 +422,13 @@ class Maker:
 
     def op_lock(self, s):
         lock = self.r.random() < 0.4
+        if not lock and any(some_locked(self.pool[k]) for k in self.sharing(s)):
+            raise Wanted("unlocking a tree while a locked one holds its child")
         return self.change(s, f"lock {s} {int(lock)}", lambda t: t.lock_() if lock else t.unlock_())
 
     def reset(self, out):
         self.pool = [None] * POOL
+        self.shape = [self.r.randrange(1, 4) for _ in range(self.r.choice([0, 1, 1, 2]))]
         out.write("reset\n")
         for s in range(POOL):
             line, do = self.op_new(s)
@@ -529,24 +438,40 @@ class Maker:
         two = [self.op_index, self.op_index, self.op_view, self.op_reshape, self.op_flatten, self.op_unflatten,
                self.op_unsqueeze, self.op_squeeze, self.op_expand, self.op_permute, self.op_transpose, self.op_split,
                self.op_chunk, self.op_unbind, self.op_join, self.op_join, self.op_pad, self.op_select, self.op_exclude,
-               self.op_flatten_keys, self.op_unflatten_keys, self.op_clone]
+               self.op_flatten_keys, self.op_unflatten_keys, self.op_clone, self.op_split_keys, self.op_handle,
+               self.op_handle, self.op_handle, self.op_handle]
         one = [self.op_new, self.op_new, self.op_setindex, self.op_setindex, self.op_set, self.op_set, self.op_delete,
                self.op_rename, self.op_update, self.op_update_in_place, self.op_write, self.op_fill, self.op_zero,
-               self.op_lock]
+               self.op_lock, self.op_select_, self.op_exclude_, self.op_flatten_keys_, self.op_unflatten_keys_,
+               self.op_adopt, self.op_adopt, self.op_adopt, self.op_adopt, self.op_share, self.op_batch, self.op_stray, self.op_depth]
         fn = self.r.choice(two + one)
         s, d = self.r.randrange(POOL), self.r.randrange(POOL)
         name = fn.__name__[3:]
+        agreement = self.agreement(self.pool[s]) if name in USES_BATCH else "whole"
         try:
+            if agreement == "tensors" or (agreement == "not" and 0 in self.pool[s].batch_size):
+                raise Wanted("the batch size of a child that was made shorter by itself")
+            if name in USES_BATCH | {"update", "clone"} and some_locked(self.pool[s]) and not self.pool[s].is_locked:
+                raise Wanted("the locks of what is made of a tree of which a part is locked")
             line, do = fn(s, d) if fn in two else fn(s)
         except Wanted as why:
             self.wanted[str(why)] += 1
             return False
+        except Exception:
+            if agreement == "whole":
+                raise
+            return False  # there is nothing to be asked of such a tree
+        if agreement == "not":
+            self.wanted["an operation on a tree whose child no longer agrees with it"] += 1
+            out.write(f"{line} ~| fails\n")
+            return True
+        before = self.sharing(s) if fn in one else set()
         kept = True
         try:
             shown = do()
             if isinstance(shown, tuple):
                 shown, kept = shown
-            answer = " ".join(map(dump, shown))
+            answer = shown if isinstance(shown, str) else " ".join(map(dump, shown))
             self.done[name] += 1
         except Exception as error:
             answer, kept = "fails", False
@@ -557,6 +482,10 @@ class Maker:
             out.write(f"# {why}\n")
         if answer == "fails" and fn in one:  # it may have changed its tree half way
             self.reset(out)
+        elif fn in one:
+            for k in sorted(before | self.sharing(s)):
+                out.write(f"show {k} | {dump(self.pool[k])}\n")
+                self.done["show"] += 1
         return True
 
 

@@ -173,7 +173,7 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   if (!strcmp(op, "permute")) {
     int dims = read_numbers(w[3], c);
     for (int i = 0; i < dims; i++) order[i] = (int)c[i];
-    status = tdict_permute(td, order, out, &error);
+    status = tdict_permute(td, dims, order, out, &error);
   }
   if (!strcmp(op, "split")) status = tdict_split(td, a, c, count = (size_t)read_numbers(w[4], c), out, &error);
   if (!strcmp(op, "chunk")) status = tdict_chunks(td, a, out, (count = (size_t)b, &count), &error);
@@ -200,6 +200,17 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
     status = *w[3] == 's' ? tdict_stack(both, 2, &o, out, &error) : tdict_cat(both, 2, &o, out, &error);
     tdict_release(other);
   }
+  if (!strcmp(op, "handle")) {
+    status = tdict_get_tree(td, w[3], out, &error);
+    if (status == TDICT_OK) (void)tdict_retain(*out);
+  }
+  if (!strcmp(op, "split_keys")) {
+    const size_t cut = (size_t)atoi(w[3]);
+    const tdict_key_set sets[] = {{paths + 4, cut}, {paths + 4 + cut, (size_t)(n - 4) - cut}};
+    status = tdict_split_keys(td, sets, 2, out, &error);
+    num_made = status == TDICT_OK ? 3 : 0;
+    return status;
+  }
   if (!strcmp(op, "pad")) {
     tdict_tree *rows = NULL;
     status = tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, atoi(w[3]), 1)), &rows, &error);
@@ -211,6 +222,32 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
   return status;
 }
 
+/* Keys changed in place, and what one tree takes of another. */
+static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int n) {
+  const char *const *paths = (const char *const *)w;
+  if (!strcmp(op, "select_")) return tdict_select_in_place(td, paths + 3, (size_t)(n - 3), *w[2] == '1', &error);
+  if (!strcmp(op, "exclude_")) return tdict_exclude_in_place(td, paths + 2, (size_t)(n - 2), &error);
+  if (!strcmp(op, "flatten_keys_")) return tdict_flatten_keys_in_place(td, w[2], &error);
+  if (!strcmp(op, "unflatten_keys_")) return tdict_unflatten_keys_in_place(td, w[2], &error);
+  tdict_tree *child = NULL;
+  tdict_tensor *tensor = NULL;
+  tdict_status status;
+  if (!strcmp(op, "stray")) {
+    status = tdict_get_tree(td, w[2], &child, &error);
+    if (status == TDICT_OK) status = tdict_set_batch_size(child, 0, NULL, &error);
+    return status == TDICT_OK ? set_new(child, w[4], new_tensor(1, (const int64_t[]){5}, strtoll(w[3], NULL, 10)))
+                              : status;
+  }
+  tdict_tree *from = pool[atoi(w[3])];
+  if (!strcmp(op, "share")) {
+    status = tdict_get(from, w[4], &tensor, &error);
+    return status == TDICT_OK ? tdict_set(td, w[2], tensor, &error) : status;
+  }
+  if (!strcmp(w[4], "-")) return tdict_set_tree(td, w[2], from, &error);
+  status = tdict_get_tree(from, w[4], &child, &error);
+  return status == TDICT_OK ? tdict_set_tree(td, w[2], child, &error) : status;
+}
+
 /* Operations that change a tree. */
 static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   int64_t shape[16], base = n > 3 ? strtoll(w[3], NULL, 10) : 0;
@@ -220,6 +257,10 @@ static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   if (!strcmp(op, "update")) return tdict_update(td, pool[atoi(w[2])], NULL, 0, &error);
   if (!strcmp(op, "fill")) return tdict_fill(td, w[2], (double)base, &error);
   if (!strcmp(op, "zero")) return tdict_zero(td, &error);
+  if (!strcmp(op, "batch")) {
+    const int ndim = read_numbers(w[2], shape);
+    return tdict_set_batch_size(td, ndim, shape, &error);
+  }
   if (!strcmp(op, "lock")) {
     if (*w[2] == '1') tdict_lock(td);
     return *w[2] == '1' ? TDICT_OK : tdict_unlock(td, &error);
@@ -260,20 +301,30 @@ static void run(char *line, bool kept) {
   for (char *word = strtok(line, " "); word && n < MOST_WORDS; word = strtok(NULL, " ")) w[n++] = word;
   tdict_tree **slot = &pool[atoi(w[1])];
   tdict_status status;
-  bool makes = !is_one_of(w[0], "set delete rename update fill zero lock write update_ setindex");
+  const bool shows = is_one_of(w[0], "show depth");
+  const bool changes_keys = is_one_of(w[0], "select_ exclude_ flatten_keys_ unflatten_keys_ adopt share stray");
+  const bool makes = !shows && !changes_keys &&
+                     !is_one_of(w[0], "set delete rename update fill zero lock write update_ setindex batch");
   num_made = 0;
   length = 0;
   text[0] = 0;
   if (!strcmp(w[0], "new"))
     status = do_new(w, n);
+  else if (shows)
+    status = TDICT_OK;
+  else if (changes_keys)
+    status = do_change_keys(w[0], *slot, w, n);
   else if (!makes)
     status = do_change(w[0], *slot, w, n);
-  else if (is_one_of(w[0], "select exclude flatten_keys unflatten_keys clone join pad"))
+  else if (is_one_of(w[0], "select exclude split_keys flatten_keys unflatten_keys clone join pad handle"))
     status = do_keys(w[0], *slot, w, n);
   else
     status = do_shape(w[0], *slot, w, n);
   if (status != TDICT_OK) add("fails");
-  if (status == TDICT_OK && !makes) add_tree(*slot);
+  if (status == TDICT_OK && !strcmp(w[0], "depth"))
+    add_number(tdict_depth(*slot), false);
+  else if (status == TDICT_OK && !makes)
+    add_tree(*slot);
   for (size_t i = 0; i < num_made; i++) {
     add(i ? " " : "");
     add_tree(made[i]);

@@ -148,7 +148,7 @@ static void use_tensor(void) {
   tdict_tensor_get_view(t, &view);
   OK(tdict_tensor_as_strided(t, &view, 0, &made[0], &last_error));
   OK(tdict_tensor_slice(t, &range, &made[1], &last_error));
-  OK(tdict_tensor_permute(t, order, &made[2], &last_error));
+  OK(tdict_tensor_permute(t, 2, order, &made[2], &last_error));
   OK(tdict_tensor_clone(t, NULL, &made[3], &last_error));
   OK(tdict_tensor_contiguous(made[2], &made[4], &last_error));
   TRUE(tdict_tensor_shares_storage(t, made[1]) && !tdict_tensor_shares_storage(t, made[4]));
@@ -290,10 +290,12 @@ static void use_shape(const tdict_tree *td) {
   OK(tdict_unsqueeze(td, 0, &out[3], &last_error));
   OK(tdict_squeeze(out[3], TDICT_EVERY_DIM, &out[4], &last_error));
   OK(tdict_expand(td, 2, wide, &out[5], &last_error));
-  OK(tdict_permute(two, order, &out[6], &last_error));
+  OK(tdict_permute(two, 2, order, &out[6], &last_error));
   OK(tdict_transpose(two, 0, 1, &out[7], &last_error));
   for (i = 0; i < 8; i++) tdict_release(out[i]);
   OK(tdict_split(td, 0, sizes, 2, out, &last_error));
+  OK(tdict_unbind_count(td, 0, &made, &last_error));
+  OK(tdict_split_every_count(td, 0, 4, &made, &last_error));
   OK(tdict_split_every(td, 0, 4, out + 2, &count, &last_error));
   made = 2 + count;
   count = 2;
@@ -332,6 +334,10 @@ static void use_keysets(const tdict_tree *td) {
   OK(tdict_split_keys(td, &set, 1, out + 2, &last_error));
   OK(tdict_flatten_keys(td, NULL, &out[4], &last_error));
   OK(tdict_unflatten_keys(td, NULL, &out[5], &last_error));
+  OK(tdict_unflatten_keys_in_place(out[5], NULL, &last_error));
+  OK(tdict_flatten_keys_in_place(out[5], NULL, &last_error));
+  OK(tdict_exclude_in_place(out[5], NULL, 0, &last_error));
+  OK(tdict_select_in_place(out[5], NULL, 0, true, &last_error));
   both[0] = out[0];
   both[1] = out[1];
   OK(tdict_merge(both, 2, &out[6], &last_error));

@@ -47,6 +47,7 @@ static void use_datasets(void) {
     TRUE(tdict_dataset_from_tokens(&tokens, &dataset, NULL) == TDICT_EINVAL);
   }
   options.weights = weights;
+  options.num_weights = 2;
   for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     options.kind = (int32_t)kinds[i];
     OK(tdict_sampler_create(2, &options, &sampler, &last_error));

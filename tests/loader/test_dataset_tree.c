@@ -20,7 +20,7 @@ static tdict_tree *many(int64_t count, bool turned) {
   tdict_tensor *t = NULL, *view = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 3, shape, NULL, &t, err));
   td_fill_random(tdict_tensor_data(t), (size_t)count * 30, 4);
-  td_ok(tdict_tensor_permute(t, order, &view, err));
+  td_ok(tdict_tensor_permute(t, 3, order, &view, err));
   td_ok(tdict_set(td, "obs.pixels", view, err));
   tdict_tensor_release(t);
   tdict_tensor_release(view);

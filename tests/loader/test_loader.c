@@ -48,6 +48,7 @@ DEVICE_CASE(loader_follows_the_sampler) {
       so.kind = kind;
       so.seed = 3;
       so.weights = weights;
+      so.num_weights = 20;
       so.num_samples = kind >= TDICT_SAMPLER_WITH_REPLACEMENT ? DRAWN : 0;
       so.rank = 1;
       so.world_size = 2;

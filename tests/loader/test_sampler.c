@@ -14,6 +14,7 @@ CASE(sampler_is_a_function) {
   tdict_sampler_options o = tdict_sampler_options_default();
   double weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   o.weights = weights;
+  o.num_weights = 10;
   o.seed = 42;
   /* The numbers are part of the interface: a saved state goes on elsewhere, and in a later version. */
   static const int64_t known[4][5] = {
@@ -69,6 +70,7 @@ CASE(sampler_weighs) {
   double weights[] = {0, 1, 0.25, 3, 0, 1e-300, 5.75};
   o.kind = TDICT_SAMPLER_WEIGHTED;
   o.weights = weights;
+  o.num_weights = 7;
   o.num_samples = 100000;
   tdict_sampler *s = made(7, &o);
   int64_t seen[7] = {0};
@@ -134,6 +136,7 @@ CASE(sampler_ranks_share_one_order) {
   tdict_sampler_options o = tdict_sampler_options_default();
   o.seed = 7;
   o.weights = weights;
+  o.num_weights = 23;
   for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WEIGHTED; o.kind++) {
     o.rank = 0;
     o.world_size = 1;
@@ -174,6 +177,10 @@ CASE(sampler_refuses) {
   td_fails(TDICT_EINVAL, "weights is NULL", tdict_sampler_create(2, &o, &s, err));
   double weights[2] = {1, -1};
   o.weights = weights;
+  td_fails(TDICT_EINVAL, "num_weights is 0, wanted 2", tdict_sampler_create(2, &o, &s, err));
+  o.num_weights = 2;
+  td_fails(TDICT_EINVAL, "num_weights is 2, wanted 3", tdict_sampler_create(3, &o, &s, err));
+  td_fails(TDICT_EINVAL, "num_weights is 2, wanted 1", tdict_sampler_create(1, &o, &s, err));
   td_fails(TDICT_EINVAL, "weight 1 is -1", tdict_sampler_create(2, &o, &s, err));
   weights[0] = weights[1] = 0;
   td_fails(TDICT_EINVAL, "sum is 0", tdict_sampler_create(2, &o, &s, err));

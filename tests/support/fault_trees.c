@@ -39,7 +39,7 @@ static tdict_tensor *wide(tdict_memory *memory) {
 
 static tdict_tensor *turned(void) {
   tdict_tensor *base = random_tensor(TDICT_F32, 2, (const int64_t[]){50, ROWS}, NULL), *part = NULL;
-  td_ok(tdict_tensor_permute(base, (const int[]){1, 0}, &part, err));
+  td_ok(tdict_tensor_permute(base, 2, (const int[]){1, 0}, &part, err));
   tdict_tensor_release(base);
   return part;
 }

@@ -159,6 +159,21 @@ static void take(m_tree *to, const m_tree *from, const way *w) {
   }
 }
 
+/* Half of the time a shallow clone of a slot, to be changed in place; else NULL. */
+static tdict_tree *clone_to_change(ops *o, int s) {
+  tdict_tree *td = NULL;
+  if (ops_pick(o, 2) && tdict_clone(o->td[s], &td, NULL) != TDICT_OK) return NULL;
+  return td;
+}
+
+/* Keeps what was made, or changed in place, when the answer is as wanted. */
+static void keep_or_drop(ops *o, tdict_status status, tdict_status wanted, tdict_tree *td, m_tree *made) {
+  if (ops_judge(o, status, wanted))
+    ops_keep(o, td, made);
+  else
+    tdict_release(td);
+}
+
 static void op_select(ops *o) {
   int s = ops_slot(o), count = (int)ops_pick(o, 4);
   m_tree *t = o->model[s], *last, *made = m_tree_like(t);
@@ -179,9 +194,10 @@ static void op_select(ops *o) {
     else if (strict && wanted == TDICT_OK)
       wanted = through ? TDICT_ETYPE : TDICT_ENOTFOUND;
   }
-  tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, o->err));
-  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+  tdict_tree *td = clone_to_change(o, s);
+  tdict_status status = td ? OPS_CALL(o, tdict_select_in_place(td, paths, (size_t)count, strict, o->err))
+                           : OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, o->err));
+  keep_or_drop(o, status, wanted, td, made);
 }
 
 static void drop_way(m_tree *t, const way *w) {
@@ -200,9 +216,21 @@ static void op_exclude(ops *o) {
     paths[i] = ways[i].path;
     drop_way(made, &ways[i]);
   }
-  tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, o->err));
-  if (ops_judge(o, status, TDICT_OK)) ops_keep(o, td, made);
+  tdict_tree *td = clone_to_change(o, s);
+  tdict_status status = td ? OPS_CALL(o, tdict_exclude_in_place(td, paths, (size_t)count, o->err))
+                           : OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, o->err));
+  keep_or_drop(o, status, TDICT_OK, td, made);
+}
+
+/* Takes out the trees that hold no array. */
+static void drop_empty(m_tree *t) {
+  int kept = 0;
+  for (int i = 0; i < t->count; i++) {
+    m_tree *below = t->entries[i].tree;
+    if (below) drop_empty(below);
+    if (!below || below->count) t->entries[kept++] = t->entries[i];
+  }
+  t->count = kept;
 }
 
 static void op_split_keys(ops *o) {
@@ -222,6 +250,7 @@ static void op_split_keys(ops *o) {
   take(y, t, &b);
   drop_way(rest, &a);
   drop_way(rest, &b);
+  drop_empty(rest);
   ops_keep(o, made[0], x);
   ops_keep(o, made[1], y);
   ops_keep(o, made[2], rest);
@@ -249,9 +278,10 @@ static void op_flatten_keys(ops *o) {
   const char *separator = ops_pick(o, 2) ? NULL : "__";
   m_tree *made = m_tree_like(t);
   tdict_status wanted = flatten(made, t, "", separator ? separator : ".");
-  tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
-  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+  tdict_tree *td = clone_to_change(o, s);
+  tdict_status status = td ? OPS_CALL(o, tdict_flatten_keys_in_place(td, separator, o->err))
+                           : OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
+  keep_or_drop(o, status, wanted, td, made);
 }
 
 /* True when dimensions that both have differ. */
@@ -299,6 +329,10 @@ static tdict_status put_copy(m_tree *to, const char *key, const m_entry *e) {
 
 static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separator) {
   char key[M_KEY], *part = key;
+  if (!strstr(e->key, separator)) { /* what stays where it is need not agree */
+    m_put(to, e->key, e->array, e->tree ? m_share(e->tree) : NULL);
+    return TDICT_OK;
+  }
   snprintf(key, sizeof key, "%s", e->key);
   for (;;) {
     char *end = strstr(part, separator);
@@ -316,17 +350,34 @@ static tdict_status unflatten(m_tree *to, const m_entry *e, const char *separato
   }
 }
 
+/* What stands on the way to an entry comes before it. */
+static tdict_status unflatten_in_turn(m_tree *to, const m_tree *t, int i, const char *separator, bool *placed) {
+  const char *key = t->entries[i].key;
+  tdict_status status = TDICT_OK;
+  for (const char *end = key; status == TDICT_OK && (end = strstr(end, separator)) != NULL; end += strlen(separator))
+    for (int k = 0; k < t->count && status == TDICT_OK; k++)
+      if (strlen(t->entries[k].key) == (size_t)(end - key) && strncmp(t->entries[k].key, key, (size_t)(end - key)) == 0)
+        status = unflatten_in_turn(to, t, k, separator, placed);
+  if (status != TDICT_OK || placed[i]) return status;
+  placed[i] = true;
+  return unflatten(to, &t->entries[i], separator);
+}
+
 static void op_unflatten_keys(ops *o) {
   int s = ops_slot(o);
   const m_tree *t = o->model[s];
   const char *separator = ops_pick(o, 2) ? NULL : "__";
   m_tree *made = m_tree_like(t);
   tdict_status wanted = TDICT_OK;
+  bool *placed = calloc((size_t)t->count + 1, sizeof *placed);
+  if (!placed) return;
   for (int i = 0; i < t->count && wanted == TDICT_OK; i++)
-    wanted = unflatten(made, &t->entries[i], separator ? separator : ".");
-  tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
-  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+    wanted = unflatten_in_turn(made, t, i, separator ? separator : ".", placed);
+  free(placed);
+  tdict_tree *td = clone_to_change(o, s);
+  tdict_status status = td ? OPS_CALL(o, tdict_unflatten_keys_in_place(td, separator, o->err))
+                           : OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
+  keep_or_drop(o, status, wanted, td, made);
 }
 
 /* `from` is a copy: what is merged into may hang in the source, too. */

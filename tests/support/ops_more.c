@@ -78,7 +78,8 @@ static size_t bytes_of(const m_tree *t) {
 static int depth_of(const m_tree *t) {
   int deepest = 0;
   for (int i = 0; i < t->count; i++) {
-    int depth = t->entries[i].tree ? 1 + depth_of(t->entries[i].tree) : 0;
+    const m_tree *below = t->entries[i].tree;
+    int depth = below && count_arrays(below) ? 1 + depth_of(below) : 0;
     if (depth > deepest) deepest = depth;
   }
   return deepest;
@@ -329,7 +330,7 @@ static void nulls_of_shapes(ops *o) {
                                   tdict_unsqueeze(NULL, 0, &out, err),
                                   tdict_squeeze(NULL, 0, &out, err),
                                   tdict_expand(NULL, 1, one, &out, err),
-                                  tdict_permute(NULL, NULL, &out, err),
+                                  tdict_permute(NULL, 0, NULL, &out, err),
                                   tdict_transpose(NULL, 0, 0, &out, err),
                                   tdict_split(NULL, 0, one, 1, &out, err),
                                   tdict_split_every(td, 0, 0, NULL, &count, err),

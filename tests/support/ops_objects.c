@@ -214,7 +214,7 @@ static tdict_status shape_of(const tdict_tree *td, const choice *c, tdict_tree *
     return tdict_squeeze(td, TDICT_EVERY_DIM, out, err);
   case 3:
     for (int i = 0; i < nb; i++) order[i] = (i + (int)c->n[0] + 1) % nb;
-    return tdict_permute(td, order, out, err);
+    return tdict_permute(td, nb, order, out, err);
   case 4:
     shape[0] = c->n[0] + 1;
     for (int i = 0; i < nb; i++) shape[i + 1] = -1;

@@ -437,7 +437,7 @@ static void op_permute(ops *o) {
   }
   tdict_tree *td = NULL;
   m_map map;
-  tdict_status status = OPS_CALL(o, tdict_permute(o->td[s], order, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_permute(o->td[s], t->nb, order, &td, o->err));
   reorder(t, order, &map);
   finish(o, status, td, t, &map);
 }

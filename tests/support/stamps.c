@@ -32,7 +32,7 @@ static tdict_status strided_leaf(tdict_tree *td, const char *path, int64_t gener
       tdict_tensor_empty(TDICT_I64, 2, (const int64_t[]){STRIDED_ROWS, STRIDED_COLUMNS}, NULL, &base, err);
   if (status != TDICT_OK) return status;
   fill(base, tdict_tensor_data(base), stamp_word(generation, path[strlen(path) - 1] - '0'));
-  status = tdict_tensor_permute(base, (const int[]){1, 0}, &turned, err);
+  status = tdict_tensor_permute(base, 2, (const int[]){1, 0}, &turned, err);
   tdict_tensor_release(base);
   if (status != TDICT_OK) return status;
   status = tdict_set(td, path, turned, err);

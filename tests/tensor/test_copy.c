@@ -23,7 +23,7 @@ static tdict_tensor *wander(naive_random *r, tdict_tensor *t) {
         order[i] = order[j];
         order[j] = kept;
       }
-      td_ok(tdict_tensor_permute(t, order, &next, err));
+      td_ok(tdict_tensor_permute(t, ndim, order, &next, err));
     } else {
       tdict_tensor_range range = {(int32_t)naive_below(r, ndim), 0, 0, 1};
       int64_t size = tdict_tensor_shape(t)[range.dim];
@@ -69,7 +69,7 @@ static tdict_tensor *room_for(naive_random *r, tdict_dtype dtype, const naive_la
     tdict_tensor_release(t);
     t = next;
   }
-  td_ok(tdict_tensor_permute(t, inverse, &next, err));
+  td_ok(tdict_tensor_permute(t, shape->ndim, inverse, &next, err));
   tdict_tensor_release(t);
   return next;
 }
@@ -237,7 +237,7 @@ CASE(tensor_copy_asks_the_memory) {
   const int64_t shape[] = {5, 7};
   const int turn[] = {1, 0};
   tdict_tensor *host = naive_tensor(TDICT_F32, 2, shape, 9), *turned = NULL, *dev = NULL, *twin = NULL, *back = NULL;
-  td_ok(tdict_tensor_permute(host, turn, &turned, err));
+  td_ok(tdict_tensor_permute(host, 2, turn, &turned, err));
   td_ok(tdict_tensor_clone(turned, &f.base, &dev, err));
   assert_true(f.num_copies[TDICT_COPY_IN] > 0 && f.num_copies[TDICT_COPY_OUT] + f.num_copies[TDICT_COPY_WITHIN] == 0);
   assert_true(tdict_device_equal(tdict_tensor_device(dev), tdict_sim(3)));
@@ -248,7 +248,7 @@ CASE(tensor_copy_asks_the_memory) {
   check_same(back, turned);
   /* contiguous: in the device's own memory */
   tdict_tensor *dev_turned = NULL, *dev_plain = NULL, *shared = NULL, *again = NULL;
-  td_ok(tdict_tensor_permute(dev, turn, &dev_turned, err));
+  td_ok(tdict_tensor_permute(dev, 2, turn, &dev_turned, err));
   td_ok(tdict_tensor_contiguous(dev_turned, &dev_plain, err));
   assert_ptr_equal(dev_plain->storage->memory, &f.base);
   td_ok(tdict_tensor_clone(dev_plain, NULL, &again, err));
@@ -318,7 +318,7 @@ CASE(tensor_clone_refuses) {
   const int64_t shape[] = {2, 3};
   const int turn[] = {1, 0};
   tdict_tensor *host = naive_tensor(TDICT_F32, 2, shape, 5), *turned = NULL, *foreign = NULL, *out = mark;
-  td_ok(tdict_tensor_permute(host, turn, &turned, err));
+  td_ok(tdict_tensor_permute(host, 2, turn, &turned, err));
   td_fails(TDICT_ENOMEM, "the pool is full", tdict_tensor_clone(host, &full.base, &out, err));
   td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_clone(NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_clone(host, NULL, NULL, err));
@@ -368,7 +368,7 @@ CASE(tensor_contiguous_shares_or_copies) {
   td_ok(tdict_tensor_contiguous(t, &same, err));
   assert_ptr_equal(same, t);
   tdict_tensor_release(t);
-  td_ok(tdict_tensor_permute(same, turn, &turned, err)); /* the reference was a new one */
+  td_ok(tdict_tensor_permute(same, 2, turn, &turned, err)); /* the reference was a new one */
   td_ok(tdict_tensor_contiguous(turned, &plain, err));
   assert_ptr_not_equal(plain, turned);
   assert_false(tdict_tensor_shares_storage(plain, turned));

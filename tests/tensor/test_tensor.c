@@ -407,7 +407,7 @@ CASE(tensor_describes_itself) {
   assert_int_equal(tdict_tensor_bytes(t), 240);
   assert_int_equal(tdict_tensor_nbytes(t), 240);
   const int turn[] = {1, 0};
-  td_ok(tdict_tensor_permute(t, turn, &turned, err));
+  td_ok(tdict_tensor_permute(t, 2, turn, &turned, err));
   assert_int_equal(tdict_tensor_strides(turned)[0], 1);
   assert_int_equal(tdict_tensor_strides(turned)[1], 5);
   assert_int_equal(tdict_tensor_shape(turned)[0], 5);

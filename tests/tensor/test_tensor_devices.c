@@ -10,7 +10,7 @@ static tdict_tensor *odd_view(const tdict_tensor *t) {
   const tdict_tensor_range back = {0, 8, 5, -2}, some = {1, 1, 3, 2};
   td_ok(tdict_tensor_slice(t, &back, &rows, err));
   td_ok(tdict_tensor_slice(rows, &some, &columns, err));
-  td_ok(tdict_tensor_permute(columns, turn, &turned, err));
+  td_ok(tdict_tensor_permute(columns, 2, turn, &turned, err));
   tdict_tensor_release(rows);
   tdict_tensor_release(columns);
   return turned;

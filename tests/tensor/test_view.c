@@ -31,7 +31,7 @@ CASE(tensor_views_share_storage) {
   layout.ndim = 2;
   layout.shape = shape;
   td_ok(tdict_tensor_slice(t, &range, &views[0], err));
-  td_ok(tdict_tensor_permute(t, turn, &views[1], err));
+  td_ok(tdict_tensor_permute(t, 2, turn, &views[1], err));
   td_ok(tdict_tensor_as_strided(t, &layout, 0, &views[2], err));
   assert_true(tdict_tensor_shares_storage(t, t));
   assert_false(tdict_tensor_shares_storage(t, other));
@@ -251,7 +251,7 @@ CASE(tensor_permute_views) {
   tdict_tensor *t = counting(3, shape), *scalar = counting(0, NULL), *v = NULL;
   static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
-    td_ok(tdict_tensor_permute(t, orders[o], &v, err));
+    td_ok(tdict_tensor_permute(t, 3, orders[o], &v, err));
     int64_t index[3] = {0}, wanted[3];
     for (int i = 0; i < 3; i++) assert_int_equal(tdict_tensor_shape(v)[i], shape[orders[o][i]]);
     do {
@@ -260,7 +260,7 @@ CASE(tensor_permute_views) {
     } while (naive_step(3, tdict_tensor_shape(v), index));
     tdict_tensor_release(v);
   }
-  td_ok(tdict_tensor_permute(scalar, NULL, &v, err));
+  td_ok(tdict_tensor_permute(scalar, 0, NULL, &v, err));
   assert_int_equal(tdict_tensor_ndim(v), 0);
   tdict_tensor_release(v);
   tdict_tensor_release(scalar);
@@ -269,7 +269,7 @@ CASE(tensor_permute_views) {
   int back[TDICT_MAX_NDIM];
   for (int i = 0; i < TDICT_MAX_NDIM; i++) ones[i] = i == 3 ? 7 : 1, back[i] = TDICT_MAX_NDIM - 1 - i;
   t = counting(TDICT_MAX_NDIM, ones);
-  td_ok(tdict_tensor_permute(t, back, &v, err));
+  td_ok(tdict_tensor_permute(t, TDICT_MAX_NDIM, back, &v, err));
   assert_int_equal(tdict_tensor_shape(v)[28], 7);
   tdict_tensor_release(v);
   tdict_tensor_release(t);
@@ -280,10 +280,13 @@ CASE(tensor_permute_refuses) {
   tdict_tensor *t = counting(3, shape), *v = mark;
   static const int orders[][3] = {{0, 1, 1}, {0, 1, 3}, {0, 1, -1}, {2, 2, 2}, {0, 1, 32}, {0, 1, 1 << 30}};
   for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
-    td_fails(TDICT_EINVAL, "order[", tdict_tensor_permute(t, orders[o], &v, err));
-  td_fails(TDICT_EINVAL, "order is NULL", tdict_tensor_permute(t, NULL, &v, err));
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_permute(NULL, orders[0], &v, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_permute(t, orders[0], NULL, err));
+    td_fails(TDICT_EINVAL, "order[", tdict_tensor_permute(t, 3, orders[o], &v, err));
+  td_fails(TDICT_EINVAL, "order is NULL", tdict_tensor_permute(t, 3, NULL, &v, err));
+  td_fails(TDICT_EINVAL, "order has 2 dimensions, the tensor has 3", tdict_tensor_permute(t, 2, orders[0], &v, err));
+  td_fails(TDICT_EINVAL, "order has 4 dimensions", tdict_tensor_permute(t, 4, orders[0], &v, err));
+  td_fails(TDICT_EINVAL, "order has -1 dimensions", tdict_tensor_permute(t, -1, orders[0], &v, err));
+  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_permute(NULL, 3, orders[0], &v, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_permute(t, 3, orders[0], NULL, err));
   assert_ptr_equal(v, mark);
   tdict_tensor_release(t);
 }

@@ -10,7 +10,7 @@ static tdict_tree *sources(const place *w) {
   const int turn[] = {1, 0};
   tdict_tensor *t = new_tensor(TDICT_I32, 2, shape, NULL), *turned = NULL;
   td_fill_random(t->data, tdict_tensor_bytes(t), 3);
-  td_ok(tdict_tensor_permute(t, turn, &turned, err));
+  td_ok(tdict_tensor_permute(t, 2, turn, &turned, err));
   tdict_tensor_release(t);
   give(td, "n.plain", new_bytes(100003, NULL));
   give(td, "n.pinned", new_bytes(100003, w->pinned));

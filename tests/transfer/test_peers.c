@@ -147,7 +147,7 @@ static void strided_between(two *t, tdict_device from, tdict_device to) {
     tdict_tree *src = new_tree();
     put(t, whole);
     if (i % 2)
-      td_ok(tdict_tensor_permute(whole, (const int[]){1, 0}, &part, err));
+      td_ok(tdict_tensor_permute(whole, 2, (const int[]){1, 0}, &part, err));
     else
       td_ok(tdict_tensor_slice(whole, &(tdict_tensor_range){1, 2, 4, 1}, &part, err));
     td_ok(tdict_set(src, "n.x", part, err));

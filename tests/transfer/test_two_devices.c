@@ -130,8 +130,8 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   td_ok(tdict_to_device(w->c, src, tdict_sim(0), NULL, &at_zero, err));
   td_ok(tdict_get(src, "x", &at_home, err));
   td_ok(tdict_get(at_zero, "x", &plain, err));
-  td_ok(tdict_tensor_permute(at_home, (int[]){1, 0}, &turned[0], err));
-  td_ok(tdict_tensor_permute(plain, (int[]){1, 0}, &turned[1], err));
+  td_ok(tdict_tensor_permute(at_home, 2, (int[]){1, 0}, &turned[0], err));
+  td_ok(tdict_tensor_permute(plain, 2, (int[]){1, 0}, &turned[1], err));
   for (int strided = 0; strided < 2; strided++) {
     tdict_tree *want = new_tree(), *from = new_tree(), *there = NULL;
     tdict_future *f = NULL;

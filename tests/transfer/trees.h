@@ -58,7 +58,7 @@ static inline tdict_tensor *sliced(tdict_tensor *t, tdict_tensor_range range) {
 }
 static inline tdict_tensor *permuted(tdict_tensor *t, const int *order) {
   tdict_tensor *view = NULL;
-  td_ok(tdict_tensor_permute(t, order, &view, err));
+  td_ok(tdict_tensor_permute(t, tdict_tensor_ndim(t), order, &view, err));
   tdict_tensor_release(t);
   return view;
 }

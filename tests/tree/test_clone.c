@@ -79,6 +79,7 @@ CASE(clone_of_a_deep_tree) {
   /* deeper than a stack of calls could go */
   enum { LEVELS = 10000 };
   tdict_tree *td = TREE(2), *out = NULL;
+  help_put(td, "x", TENSOR(2));
   for (int i = 0; i < LEVELS; i++) {
     tdict_tree *above = TREE(2);
     help_put_tree(above, "d", td);

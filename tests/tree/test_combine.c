@@ -159,6 +159,31 @@ DEVICE_CASE(stack_refuses) {
   rig_close(&r);
 }
 
+GPU_CASE(stack_refuses_mixed_devices) {
+  rig r = rig_open();
+  m_tree *model = SAMPLE(2, 3);
+  tdict_tree *host = ops_tree(model), *there = rig_tree(&r, model), *out = NULL, *into = NULL;
+  const tdict_tree *both[] = {there, host}, *same[] = {host, host};
+  tdict_join_options o = tdict_join_options_default();
+  for (int way = 0; way < 2; way++) { /* a memory for the result makes no difference */
+    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack(both, 2, &o, &out, err));
+    assert_string_equal(td_last_error.path, "a");
+    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, &o, &out, err));
+    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_pad_sequence(both, 2, 0, &o, &out, err));
+    assert_null(out);
+    o.memory = r.memory;
+  }
+  td_ok(tdict_stack(same, 2, &o, &out, err)); /* from the host to the device is no mixture */
+  td_ok(tdict_stack(same, 2, NULL, &into, err));
+  td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack_into(both, 2, NULL, into, err));
+  td_ok(tdict_stack_into(same, 2, NULL, out, err));
+  tdict_release(into);
+  tdict_release(out);
+  tdict_release(there);
+  tdict_release(host);
+  rig_close(&r);
+}
+
 CASE(stack_survives_enomem) {
   rig r = rig_open();
   items all;

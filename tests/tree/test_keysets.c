@@ -76,8 +76,18 @@ CASE(split_keys_splits) {
   help_paths(out[1], "a");
   help_paths(out[2], "n n.b");
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
+  static const char *const deep[] = {"n.m.u", "n.b", "a"};
+  const tdict_key_set all = {deep, 3}, one = {deep, 1};
+  td_ok(tdict_split_keys(td, &one, 1, out, err));
+  help_paths(out[0], "n n.m n.m.u");
+  help_paths(out[1], "a n n.b"); /* n.m has become empty */
+  for (int i = 0; i < 2; i++) tdict_release(out[i]);
+  td_ok(tdict_split_keys(td, &all, 1, out, err));
+  help_paths(out[1], "");
+  for (int i = 0; i < 2; i++) tdict_release(out[i]);
+  help_paths(td, "a n n.b n.m n.m.u e");
   td_ok(tdict_split_keys(td, NULL, 0, out, err));
-  help_paths(out[0], "a n n.b n.m n.m.u e");
+  help_paths(out[0], "a n n.b n.m n.m.u"); /* empty trees are left out of the last part */
   tdict_release(out[0]);
   tdict_release(td);
   m_reset();

@@ -279,7 +279,7 @@ DEVICE_CASE(must_change_shape) {
   td_ok(tdict_unsqueeze(td, 0, &outs[4], err));
   td_ok(tdict_squeeze(outs[4], 0, &outs[5], err));
   td_ok(tdict_expand(td, 3, wide, &outs[6], err));
-  td_ok(tdict_permute(td, order, &outs[7], err));
+  td_ok(tdict_permute(td, 2, order, &outs[7], err));
   td_ok(tdict_transpose(td, 0, 1, &outs[8], err));
   static const int ndims[] = {1, 3, 1, 3, 3, 2, 3, 2, 2};
   for (int i = 0; i < 9; i++) {

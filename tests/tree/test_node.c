@@ -252,3 +252,19 @@ CASE(tree_may_be_deep) {
   assert_true(tdict_get_device(low, NULL));
   tdict_release(td);
 }
+
+/* The list of leaves that a changed copy gets of its own is no longer than the one that it shared. */
+CASE(node_copies_do_not_grow) {
+  tdict_tree *td = TREE(3);
+  help_put(td, "a", TENSOR(3));
+  for (int i = 0; i < 100; i++) {
+    tdict_tree *copy = NULL;
+    td_ok(tdict_clone(td, &copy, err));
+    help_put(copy, "b", TENSOR(3));
+    td_ok(tdict_delete(copy, "b", err));
+    tdict_release(td);
+    td = copy;
+  }
+  assert_true(td->cap_leaves < 64);
+  tdict_release(td);
+}

@@ -20,7 +20,7 @@ OPERATION(do_flatten, tdict_flatten(td, 0, 1, out, err))
 OPERATION(do_unflatten, tdict_unflatten(td, 1, 2, (const int64_t[]){3, 1}, out, err))
 OPERATION(do_unsqueeze, tdict_unsqueeze(td, 1, out, err))
 OPERATION(do_expand, tdict_expand(td, 3, wide, out, err))
-OPERATION(do_permute, tdict_permute(td, order, out, err))
+OPERATION(do_permute, tdict_permute(td, 2, order, out, err))
 OPERATION(do_transpose, tdict_transpose(td, 0, 1, out, err))
 OPERATION(do_clone_deep, tdict_clone_deep(td, NULL, out, err))
 
@@ -225,7 +225,7 @@ CASE(objects_stay_where_nothing_moves) {
   td_ok(tdict_reshape(w.td, 2, (const int64_t[]){2, -1}, &outs[2], err));
   td_ok(tdict_squeeze(w.td, TDICT_EVERY_DIM, &outs[3], err));
   td_ok(tdict_expand(w.td, 2, same, &outs[4], err));
-  td_ok(tdict_permute(w.td, straight, &outs[5], err));
+  td_ok(tdict_permute(w.td, 2, straight, &outs[5], err));
   td_ok(tdict_chunks(w.td, 0, &outs[6], &count, err));
   td_ok(tdict_clone(w.td, &outs[7], err));
   for (int i = 0; i < 8; i++) {

@@ -176,10 +176,14 @@ DEVICE_CASE(shape_permute) {
   m_map_whole(&map, t->nb, t->bs);
   map.shape[0] = 4, map.shape[1] = 2, map.shape[2] = 3;
   map.out[2] = 0, map.out[0] = 1, map.out[1] = 2;
-  td_ok(tdict_permute(td, (const int[]){-1, 0, 1}, &out, err));
+  td_ok(tdict_permute(td, 3, (const int[]){-1, 0, 1}, &out, err));
   check_map(&r, t, td, out, &map);
-  td_fails(TDICT_EINVAL, "twice", tdict_permute(td, (const int[]){0, 0, 1}, &out, err));
-  td_fails(TDICT_EINVAL, "dimension 3", tdict_permute(td, (const int[]){0, 3, 1}, &out, err));
+  td_fails(TDICT_EINVAL, "twice", tdict_permute(td, 3, (const int[]){0, 0, 1}, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 3", tdict_permute(td, 3, (const int[]){0, 3, 1}, &out, err));
+  td_fails(TDICT_EINVAL, "order has 2 dimensions, the tree has 3",
+           tdict_permute(td, 2, (const int[]){1, 0}, &out, err));
+  td_fails(TDICT_EINVAL, "order has 4 dimensions", tdict_permute(td, 4, (const int[]){3, 0, 1, 2}, &out, err));
+  td_fails(TDICT_EINVAL, "order has -1 dimensions", tdict_permute(td, -1, (const int[]){0, 1, 2}, &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -231,7 +235,7 @@ DEVICE_CASE(shape_keeps_locks) {
   td_ok(tdict_flatten(td, 0, 1, &out, err));
   assert_true(tdict_is_locked(out) && tdict_is_locked(help_get_tree(out, "n.m")));
   tdict_release(out);
-  td_ok(tdict_permute(td, (const int[]){1, 0}, &out, err));
+  td_ok(tdict_permute(td, 2, (const int[]){1, 0}, &out, err));
   assert_true(tdict_is_locked(out));
   td_ok(tdict_unlock(out, err));
   assert_true(tdict_is_locked(td));
@@ -310,7 +314,7 @@ CASE(shape_refuses) {
   td_fails(TDICT_EINVAL, "dimension -3", tdict_unflatten(td, -3, COUNTS(1), &out, err));
   td_fails(TDICT_EINVAL, "dimension 4", tdict_unsqueeze(td, 4, &out, err));
   td_fails(TDICT_EINVAL, "dimension 2", tdict_squeeze(td, 2, &out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_permute(td, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_permute(td, tdict_batch_ndim(td), NULL, &out, err));
   td_fails(TDICT_EINVAL, "dimension 7", tdict_transpose(td, 7, 0, &out, err));
   td_fails(TDICT_EINVAL, "dimension 2", tdict_unbind(td, 2, many, &room, err));
   assert_null(out);

@@ -84,6 +84,38 @@ DEVICE_CASE(split_unbind) {
   rig_close(&r);
 }
 
+CASE(split_tells_the_count) {
+  static const int64_t sizes[] = {1, 3, 7, 8, INT64_MAX};
+  for (int64_t whole = 0; whole < 9; whole++) {
+    tdict_tree *td = TREE(2, whole), *out[ROOM];
+    size_t told = 99, count;
+    td_ok(tdict_unbind_count(td, -1, &told, err));
+    assert_int_equal(told, whole);
+    count = told;
+    td_ok(tdict_unbind(td, -1, out, &count, err));
+    assert_int_equal(count, told);
+    for (size_t i = 0; i < count; i++) tdict_release(out[i]);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+      td_ok(tdict_split_every_count(td, 1, sizes[s], &told, err));
+      count = told - 1;
+      td_fails(TDICT_EINVAL, "room for", tdict_split_every(td, 1, sizes[s], out, &count, err));
+      count = told;
+      td_ok(tdict_split_every(td, 1, sizes[s], out, &count, err));
+      assert_int_equal(count, told);
+      for (size_t i = 0; i < count; i++) tdict_release(out[i]);
+    }
+    told = 99;
+    td_fails(TDICT_EINVAL, "size is 0", tdict_split_every_count(td, 1, 0, &told, err));
+    td_fails(TDICT_EINVAL, "dimension 2", tdict_split_every_count(td, 2, 1, &told, err));
+    td_fails(TDICT_EINVAL, "dimension -3", tdict_unbind_count(td, -3, &told, err));
+    td_fails(TDICT_EINVAL, "td is NULL", tdict_unbind_count(NULL, 0, &told, err));
+    td_fails(TDICT_EINVAL, "out is NULL", tdict_unbind_count(td, 0, NULL, err));
+    td_fails(TDICT_EINVAL, "out is NULL", tdict_split_every_count(td, 0, 1, NULL, err));
+    assert_int_equal(told, 99);
+    tdict_release(td);
+  }
+}
+
 CASE(split_refuses) {
   tdict_tree *td = TREE(4), *out[ROOM] = {NULL};
   const int64_t sizes[] = {2, 1}, negative[] = {5, -1};

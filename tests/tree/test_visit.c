@@ -224,6 +224,11 @@ CASE(tree_depth_and_empty) {
   tdict_tree *empty = TREE(1);
   help_put_tree(empty, "x.y", TREE(1));
   assert_true(tdict_is_empty(empty));
+  assert_int_equal(tdict_depth(empty), 0); /* as TensorDict's */
+  help_put(empty, "x.z", TENSOR(1));
+  assert_int_equal(tdict_depth(empty), 1);
+  td_ok(tdict_delete(empty, "x.z", err));
+  help_put(empty, "x.y.deep", TENSOR(1));
   assert_int_equal(tdict_depth(empty), 2);
   tdict_release(empty);
   tdict_release(td);

@@ -1,0 +1,284 @@
+"""Operations that change keys, in new trees and in place, and those that alias trees. Mixed into the maker."""
+
+import torch
+
+from common import KEYS, POOL, Wanted, escape, ids_of, own_nodes, some_locked
+
+
+class KeyOperations:
+    # keys
+    def change(self, s, line, fn):
+        td = self.pool[s]
+
+        def do():
+            fn(td)
+            return [td]
+
+        return line, do
+
+    def op_set(self, s):
+        td = self.pool[s]
+        path = self.path()
+        node = td
+        for key in path[:-1]:
+            if key not in node.keys() or isinstance(node.get(key), torch.Tensor):
+                break
+            node = node.get(key)
+        shape = list(node.batch_size) + [self.r.randrange(1, 3) for _ in range(self.r.randrange(2))]
+        if self.r.random() < 0.1:
+            shape = [9] + shape[1:]
+        base, value = self.values(shape)
+        if self.through_leaf(td, path):
+            raise Wanted("set through a tensor")
+        return self.change(s, f"set {s} {self.text(path)} {base} {','.join(map(str, shape)) or '-'}",
+                           lambda t: t.set(self.key(path), value))
+
+    def op_delete(self, s):
+        path = self.some_path(self.pool[s])
+        return self.change(s, f"delete {s} {self.text(path)}", lambda t: t.del_(self.key(path)))
+
+    def op_rename(self, s):
+        old, new = self.some_path(self.pool[s])[:1], (self.r.choice(KEYS),)
+        safe = self.r.random() < 0.5
+        if old == new:
+            raise Wanted("rename to the same name")
+        if new[0] in self.pool[s].keys() and not safe:
+            raise Wanted("the place of a key that was renamed over another")
+        if old[0] in self.pool[s].keys():
+            raise Wanted("the place of a key that was renamed")
+        return self.change(s, f"rename {s} {self.text(old)} {self.text(new)} {int(safe)}",
+                           lambda t: t.rename_key_(old[0], new[0], safe=safe))
+
+    def op_select(self, s, d):
+        td = self.pool[s]
+        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
+        strict = self.r.random() < 0.5
+        if len(paths) > 1 and (paths[0][: len(paths[1])] == paths[1] or paths[1][: len(paths[0])] == paths[0]):
+            raise Wanted("select of a tree and of a part of it")
+        if any(self.through_leaf(td, p) for p in paths):
+            raise Wanted("select through a tensor")
+        if not strict and any(len(p) > 1 and self.key(p) not in td.keys(True) for p in paths):
+            raise Wanted("nodes on the way to nothing in a select that is not strict")
+        keys = self.drawn = [self.key(p) for p in paths]
+        return self.shape_op(s, d, "select", f"{int(strict)} {' '.join(map(self.text, paths))}",
+                             lambda t: t.select(*keys, strict=strict))
+
+    def op_exclude(self, s, d):
+        td = self.pool[s]
+        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 3))]
+        if any(self.through_leaf(td, p) for p in paths):
+            raise Wanted("exclude through a tensor")
+        keys = self.drawn = [self.key(p) for p in paths]
+        return self.shape_op(s, d, "exclude", " ".join(map(self.text, paths)), lambda t: t.exclude(*keys))
+
+    def op_flatten_keys(self, s, d):
+        separator = self.r.choice([".", "_"])
+        return self.shape_op(s, d, "flatten_keys", separator, lambda t: t.flatten_keys(separator))
+
+    def op_unflatten_keys(self, s, d):
+        separator = self.r.choice([".", "_"])
+        order = self.parts_in_order(self.pool[s], separator)
+
+        def do(t):
+            made = own_nodes(t.unflatten_keys(separator))
+            made._tensordict = {k: made._tensordict[k] for k in order}
+            return made
+
+        return self.shape_op(s, d, "unflatten_keys", separator, do)
+
+    def op_select_(self, s):
+        td = self.pool[s]
+        self.check_distinct(td)
+        line, _ = self.op_select(s, s)
+        _, _, _, strict, *texts = line.split(" ")
+        keys = self.drawn
+        return self.change(s, f"select_ {s} {strict} {' '.join(texts)}",
+                           lambda t: t.select(*keys, strict=strict == "1", inplace=True))
+
+    def op_exclude_(self, s):
+        line, _ = self.op_exclude(s, s)
+        keys, paths = self.drawn, [k if isinstance(k, tuple) else (k,) for k in self.drawn]
+        if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
+            raise Wanted("exclude in place of a tree and of a part of it")
+        return self.change(s, f"exclude_ {s} {' '.join(line.split(' ')[3:])}", lambda t: t.exclude(*keys, inplace=True))
+
+    def op_flatten_keys_(self, s):
+        td = self.pool[s]
+        separator = self.r.choice([".", "_"])
+        below = [v for _, v in self.nodes(td)]
+        taken = set(map(id, below))
+        others = set().union(*(ids_of(self.pool[k]) for k in range(POOL) if k != s))
+        if td.is_locked and not list(self.leaves(td)):
+            raise Wanted("flatten_keys in place of a locked tree without tensors")
+        if taken & others or len(taken) < len(below) or any(v.is_locked and not td.is_locked for v in below):
+            raise Wanted("the trees that flatten_keys takes out in place")
+        flat = [separator.join(p) for p, _ in self.leaves(td)]
+        if any(k in td.keys() and not isinstance(td.get(k), torch.Tensor) for k in flat):
+            raise Wanted("flatten_keys in place where a key is that of a tree")
+
+        def do(t):
+            t.flatten_keys(separator, inplace=True)
+            t._tensordict = {k: t._tensordict[k] for k in flat}  # in tdict's order
+
+        return self.change(s, f"flatten_keys_ {s} {separator}", do)
+
+    def parts_in_order(self, td, separator):
+        """The keys that unflatten_keys makes, in tdict's order."""
+        keys = list(td.keys())
+        moved = any(separator in k and not isinstance(v, torch.Tensor) for k, v in td.items())
+        if moved and self.agreement(td) != "whole":
+            raise Wanted("an operation on a tree whose child no longer agrees with it")
+        for i, key in enumerate(keys):
+            if any(key.startswith(k + separator) and separator in k and not isinstance(td.get(k), torch.Tensor)
+                   for k in keys[i + 1:]):
+                raise Wanted("unflatten_keys of a key before that of the tree it leads into")
+        return list(dict.fromkeys(key.split(separator)[0] for key in keys))
+
+    def op_unflatten_keys_(self, s):
+        separator = self.r.choice([".", "_"])
+        order = self.parts_in_order(self.pool[s], separator)
+        td = self.pool[s]
+        moved = set().union(*(ids_of(v) for k, v in td.items() if separator in k and not isinstance(v, torch.Tensor)))
+        stay = set().union(*(ids_of(v) for k, v in td.items() if separator not in k and not isinstance(v, torch.Tensor)))
+        if moved & stay:
+            raise Wanted("a tree below itself")
+
+        def do(t):
+            t.unflatten_keys(separator, inplace=True)
+            t._tensordict = {k: t._tensordict[k] for k in order}
+
+        return self.change(s, f"unflatten_keys_ {s} {separator}", do)
+
+    def op_split_keys(self, s, d):
+        td = self.pool[s]
+        paths = [self.some_path(td) for _ in range(self.r.randrange(1, 4))]
+        cut = self.r.randrange(len(paths) + 1)
+        if self.agreement(td) != "whole":
+            raise Wanted("an operation on a tree whose child no longer agrees with it")
+        if any(a is not b and a == b[: len(a)] for a in paths for b in paths):
+            raise Wanted("a path in several sets of split_keys, or below another one")
+        if any(self.through_leaf(td, p) for p in paths):
+            raise Wanted("select through a tensor")
+        if any(self.key(p[:i]) in td.keys(True) and td.get(self.key(p[:i])).batch_size != td.batch_size
+               for p in paths for i in range(1, len(p))):
+            raise Wanted("the batch size of the trees on the way in split_keys")
+        sets = [[self.key(p) for p in paths[:cut]], [self.key(p) for p in paths[cut:]]]
+        return self.pieces(s, d, "split_keys", f"{cut} {' '.join(map(self.text, paths))}", lambda t: t.split_keys(*sets))
+
+    def op_depth(self, s):
+        return f"depth {s}", lambda: str(self.pool[s].depth)
+
+    # aliases
+    def way(self, td, path):
+        """The trees that a path leads through, as far as they are there."""
+        return [td] + [td.get(self.key(path[:i])) for i in range(1, len(path)) if self.key(path[:i]) in td.keys(True)]
+
+    def op_adopt(self, s):
+        """Puts a child, or the whole tree, of one slot into another: it then hangs in both."""
+        td, f = self.pool[s], self.r.randrange(POOL)
+        found = [((), self.pool[f])] + list(self.nodes(self.pool[f]))
+        path = self.path()
+        if self.through_leaf(td, path):
+            raise Wanted("set through a tensor")
+        way = self.way(td, path)
+        shape = way[-1].batch_size
+        fits = [(w, c) for w, c in found if c.batch_size[: len(shape)] == shape]
+        if not fits and self.r.random() < 0.8:
+            raise Wanted("no child that fits")
+        where, child = self.r.choice(fits if fits and self.r.random() < 0.95 else found)
+        if ids_of(child) & set(map(id, way)):
+            raise Wanted("a tree below itself")
+        if self.size(td) + self.size(child) > 200 or len(where) + len(path) > 6:
+            raise Wanted("trees that grow too large")
+        if not list(self.leaves(child)) or self.agreement(child) != "whole":
+            raise Wanted("a child that is empty, or does not agree with what is below it")
+        if child.is_locked and id(child) not in ids_of(td):
+            raise Wanted("a lock that ends with the tree that was locked")
+        return self.change(s, f"adopt {s} {self.text(path)} {f} {self.text(where) or '-'}",
+                           lambda t: t.set(self.key(path), child))
+
+    def op_handle(self, s, d):
+        """A slot becomes a handle of a child of another: what is done to it shows in the parent."""
+        nodes = list(self.nodes(self.pool[s]))
+        if not nodes or s == d:
+            raise Wanted("a handle where there is no child")
+        path, child = self.r.choice(nodes)
+        self.check_release(d)
+
+        def do():
+            self.pool[d] = child
+            return [child]
+
+        return f"handle {s} {d} {self.text(path)}", do
+
+    def op_share(self, s):
+        """Puts a tensor of one slot into another."""
+        f = self.r.randrange(POOL)
+        leaves, path, td = list(self.leaves(self.pool[f])), self.path(), self.pool[s]
+        if not leaves or self.through_leaf(td, path):
+            raise Wanted("set through a tensor")
+        shape = self.way(td, path)[-1].batch_size
+        fits = [(w, t) for w, t in leaves if t.shape[: len(shape)] == shape]
+        if not fits and self.r.random() < 0.8:
+            raise Wanted("no tensor that fits")
+        where, tensor = self.r.choice(fits if fits and self.r.random() < 0.95 else leaves)
+        return self.change(s, f"share {s} {self.text(path)} {f} {self.text(where)}",
+                           lambda t: t.set(self.key(path), tensor))
+
+    def op_batch(self, s):
+        """Another batch size, mostly a shorter one: what is set then may not agree with the trees above."""
+        td = self.pool[s]
+        if some_locked(td):
+            raise Wanted("the batch size of a locked tree")
+        if any(not list(self.leaves(v)) for _, v in self.nodes(td)):
+            raise Wanted("the batch size of empty children")
+        if self.agreement(td) != "whole":
+            raise Wanted("an operation on a tree whose child no longer agrees with it")
+        shape = list(td.batch_size)[: self.r.randrange(td.batch_dims + 1)]
+        leaves = list(self.leaves(td))
+        if leaves and self.r.random() < 0.3:
+            shape = list(self.r.choice(leaves)[1].shape)[:4]
+
+        def do(t):
+            t.batch_size = shape
+
+        return self.change(s, f"batch {s} {','.join(map(str, shape)) or '-'}", do)
+
+    def op_stray(self, s):
+        """A child gets no batch size and a tensor that does not begin with that of the trees above."""
+        td, key = self.pool[s], self.r.choice(KEYS)
+        nodes = [(p, v) for p, v in self.nodes(td) if not some_locked(v)]
+        if not nodes:
+            raise Wanted("a handle where there is no child")
+        path, child = self.r.choice(nodes)
+        if any(not list(self.leaves(v)) for _, v in self.nodes(child)):
+            raise Wanted("the batch size of empty children")
+        base, value = self.values([5])
+
+        def do(_):
+            child.batch_size = []
+            child.set(key, value)
+
+        return self.change(s, f"stray {s} {self.text(path)} {base} {self.text((key,))}", do)
+
+    def op_update(self, s):
+        f = self.r.randrange(POOL)
+        source = self.pool[f]
+        if f == s:
+            raise Wanted("update with itself")
+        if not list(self.leaves(source)):
+            raise Wanted("update with nothing, of another batch size or of a locked tree")
+        # tdict copies the trees that it takes over, TensorDict shares some of them: tell them apart no more
+        return self.change(s, f"update {s} {f}", lambda t: t.update(source.clone(recurse=False)))
+
+    def op_update_in_place(self, s):
+        td = self.pool[s]
+        if not self.writable(td):
+            raise Wanted("writing where elements lie over one another")
+        other = td.clone()
+        other.unlock_()
+        gone = [k for k in other.keys() if self.r.random() < 0.3]
+        for k in gone:
+            other.del_(k)
+        base = self.fill_tree(other)
+        return self.change(s, f"update_ {s} {base} {' '.join(map(escape, gone))}", lambda t: t.update_(other))
