@@ -8,6 +8,7 @@
 #include "device/sim_queue.h"
 #include "tdict/trace.h"
 #include "transfer/engine_state.h"
+#include "tree/visit_pool.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \
@@ -277,6 +278,7 @@ static void visit_alone(family *f) {
   o.user = &seen;
   CHILD(tdict_visit(&one, 1, see_leaf, &o, NULL) == TDICT_OK);
   CHILD(seen == NUM_NUMBERED);
+  CHILD(tdict_context_pool(f->w.c) == NULL); /* whose lock a lost thread may hold */
 }
 
 GPU_CASE(fork_holds_all_locks) {
