@@ -101,6 +101,7 @@ static void op_child_shrink(ops *o) {
   m_tree shorter = *n.model;
   tdict_tree *made = NULL;
   if (n.model->nb == 0) return;
+  shorter.cpu = false; /* no device is asked for */
   shorter.nb = (int)ops_pick(o, (uint32_t)n.model->nb);
   if (m_is_locked(n.model) || check_below(n.model, &shorter) != TDICT_OK) return;
   if (tdict_set_batch_size(n.td, shorter.nb, shorter.bs, NULL) != TDICT_OK) {
