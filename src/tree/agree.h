@@ -30,6 +30,13 @@ static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor 
   return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
          (!node->has_device || tdict_device_equal(node->device, t->storage->device));
 }
+/* True when all that `node` takes is as `above` demands, too: a node's own tensors always agree with the node. */
+static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
+  if (node->batch_ndim < above->batch_ndim) return false;
+  for (int i = 0; i < above->batch_ndim; i++)
+    if (node->batch_size[i] != above->batch_size[i]) return false;
+  return !above->has_device || (node->has_device && tdict_device_equal(node->device, above->device));
+}
 /* TDICT_ESHAPE with both shapes in the message, for a tensor that does not begin with a tree's batch size. */
 tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err);
 /* TDICT_ESHAPE, TDICT_EWRONGDEVICE; err->path is `path`. */

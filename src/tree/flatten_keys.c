@@ -87,15 +87,16 @@ static bool reserve(tdict_cursor *cursor, size_t between, tdict_tree *made) {
   return tdict_node_reserve(made, slots) && tdict_keys_reserve(made->keys, slots, bytes);
 }
 
+static tdict_status check_leaf(const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  const tdict_demand demand = tdict_demand_of(made, flatten_keys, NULL);
+  return tensor ? tdict_agree_tensor(&demand, tensor, NULL, err) : TDICT_OK;
+}
+
 static tdict_status add_leaf(tdict_tree *made, const tdict_name *name, tdict_leaf leaf, tdict_error *err) {
   if (tdict_keys_find_name(made->keys, name) >= 0)
     return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", flatten_keys,
                       (int)(name->length < 80 ? name->length : 80), name->text);
-  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  if (tensor && !tdict_node_agrees(made, tensor)) {
-    const tdict_demand demand = tdict_demand_of(made, flatten_keys, NULL);
-    return tdict_agree_tensor(&demand, tensor, NULL, err);
-  }
   if (!tdict_node_add_name(made, name, leaf)) return no_memory(flatten_keys, err);
   (void)tdict_leaf_hold(leaf);
   return TDICT_OK;
@@ -115,6 +116,7 @@ static tdict_status flatten_node(tdict_frame *top, name_buffer *name, tdict_tree
   const tdict_tree *node = top->node;
   const size_t mark = top->mark;
   const uint64_t prefix = mark < TDICT_WORD_BYTES ? tdict_word_load_part(name->text, mark) : 0;
+  const bool covered = tdict_node_covers(node, made);
   *below = NULL;
   for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
     const tdict_key *key = &node->keys->slots[top->slot];
@@ -125,6 +127,7 @@ static tdict_status flatten_node(tdict_frame *top, name_buffer *name, tdict_tree
     if (!put_key(name, mark, key, 0)) return no_memory(flatten_keys, err);
     const tdict_name whole = name_of(name->text, prefix, mark, key);
     tdict_status status = add_leaf(made, &whole, leaf, err);
+    if (status == TDICT_OK && !covered) status = check_leaf(made, leaf, err);
     if (status != TDICT_OK) return status;
   }
   return TDICT_OK;

@@ -32,6 +32,7 @@ static tdict_status stand_in(merger *m, tdict_tree *node, tdict_tree **out, tdic
       tdict_release(stand);
       return no_memory(err);
     }
+    (void)tdict_retain(node); /* one that was adopted may be replaced by a later leaf of the source */
   }
   *out = stand;
   return TDICT_OK;
@@ -96,8 +97,12 @@ static void commit(const merger *m, bool good) {
     if (pair->key && good) tdict_node_swap((tdict_tree *)(uintptr_t)pair->key, pair->value);
   }
   /* Released when all are in place: what was replaced may hold nodes that changed. */
-  for (size_t i = 0; i < m->stands.cap; i++)
-    if (m->stands.pairs[i].key) tdict_release(m->stands.pairs[i].value);
+  for (size_t i = 0; i < m->stands.cap; i++) {
+    const tdict_pointer_pair *pair = &m->stands.pairs[i];
+    if (!pair->key) continue;
+    tdict_release(pair->value);
+    tdict_release((tdict_tree *)(uintptr_t)pair->key);
+  }
 }
 
 tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *const *paths, size_t num_paths,

@@ -12,11 +12,12 @@ enum { MOST_DEPTH = 5, MOST_CELLS = 200 };
 typedef struct node {
   tdict_tree *td; /* borrowed */
   m_tree *model;
+  int slot; /* of the tree of the pool that it hangs in */
 } node;
 
 static node pick_node(ops *o) {
   const int s = ops_slot(o);
-  node n = {o->td[s], o->model[s]};
+  node n = {o->td[s], o->model[s], s};
   for (int depth = 0; depth < MOST_DEPTH; depth++) {
     int trees = 0;
     for (int i = 0; i < n.model->count; i++) trees += n.model->entries[i].tree != NULL;
@@ -60,22 +61,6 @@ static void op_child_set(ops *o) {
   set_array(o, &n);
 }
 
-/* A shorter batch size for a tree, and a tensor that fits only that: the trees above do not agree any more. */
-static void op_child_shrink(ops *o) {
-  const node n = pick_node(o);
-  const int ndim = (int)ops_pick(o, (uint32_t)n.model->nb);
-  tdict_error error;
-  bool some = false; /* a tree below that is locked and would grow is left to op_child_batch_size() */
-  for (int i = 0; i < n.model->count; i++) some = some || n.model->entries[i].tree;
-  if (m_is_locked(n.model) || some || ndim >= n.model->nb) return;
-  if (tdict_set_batch_size(n.td, ndim, n.model->bs, &error) != TDICT_OK) {
-    ops_complain(o, error.message);
-    return;
-  }
-  n.model->nb = ndim;
-  set_array(o, &n);
-}
-
 static void op_child_delete(ops *o) {
   node n = pick_node(o);
   if (n.model->count == 0) return;
@@ -108,6 +93,28 @@ static tdict_status check_below(const m_tree *t, const m_tree *wanted) {
 static void grow_below(m_tree *t, const m_tree *wanted) {
   for (int i = 0; i < t->count; i++)
     if (t->entries[i].tree) ops_grow(t->entries[i].tree, wanted);
+}
+
+/* A shorter batch size for a tree, and a tensor that fits only that: a tree above that does not agree any more says so. */
+static void op_child_shrink(ops *o) {
+  const node n = pick_node(o);
+  m_tree shorter = *n.model;
+  tdict_tree *made = NULL;
+  if (n.model->nb == 0) return;
+  shorter.cpu = false; /* no device is asked for */
+  shorter.nb = (int)ops_pick(o, (uint32_t)n.model->nb);
+  if (m_is_locked(n.model) || check_below(n.model, &shorter) != TDICT_OK) return;
+  if (tdict_set_batch_size(n.td, shorter.nb, shorter.bs, NULL) != TDICT_OK) {
+    ops_complain(o, "the batch size was not taken");
+    return;
+  }
+  grow_below(n.model, &shorter);
+  n.model->nb = shorter.nb;
+  set_array(o, &n);
+  const m_tree *top = o->model[n.slot];
+  if (o->wrong[0] || m_fits(top)) return;
+  if (tdict_unsqueeze(o->td[n.slot], top->nb, &made, NULL) != TDICT_ESHAPE) ops_complain(o, "the tree above works on");
+  tdict_release(made);
 }
 
 /* A batch size of some of the counts that a tensor below has, or others. */
@@ -205,7 +212,7 @@ static void op_share(ops *o) {
   tdict_path_escape(key, path, sizeof path);
   if (ops_pick(o, 3) == 0) {
     m_tree *made = m_tree_make(to.model->nb, to.model->bs);
-    from = (node){ops_tree(made), made};
+    from = (node){ops_tree(made), made, 0};
   } else {
     from.td = tdict_retain(from.td);
   }

@@ -149,3 +149,18 @@ CASE(update_survives_enomem) {
   tdict_release(from);
   m_reset();
 }
+
+/* A tree that was taken over, merged into and replaced in one call: its node hangs at three places. */
+CASE(update_of_a_tree_at_several_places) {
+  tdict_tree *dst = TREE(2), *node = TREE(2), *src = TREE(2);
+  static const char *const places[] = {"p", "q", "r"};
+  for (int i = 0; i < 3; i++) td_ok(tdict_set_tree(dst, places[i], node, err));
+  tdict_release(node);
+  help_put_tree(src, "p.k", TREE(2));
+  help_put(src, "q.k.x", TENSOR(2));
+  tdict_tensor *last = help_put(src, "r.k", TENSOR(2));
+  td_ok(tdict_update(dst, src, NULL, 0, err));
+  for (int i = 0; i < 3; i++) assert_ptr_equal(help_get(help_get_tree(dst, places[i]), "k"), last);
+  tdict_release(dst);
+  tdict_release(src);
+}
