@@ -29,6 +29,8 @@ tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdic
 /* Never NULL; borrowed. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
+/* TDICT_ENODEVICE with the reason: no device could read pinned memory, so there is none. */
+tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
 /* The simulated driver, or NULL. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
 
