@@ -295,7 +295,7 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
   close_world(&w);
 }
 
-DEVICE_CASE(future_stats_keep_to_their_size) {
+GPU_CASE(future_stats_keep_to_their_size) {
   world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *out = NULL;
   tdict_transfer_stats whole = tdict_transfer_stats_default();
@@ -323,7 +323,13 @@ DEVICE_CASE(future_stats_keep_to_their_size) {
   g = guarded_of(0);
   td_fails(TDICT_EINVAL, "to_device: stats: struct_size is 0", tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_untouched(g);
-  assert_null(out);
+  tdict_pin_options p = tdict_pin_options_default();
+  p.stats = o.stats;
+  td_fails(TDICT_EINVAL, "pin_memory: stats: struct_size is 0", tdict_pin_memory(w.c, src, &p, &out, err));
+  g = guarded_of(size);
+  td_ok(tdict_pin_memory(w.c, src, &p, &out, err));
+  for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+  tdict_release(out);
   tdict_release(src);
   close_world(&w);
 }
