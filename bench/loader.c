@@ -210,12 +210,10 @@ static bool read_state(run *r) {
   tdict_loader_state s = tdict_loader_state_default();
   FILE *file = r->state ? fopen(r->state, "r") : NULL;
   if (!file) return true; /* from the beginning */
-  int drop_uneven = 0;
   int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &s.epoch, &s.batch,
                    &s.dataset_length, &s.batch_size, &s.num_indices, &s.num_samples);
-  got += fscanf(file, " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %d %" SCNu64, &s.seed, &s.weights_hash,
-                &s.sampler_kind, &s.world_size, &drop_uneven, &r->sum);
-  s.drop_uneven = drop_uneven;
+  got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNu64, &s.rank_samples, &s.seed,
+                &s.weights_hash, &s.sampler_kind, &s.world_size, &r->sum);
   fclose(file);
   if (got != 12) {
     bench_complain("%s is not a state that this program wrote", r->state);
@@ -233,8 +231,8 @@ static bool write_state(const run *r) {
   FILE *file = fopen(r->state, "w");
   bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, s.epoch,
                               s.batch, s.dataset_length, s.batch_size, s.num_indices, s.num_samples) > 0;
-  good = good && fprintf(file, " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %d %" PRIu64 "\n", s.seed,
-                         s.weights_hash, s.sampler_kind, s.world_size, (int)s.drop_uneven, r->sum) > 0;
+  good = good && fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRIu64 "\n",
+                         s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
   if (!good) bench_complain("%s cannot be written: %s", r->state, strerror(errno));
   return good;

@@ -123,11 +123,11 @@ typedef struct tdict_loader_state {
   int64_t batch_size;
   int64_t num_indices;   /**< the sampler draws from 0 to num_indices - 1; -1: a stream */
   int64_t num_samples;   /**< drawn in an epoch by all ranks together; -1: a stream */
+  int64_t rank_samples;  /**< of them, those of each rank; -1: a stream */
   uint64_t seed;         /**< 0 if the sampler uses none */
   uint64_t weights_hash; /**< of a WEIGHTED sampler's weights; else 0 */
   int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream */
   int32_t world_size;
-  bool drop_uneven; /**< of the sampler */
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;

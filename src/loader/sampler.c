@@ -23,7 +23,6 @@ struct tdict_sampler {
   atomic_long references;
   int64_t length, drawn, per_rank; /* indices; positions of an epoch of all ranks, and of this one */
   int32_t kind, rank, world_size;
-  bool drop_uneven;
   uint64_t seed, weights_hash;
   column *columns; /* WEIGHTED */
 };
@@ -129,7 +128,6 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   s->kind = o.kind;
   s->rank = o.rank;
   s->world_size = o.world_size;
-  s->drop_uneven = o.drop_uneven;
   s->seed = o.seed;
   if (s->kind == TDICT_SAMPLER_WEIGHTED) status = weigh(s, o.weights, err);
   if (status != TDICT_OK) {
@@ -157,11 +155,11 @@ int64_t tdict_sampler_length(const tdict_sampler *s) { return s->per_rank; }
 tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s) {
   return (tdict_sampler_order){.length = s->length,
                                .num_samples = s->drawn,
+                               .rank_samples = s->per_rank,
                                .seed = s->kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->seed,
                                .weights_hash = s->weights_hash,
                                .kind = s->kind,
-                               .world_size = s->world_size,
-                               .drop_uneven = s->drop_uneven};
+                               .world_size = s->world_size};
 }
 
 int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {

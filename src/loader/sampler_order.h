@@ -8,10 +8,10 @@
 typedef struct tdict_sampler_order {
   int64_t length;        /* indices are 0 to length - 1 */
   int64_t num_samples;   /* drawn in an epoch by all ranks */
+  int64_t rank_samples;  /* by each rank */
   uint64_t seed;         /* 0 where none is used */
   uint64_t weights_hash; /* WEIGHTED; else 0 */
   int32_t kind, world_size;
-  bool drop_uneven;
 } tdict_sampler_order;
 tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s);
 

@@ -14,17 +14,17 @@ tdict_loader_state tdict_loader_describe(const tdict_loader *l, tdict_place_in_e
   s.batch = at.batch;
   s.dataset_length = l->dataset_length;
   s.batch_size = l->options.batch_size;
-  s.num_indices = s.num_samples = s.sampler_kind = STREAM;
+  s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
   if (!l->sampler) return s;
   tdict_sampler_order order = tdict_sampler_order_of(l->sampler);
   s.num_indices = order.length;
   s.num_samples = order.num_samples;
+  s.rank_samples = order.rank_samples;
   s.seed = order.seed;
   s.weights_hash = order.weights_hash;
   s.sampler_kind = order.kind;
   s.world_size = order.world_size;
-  s.drop_uneven = order.drop_uneven;
   return s;
 }
 
@@ -56,6 +56,7 @@ static tdict_status compare(const tdict_loader_state *saved, const tdict_loader_
       {"ranks", saved->world_size, mine->world_size},
       {"indices to draw from", saved->num_indices, mine->num_indices},
       {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
+      {"samples of each rank", saved->rank_samples, mine->rank_samples},
   };
   if (saved->sampler_kind != mine->sampler_kind)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %s, this loader has %s",
@@ -69,9 +70,6 @@ static tdict_status compare(const tdict_loader_state *saved, const tdict_loader_
                       (unsigned long long)saved->seed, (unsigned long long)mine->seed);
   if (saved->weights_hash != mine->weights_hash)
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than those of this loader's sampler");
-  if (saved->drop_uneven != mine->drop_uneven)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for drop_uneven %d, this loader has %d",
-                      (int)saved->drop_uneven, (int)mine->drop_uneven);
   return TDICT_OK;
 }
 

@@ -51,6 +51,7 @@ CASE(loader_state_of_another_loader_is_refused) {
   yard y = open_yard();
   const setup plain = {.length = 30, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 2};
   const setup weighted = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_WEIGHTED, .world_size = 1};
+  const setup uneven = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_SHUFFLED, .world_size = 4};
   setup others[10];
   const char *texts[10];
   int count = 0;
@@ -67,10 +68,14 @@ CASE(loader_state_of_another_loader_is_refused) {
   OTHER(weighted, kind = TDICT_SAMPLER_WITH_REPLACEMENT, "a sampler with replacement, this loader has a weighted");
   OTHER(weighted, reversed = true, "other weights");
   OTHER(weighted, num_samples = 31, "saved for 31 samples drawn in an epoch, this loader has 30");
-  OTHER(weighted, drop_uneven = true, "saved for drop_uneven 1, this loader has 0");
+  int of_weighted = count;
+  OTHER(uneven, drop_uneven = true, "saved for 7 samples of each rank, this loader has 8");
   for (int i = 0; i < count; i++) {
     numbers a, b;
-    tdict_loader *other = loader_of(&y, &a, &others[i]), *l = loader_of(&y, &b, i < of_plain ? &plain : &weighted);
+    tdict_loader *other = loader_of(&y, &a, &others[i]), *l = loader_of(&y, &b,
+                                                                        i < of_plain      ? &plain
+                                                                        : i < of_weighted ? &weighted
+                                                                                          : &uneven);
     tdict_loader_state s = state_of(other), was = state_of(l);
     td_fails(TDICT_EINVAL, texts[i], tdict_loader_set_state(l, &s, err));
     s = state_of(l);
