@@ -72,7 +72,7 @@ static tdict_status prepare_rows(cost_job *job) {
   if (status == TDICT_OK) status = tdict_get(job->part, "c", &job->column, err);
   if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_BOOL, 1, rows, NULL, &job->mask, err);
   if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_F32, 2, strip, NULL, &flat, err);
-  if (status == TDICT_OK) status = tdict_tensor_permute(flat, turn, &job->strip, err);
+  if (status == TDICT_OK) status = tdict_tensor_permute(flat, 2, turn, &job->strip, err);
   tdict_tensor_release(flat);
   if (status != TDICT_OK) return status;
   unsigned char *mask = tdict_tensor_data(job->mask);

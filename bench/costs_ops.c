@@ -164,7 +164,7 @@ MAKES(flatten, tdict_flatten(job->square, 0, 1, &out, ERR))
 MAKES(unsqueeze, tdict_unsqueeze(job->wide, 0, &out, ERR))
 MAKES(squeeze, tdict_squeeze(job->wide, 0, &out, ERR))
 MAKES(expand, tdict_expand(job->wide, 2, (const int64_t[]){3, 2}, &out, ERR))
-MAKES(permute, tdict_permute(job->wide, (const int[]){0}, &out, ERR))
+MAKES(permute, tdict_permute(job->wide, 1, (const int[]){0}, &out, ERR))
 MAKES(transpose, tdict_transpose(job->square, 0, 1, &out, ERR))
 COST(reshape) { /* which copies */
   tdict_tree *turned = NULL, *out = NULL;

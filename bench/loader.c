@@ -144,15 +144,19 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
+  o.endless = !r->digest;                         /* which counts epochs */
   int64_t samples = dataset.length(dataset.self); /* the loader takes the dataset */
+  if (samples < o.batch_size) {
+    bench_complain("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
+    tdict_dataset_reset(&dataset);
+    return false;
+  }
   if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) != TDICT_OK) {
     tdict_dataset_reset(&dataset);
     bench_complain_error("no loader", &err);
     return false;
   }
-  if (tdict_loader_length(r->loader) > 0) return true;
-  bench_complain("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
-  return false;
+  return true;
 }
 
 static bool open_context(run *r) {
@@ -185,7 +189,7 @@ static int measure(run *r) {
   r->stats = tdict_loader_stats_default();
   while (status == TDICT_OK && (begin == 0 || bench_now() - begin < r->seconds)) {
     status = tdict_loader_next(r->loader, gpu ? &stream : NULL, &batch, &err);
-    if (status != TDICT_OK || !batch) continue;
+    if (status != TDICT_OK) break;
     tdict_release(batch);
     batches++;
     if (begin == 0 && bench_now() > warm_until) {
@@ -227,10 +231,12 @@ static bool read_state(run *r) {
   tdict_loader_state s = tdict_loader_state_default();
   FILE *file = r->state ? fopen(r->state, "r") : NULL;
   if (!file) return true; /* from the beginning */
-  int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64, &s.epoch, &s.batch, &s.length,
-                   &s.batch_size, &r->sum);
+  int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &s.epoch, &s.batch,
+                   &s.dataset_length, &s.batch_size, &s.num_indices, &s.num_samples);
+  got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNu64, &s.rank_samples, &s.seed,
+                &s.weights_hash, &s.sampler_kind, &s.world_size, &r->sum);
   fclose(file);
-  if (got != 5) {
+  if (got != 12) {
     bench_complain("%s is not a state that this program wrote", r->state);
     return false;
   }
@@ -244,8 +250,10 @@ static bool write_state(const run *r) {
   tdict_loader_state s = tdict_loader_state_default();
   if (tdict_loader_get_state(r->loader, &s, &err) != TDICT_OK) return false;
   FILE *file = fopen(r->state, "w");
-  bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n", s.epoch, s.batch,
-                              s.length, s.batch_size, r->sum) > 0;
+  bool good = file && fprintf(file, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, s.epoch,
+                              s.batch, s.dataset_length, s.batch_size, s.num_indices, s.num_samples) > 0;
+  good = good && fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRIu64 "\n",
+                         s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
   if (!good) bench_complain("%s cannot be written: %s", r->state, strerror(errno));
   return good;

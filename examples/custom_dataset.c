@@ -118,14 +118,16 @@ static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
   o.device = device;
   o.pin_memory = tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* else there is nothing to pin for */
   o.collate = collate;
+  o.endless = true; /* the loop counts samples, and needs no look for the end of an epoch */
   tdict_loader *loader;
   if (tdict_loader_create(c, &points, &o, &loader, &err) != TDICT_OK) return false;
   tdict_tree *td = NULL;
   int64_t seen = 0;
   bool good = true;
-  while (good && (good = tdict_loader_next(loader, NULL, &td, &err) == TDICT_OK) && td) {
+  for (; good && seen < SAMPLES; seen += BATCH) {
+    good = tdict_loader_next(loader, NULL, &td, &err) == TDICT_OK;
+    if (!good) break;
     good = check(c, td, on_host && o.pin_memory, seen);
-    seen += BATCH;
     tdict_release(td);
   }
   tdict_loader_destroy(loader);

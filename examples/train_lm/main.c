@@ -85,6 +85,7 @@ static tdict_loader_options loader_options(const trainer *t) {
   o.shuffle = true;
   o.seed = 1;
   o.drop_last = true;
+  o.endless = true;
   return o;
 }
 
@@ -136,9 +137,8 @@ static void note(const trainer *t, int64_t step, float loss, result *r) {
   if (step >= t->steps - tenth) r->last += loss / (float)tenth;
 }
 
-/* An epoch without a batch would be followed by others of its kind for ever. */
-static bool has_batches(const trainer *t, const tdict_loader *loader, int64_t samples) {
-  if (tdict_loader_length(loader) != 0) return true;
+static bool has_batch(const trainer *t, int64_t samples) {
+  if (samples >= t->rows) return true;
   fprintf(stderr, "train_lm: a batch of %lld windows, and the %s has %lld\n", (long long)t->rows,
           t->shard ? "shard" : "text", (long long)samples);
   return false;
@@ -150,27 +150,26 @@ static bool with_loader(trainer *t, bool talk, result *r) {
   tdict_loader_options o = loader_options(t);
   const tdict_stream *stream = t->place.type == TDICT_DEVICE_CPU ? NULL : &t->stream;
   if (!new_model(t) || !open_data(t, &data)) return false;
-  int64_t samples = data.length(data.self); /* the loader takes the dataset */
   o.device = t->place;
-  if (!ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
+  if (!has_batch(t, data.length(data.self)) ||
+      !ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
     tdict_dataset_reset(&data);
     return false;
   }
-  bool good = has_batches(t, loader, samples);
+  bool good = true;
   double begin = now();
-  for (int64_t step = 0; step < t->steps && good;) {
+  for (int64_t step = 0; step < t->steps && good; step++) {
     tdict_tree *batch;
     float loss = 0;
     double asked = now();
     good = ok(tdict_loader_next(loader, stream, &batch, &err), "a batch");
     r->waiting += now() - asked;
-    if (!good || !batch) continue; /* an epoch ended */
+    if (!good) break;
     good = train_on(t, batch, &loss);
     tdict_release(batch);
     note(t, step, loss, r);
     if (talk && (step % (t->steps < 10 ? 1 : t->steps / 10) == 0 || step + 1 == t->steps))
       printf("step %5lld  loss %.4f\n", (long long)step, (double)loss);
-    step++;
   }
   r->seconds = now() - begin;
   tdict_loader_destroy(loader);

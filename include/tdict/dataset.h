@@ -86,7 +86,7 @@ static inline tdict_token_options tdict_token_options_default(void) {
  *  (n - 1 - window) / step + 1 samples, or none [T:dataset_tokens_windows].
  *  @return #TDICT_OK; #TDICT_EINVAL no file, window below 1, step below 0, another dtype [T:dataset_tokens_refuses];
  *          #TDICT_EIO a file cannot be read, err->path its name and err->native the errno; #TDICT_EFORMAT its size or
- *          header is wrong, err->path its name; #TDICT_ESHAPE no file holds one window [T:dataset_tokens_refuses];
+ *          header is wrong, or it is no regular file [T:dataset_tokens_refuses_a_fifo], err->path its name; #TDICT_ESHAPE no file holds one window [T:dataset_tokens_refuses];
  *          #TDICT_EOVERFLOW a 32-bit token above what int32 holds is told when its sample is fetched
  *          [T:dataset_tokens_u32]; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out,

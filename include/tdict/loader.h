@@ -1,13 +1,17 @@
-/* The loader: batches without waiting. Worker threads fetch samples straight into pinned memory, send each batch to the
- * device as soon as it is whole, and hand batches over in order, whatever the workers' speed [T:loader_keeps_order].
+/* The loader: worker threads prepare batches ahead of the training loop, and tdict_loader_next() hands them over in order.
  *
- * Which samples make a batch depends on the sampler alone, never on the number of workers
- * [T:loader_same_batches_for_any_workers]. Workers go on into the next epoch while the last batches of this one are used.
- * Batches are new trees from the pinned pool and the device's cache, and their memory goes back there when the last
- * holder lets go and the streams that used it are done [T:loader_reuses_memory]. At most four batches travel at once
- * [T:loader_sends_few_at_once]; those of them that were released the loader may keep until it sends others.
- * Thread rule: next and set_state by one thread at a time; the others from any thread. A loader ends before its context,
- * and belongs to the process that made it. */
+ * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete. Batches
+ * are handed over in the order of the sampler, whichever worker is first [T:loader_keeps_order]. The samples of a batch
+ * depend on the dataset, the sampler and the batch size, not on the number of workers
+ * [T:loader_same_batches_for_any_workers]. Near the end of an epoch the workers start on the next epoch.
+ *
+ * Each batch is a new tree. Its memory comes from the pinned pool and the device's cache. The memory is reused when the
+ * last reference is released and the streams that used the batch have finished [T:loader_reuses_memory]. At most four
+ * batches are copied to the device at once [T:loader_sends_few_at_once]. The loader may keep up to four batches that the
+ * program has released, until it sends others.
+ *
+ * Thread rule: one thread at a time calls tdict_loader_next() or tdict_loader_set_state(); any thread may call the other
+ * functions. Destroy a loader before its context, in the process that created it. */
 #ifndef TDICT_LOADER_H
 #define TDICT_LOADER_H
 
@@ -19,36 +23,47 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_loader tdict_loader;
 
-/** Makes a batch of samples, which stay the loader's: a new tree, of any tensors and objects. @p memory is where its
- *  tensors should come from (pinned, where the loader pins). Called from several threads at once. */
+/** Makes a batch from samples: a new tree of any tensors and objects. The samples stay the loader's. Several threads call
+ *  it at once. @p memory is where the tensors of the batch should be allocated; it is pinned memory if the loader pins. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
 typedef struct tdict_loader_options {
   size_t struct_size;
-  int64_t batch_size;  /**< samples in a batch; default 1 */
-  int32_t num_workers; /**< threads of the loader's own, to 1024; 0: tdict_loader_next() does it all; default 4 */
-  int32_t prefetch;    /**< the most batches begun and not handed over, to 1048576; 0 (default): two for each worker */
-  size_t prefetch_bytes; /**< no batch is begun while those ahead hold as much; 0 (default): no limit
+  int64_t batch_size;    /**< samples in a batch; default 1 */
+  int32_t num_workers;   /**< threads of the loader, 0 to 1024; default 4. With 0 tdict_loader_next() does the work */
+  int32_t prefetch;      /**< the most batches that are begun and not handed over, up to 1048576; 0 (default): two for
+                              each worker */
+  size_t prefetch_bytes; /**< no batch is begun while the batches ahead hold this many bytes; 0 (default): no limit
                               [T:loader_bounds_what_is_ahead] */
-  bool drop_last;        /**< a last batch with fewer samples is left out [T:loader_drop_last] */
-  bool shuffle;          /**< without `sampler`: SHUFFLED by `seed` instead of SEQUENTIAL */
+  bool drop_last;        /**< leaves out a last batch of an epoch that is not full [T:loader_drop_last] */
+  bool shuffle; /**< draws samples in the order of a SHUFFLED sampler with `seed`; else in sequence. Must not be
+                              set beside `sampler` */
   uint64_t seed;
   const tdict_sampler
-      *sampler;        /**< retained; its indices must be those of the dataset [T:loader_follows_the_sampler]; NULL: see
-                            `shuffle`. Not for streams */
-  tdict_device device; /**< where batches are handed over; all zero (default): the context's own */
-  bool pin_memory;     /**< batches handed over on the cpu are pinned, objects by their hooks [T:loader_pins_objects];
-                              what goes to a device always is on its way */
-  tdict_collate collate; /**< makes batches from samples; NULL (default): rows are written into the batch, or samples
-                              stacked there: the one that travels [T:loader_joins_in_pinned_memory] */
-  void *user;            /**< for `collate` */
-  bool pad;              /**< samples of different lengths are padded as tdict_pad_sequence() does, with `pad_value` */
+      *sampler; /**< retained; NULL (default): see `shuffle`. Its indices must be smaller than the dataset's length
+                            [T:loader_follows_the_sampler]. Not for streams */
+  tdict_device device; /**< where batches are handed over; all zero (default): the context's device */
+  bool pin_memory; /**< pins batches that are handed over on the cpu, objects by their hooks [T:loader_pins_objects].
+                            The context must have a device that reads pinned memory. Batches for a device are always
+                            fetched into pinned memory */
+  tdict_collate
+      collate; /**< makes batches from samples. NULL (default): rows are written into the batch, or samples are
+                              stacked in the memory that the batch is sent from [T:loader_joins_in_pinned_memory] */
+  void *user;  /**< passed to `collate` */
+  bool pad;    /**< pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
   double pad_value;
-  bool continue_on_error; /**< after a failed batch the next call goes on with the one behind it; else (default) every
-                               further call fails likewise until tdict_loader_set_state() [T:loader_errors_in_place] */
-  int64_t timeout_ns;     /**< the longest that next waits for a worker [T:loader_tells_stuck_worker] and, without a
-                               stream, for the device [T:loader_tells_stuck_device]; 0 (default): for ever */
+  bool continue_on_error; /**< after a failed batch the next call returns the batch after it. Else (default) every call
+                               returns the error until tdict_loader_set_state() [T:loader_errors_in_place] */
+  int64_t timeout_ns; /**< the longest time that tdict_loader_next() waits for a worker [T:loader_tells_stuck_worker]
+                               and, without a stream, for the device [T:loader_tells_stuck_device]; 0 (default): no limit */
+  int32_t rank,
+      world_size; /**< this process takes positions rank, rank + world_size, ... of each epoch; default 0 of 1.
+                                 All ranks get equally many samples: the first samples of the epoch fill up the last
+                                 round [T:loader_splits_by_rank]. Not beside `sampler`, which has its own, nor for
+                                 streams */
+  bool endless;   /**< tdict_loader_next() never returns NULL: after an epoch it goes on with the next one
+                     [T:loader_endless]. tdict_loader_get_state() tells the epoch and batch */
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -56,48 +71,65 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
   o.struct_size = sizeof o;
   o.batch_size = 1;
   o.num_workers = 4;
+  o.world_size = 1;
   return o;
 }
 
-/** @brief Makes a loader and starts its workers.
- *  @param[in] dataset  taken, on success only: its `release` is called when the loader ends [T:loader_takes_dataset].
+/** @brief Creates a loader and starts its workers.
+ *  @param[in] dataset  taken over on success only. Its `release` is called when the loader is destroyed
+ *                      [T:loader_takes_dataset].
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL an option out of range, or a dataset without a way to fetch [T:loader_refuses];
- *          #TDICT_ENODEVICE [T:loader_refuses]; #TDICT_EFORKED [T:loader_fork_is_refused]; #TDICT_ENOMEM, also when a
- *          thread cannot be started. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range, two options contradict each other, the sampler is for more
+ *          samples than the dataset has, or the dataset has no way to fetch [T:loader_refuses]; `endless` is set and an
+ *          epoch has no batch [T:loader_endless_needs_a_batch]; an error of tdict_create_from() in the dataset's schema,
+ *          err->path naming the field [T:loader_refuses_bad_schema]; #TDICT_ENODEVICE the device is absent
+ *          [T:loader_refuses], or `pin_memory` is set and no device reads pinned memory [T:loader_refuses_pinning];
+ *          #TDICT_EFORKED [T:loader_fork_is_refused]; #TDICT_ENOMEM, also if a thread cannot be started
+ *          [T:loader_thread_fails_to_start]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
-/** @brief Stops the workers, waits for the calls that they are in, releases what was not handed over and the dataset; NULL
- *  is allowed. Batches that were handed over live on [T:loader_destroy_in_any_state]; what is on its way to a device is
- *  cancelled, and held until it has stopped. */
+/** @brief Stops the workers and releases the batches that were not handed over, and the dataset; NULL is allowed. Waits
+ *  for the calls of the dataset's functions that are running. Batches that were handed over stay valid
+ *  [T:loader_destroy_in_any_state]. Copies to a device that are running are cancelled; their memory is kept until they
+ *  have stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
-/** @brief The next batch, or the end of an epoch; the call after an end begins the next epoch [T:loader_ends_epochs].
- *  @param[in]  stream  of the device that batches come to: the batch is ready for work queued on it from now on, and the
- *                      loader keeps the batch until its next call, which records the stream's work as its use: a program
- *                      may release the batch as soon as it has queued its kernels [T:loader_orders_the_stream]. NULL:
- *                      the batch is there on return, and is the caller's to guard (tdict_record_stream()).
- *  @param[out] out     a new reference; NULL at the end of an epoch. An epoch may have no batch at all (an empty dataset,
- *                      or with drop_last fewer samples than a batch has): every call then gives NULL.
- *  @return #TDICT_OK; what fetching, collating, pinning or the transfer answered: the message begins with the sample's
- *          index where one was fetched, else with the batch's number, and goes on with what the function said
- *          [T:loader_errors_in_place]; #TDICT_ETIMEDOUT, naming the worker and what it fetches, or the batch that the
- *          device has not got; the call may be repeated [T:loader_tells_stuck_worker] [T:loader_tells_stuck_device];
- *          #TDICT_EWRONGDEVICE @p stream is not of the device that batches come to, #TDICT_ECAPTURE it is being captured:
- *          checked first, and no batch is lost [T:loader_checks_the_stream_first]; #TDICT_EINVAL a NULL;
- *          #TDICT_EFORKED [T:loader_fork_is_refused]. */
+/** @brief Returns the next batch, or NULL at the end of an epoch. The call after that begins the next epoch
+ *  [T:loader_ends_epochs]. With `endless` the same call begins the next epoch [T:loader_endless].
+ *  @param[in]  stream  a stream of the device that batches are handed over on. Work that is queued on it after this call
+ *                      may use the batch. The program may release the batch as soon as it has queued that work: the loader
+ *                      keeps the batch until the next call, which records the stream's work as a use of it
+ *                      [T:loader_orders_the_stream]. NULL: the call waits until the batch has arrived, and the program
+ *                      calls tdict_record_stream() where a stream uses it.
+ *  @param[out] out     a new reference; NULL at the end of an epoch. An epoch of an empty dataset has no batch, nor has one
+ *                      of fewer samples than a batch with `drop_last`: every call then returns NULL.
+ *  @return #TDICT_OK; the error of fetching, collating, pinning or the transfer. Its message begins with the index of the
+ *          sample that was fetched, else with the number of the batch [T:loader_errors_in_place]; #TDICT_ETIMEDOUT, naming
+ *          the worker and what it fetches, or the batch that has not arrived on the device. The call may be repeated
+ *          [T:loader_tells_stuck_worker] [T:loader_tells_stuck_device]; #TDICT_EINVAL a NULL, or with `endless` an epoch
+ *          of a stream without a batch [T:loader_endless_needs_a_batch]; #TDICT_EFORKED [T:loader_fork_is_refused];
+ *          #TDICT_EWRONGDEVICE @p stream is not of the device that batches come to, #TDICT_ECAPTURE it is being captured.
+ *          The stream is checked first: no batch is lost then [T:loader_checks_the_stream_first]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
-/** @brief Batches in an epoch; -1 for a stream [T:loader_drop_last]. */
+/** @brief Returns the number of batches in an epoch; -1 for a stream [T:loader_drop_last]. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 
-/** Where a loader stands: plain numbers, to be saved as the program likes. */
+/** Where a loader stands, and what its order of samples depends on. Plain numbers, which a program saves as it likes; the
+ *  rank is not among them, so one state serves all ranks [T:loader_state_is_of_all_ranks]. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch; /**< of the batch that comes next */
-  int64_t length,
-      batch_size; /**< of the sampler (-1: stream) and of batches: must be those of the loader that is set */
+  int64_t epoch, batch;   /**< of the batch that comes next. After a batch was handed over, its number is batch - 1 */
+  int64_t dataset_length; /**< samples; -1: a stream */
+  int64_t batch_size;
+  int64_t num_indices;   /**< the sampler draws from 0 to num_indices - 1; -1: a stream */
+  int64_t num_samples;   /**< drawn in an epoch by all ranks together; -1: a stream */
+  int64_t rank_samples;  /**< of them, those of each rank; -1: a stream */
+  uint64_t seed;         /**< 0 if the sampler uses none */
+  uint64_t weights_hash; /**< of a WEIGHTED sampler's weights; else 0 */
+  int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream */
+  int32_t world_size;
 } tdict_loader_state;
 static inline tdict_loader_state tdict_loader_state_default(void) {
   tdict_loader_state s;
@@ -105,27 +137,32 @@ static inline tdict_loader_state tdict_loader_state_default(void) {
   s.struct_size = sizeof s;
   return s;
 }
-/** @brief Reads where the loader stands: what was prefetched does not count as handed over [T:loader_state_restores].
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EFORKED [T:loader_fork_is_refused]. */
+/** @brief Reads where the loader stands. Batches that were prefetched do not count as handed over
+ *  [T:loader_state_restores].
+ *  @param[in,out] out  from tdict_loader_state_default(). At most its struct_size bytes are written
+ *                      [T:loader_structs_keep_to_their_size].
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or a struct_size of 0 [T:loader_structs_keep_to_their_size]; #TDICT_EFORKED
+ *          [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *loader, tdict_loader_state *out,
                                                               tdict_error *err);
-/** @brief Goes on from a state, or from an epoch's beginning with epoch set and batch 0; what was prefetched is dropped
- *  [T:loader_state_restores].
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, another length or batch size, or no such batch
- *          [T:loader_state_refuses]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
+/** @brief Moves the loader to the place that a state names, and drops prefetched batches [T:loader_state_restores].
+ *  @param[in] state  from tdict_loader_get_state(). A program may change `epoch` and `batch` in it.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL, a state of a loader with another order of samples; the message names what
+ *          differs [T:loader_state_of_another_loader_is_refused]; a negative epoch or batch, an epoch above half of int64's
+ *          range or a batch that the epoch has not [T:loader_state_refuses]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
-/** What a loader did since it was made [T:loader_counts]. Over time, tdict/trace.h shows it. */
+/** What a loader did since it was created [T:loader_counts]. tdict/trace.h shows the same over time. */
 typedef struct tdict_loader_stats {
   size_t struct_size;
   int64_t num_batches, num_samples, num_errors; /**< handed over */
   size_t total_bytes;                           /**< of batches handed over */
-  double wait_seconds;                          /**< the consumer's, in next [T:loader_counts_waiting] */
+  double wait_seconds;                          /**< the program's, in tdict_loader_next() [T:loader_counts_waiting] */
   double fetch_seconds;                         /**< fetching and collating, summed over workers */
-  double idle_seconds;                          /**< workers waiting for room, or until others had been sent, summed */
+  double idle_seconds;                          /**< workers waiting for room or for their turn to send, summed */
   double mean_ready;                            /**< batches that were ready when next was called, on average */
-  int32_t num_ready;                            /**< and now */
+  int32_t num_ready;                            /**< batches that are ready now */
 } tdict_loader_stats;
 static inline tdict_loader_stats tdict_loader_stats_default(void) {
   tdict_loader_stats s;
@@ -134,8 +171,10 @@ static inline tdict_loader_stats tdict_loader_stats_default(void) {
   return s;
 }
 /** @brief Reads the statistics.
- *  @param[in,out] out  its struct_size says how much is written.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL [T:loader_counts]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
+ *  @param[in,out] out  from tdict_loader_stats_default(). At most its struct_size bytes are written
+ *                      [T:loader_structs_keep_to_their_size].
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL [T:loader_counts], or a struct_size of 0
+ *          [T:loader_structs_keep_to_their_size]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_stats(tdict_loader *loader, tdict_loader_stats *out,
                                                               tdict_error *err);
 

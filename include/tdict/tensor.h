@@ -142,7 +142,8 @@ TDICT_API void *tdict_tensor_data(tdict_tensor *t);
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *t);
 /** @brief Describes @p t; shape and strides stay the tensor's, `data` is unfenced and `storage_bytes` reaches to the
  *  end of the storage [T:tensor_get_view].
- *  @param[in,out] out  comes from tdict_tensor_view_default(): its struct_size says how much is written. */
+ *  @param[in,out] out  from tdict_tensor_view_default(). At most its struct_size bytes are written; nothing is written
+ *                      when that is 0 [T:tensor_get_view_keeps_to_its_size]. */
 TDICT_API void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out);
 
 /** @brief A view with any shape and strides over the same storage, with the dtype of @p t.

@@ -253,8 +253,10 @@ TDICT_API bool tdict_future_is_ready(const tdict_future *f);
 /** @brief Where it stands; never waits [T:future_poll], in a fork neither [T:fork_leaves_locks_behind]. */
 TDICT_API tdict_future_state_code tdict_future_state(const tdict_future *f);
 /** @brief What the transfer did.
- *  @param[in,out] out  its struct_size says how much is written.
- *  @return #TDICT_OK; #TDICT_EINVAL it has not ended, or NULL [T:future_stats]. */
+ *  @param[in,out] out  from tdict_transfer_stats_default(). At most its struct_size bytes are written
+ *                      [T:future_stats_keep_to_their_size].
+ *  @return #TDICT_OK; #TDICT_EINVAL it has not ended, NULL, or a struct_size of 0 [T:future_stats]
+ *          [T:future_stats_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out,
                                                           tdict_error *err);
 /** @brief Adds a reference and returns @p f [T:future_released_early]. */

@@ -42,7 +42,7 @@ typedef struct tdict_field {
   const char *path;
   tdict_dtype dtype;
   int32_t ndim;
-  int64_t shape[6]; /**< without the batch dimensions, which come before it */
+  int64_t shape[6]; /**< without the batch dimensions, which come before it; 0 from shape[ndim] on */
 } tdict_field;
 /** An entry of a table of fields: path, dtype, then up to six counts: `TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64)`.
  *  An initializer in C99 and C++11 [T:field_macro_counts]. */
@@ -68,8 +68,9 @@ typedef struct tdict_schema {
  *  of the fields [T:tree_create_from_one_storage]. The storage itself begins on a multiple of 256 bytes.
  *  @param[in] memory  NULL for plain host memory.
  *  @return #TDICT_OK; #TDICT_EEXIST two fields of one path, #TDICT_ETYPE a path through a tensor, and what
- *          tdict_create(), tdict_set() and tdict_tensor_empty() answer, err->path naming the field
- *          [T:tree_create_from_refuses]. */
+ *          tdict_create(), tdict_set() and tdict_tensor_empty() answer [T:tree_create_from_refuses]; #TDICT_EINVAL also
+ *          if a shape has entries beyond ndim [T:tree_create_from_refuses_shape_beyond_ndim]. err->path names the
+ *          field. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim,
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);

@@ -1,4 +1,4 @@
-/* Reading option structs that begin with their own size. */
+/* Reading and writing public structs that begin with their own size. Pure; thread-safe. */
 #include "base/options.h"
 
 #include <string.h>
@@ -7,13 +7,20 @@
 
 enum { MAX_BYTES = 4096 };
 
-tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err) {
-  if (!given) return TDICT_OK;
+tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err) {
   size_t size;
   memcpy(&size, given, sizeof size);
-  if (size < sizeof size || size > MAX_BYTES) /* an unfilled struct holds anything */
-    return tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu: fill it by its default function", what,
-                      size, known_size);
+  if (size >= sizeof size && size <= MAX_BYTES) return TDICT_OK; /* an unfilled struct holds anything */
+  return tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu: fill it by its default function", what,
+                    size, known_size);
+}
+
+tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err) {
+  if (!given) return TDICT_OK;
+  tdict_status status = tdict_options_check_size(given, known_size, what, err);
+  if (status != TDICT_OK) return status;
+  size_t size;
+  memcpy(&size, given, sizeof size);
   const unsigned char *bytes = given;
   for (size_t i = known_size; i < size; i++)
     if (bytes[i])
@@ -21,5 +28,16 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
                         what, size, i, known_size);
   memcpy(known, given, size < known_size ? size : known_size);
   memcpy(known, &known_size, sizeof known_size);
+  return TDICT_OK;
+}
+
+tdict_status tdict_options_write(void *given, const void *known, size_t known_size, const char *what,
+                                 tdict_error *err) {
+  tdict_status status = tdict_options_check_size(given, known_size, what, err);
+  if (status != TDICT_OK) return status;
+  size_t size;
+  memcpy(&size, given, sizeof size);
+  memcpy(given, known, size < known_size ? size : known_size);
+  memcpy(given, &size, sizeof size);
   return TDICT_OK;
 }

@@ -25,7 +25,8 @@ struct tdict_devices {
   const char *sysfs;    /* borrowed; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
-  pthread_mutex_t lock; /* guards: gpus, absent and their counts */
+  tdict_error no_pinned; /* why `pinned` is absent memory; status 0: it is not */
+  pthread_mutex_t lock;  /* guards: gpus, absent and their counts */
   tdict_gpu *gpus[MAX_GPUS];
   int num_gpus;
   tdict_memory **absent; /* one a device that was asked for in vain */
@@ -107,10 +108,10 @@ static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool
   tdict_device device = d->device;
   if (device.type == TDICT_DEVICE_CPU && d->cuda) device = tdict_cuda(0);
   if (device.type == TDICT_DEVICE_CPU && d->sim) device = tdict_sim(0);
-  tdict_error why;
-  if (device.type == TDICT_DEVICE_CPU || tdict_devices_gpu(d, device, &gpu, &why) != TDICT_OK) {
-    (void)!tdict_fail(&why, TDICT_ENODEVICE, "pinned memory needs a device that reads it: %.200s", d->no_cuda.message);
-    d->pinned = tdict_absent_memory_create(tdict_cpu(), &why);
+  tdict_error *why = &d->no_pinned;
+  if (device.type == TDICT_DEVICE_CPU || tdict_devices_gpu(d, device, &gpu, why) != TDICT_OK) {
+    (void)!tdict_fail(why, TDICT_ENODEVICE, "pinned memory needs a device that reads it: %.200s", d->no_cuda.message);
+    d->pinned = tdict_absent_memory_create(tdict_cpu(), why);
     return d->pinned ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its pinned memory");
   }
   tdict_pinner pinner = tdict_gpu_pinner(gpu, pool);
@@ -272,4 +273,8 @@ bool tdict_devices_own_storage(const tdict_devices *d, const tdict_storage *s) {
 
 tdict_stream_range tdict_devices_streams(const tdict_devices *d) { return d->streams; }
 tdict_memory *tdict_devices_pinned(tdict_devices *d) { return d->pinned; }
+tdict_status tdict_devices_can_pin(const tdict_devices *d, const char *what, tdict_error *err) {
+  if (!d->no_pinned.status) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENODEVICE, "%s: %.220s", what, d->no_pinned.message);
+}
 tdict_driver *tdict_devices_sim(tdict_devices *d) { return d->sim; }

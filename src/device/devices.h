@@ -34,6 +34,8 @@ bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
 /* TDICT_EFORKED in a fork of the process that made the devices; `what` begins the message. */
 tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *what, tdict_error *err);
+/* TDICT_ENODEVICE with the reason: no device could read pinned memory, so there is none. */
+tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
 /* The simulated driver, or NULL. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
 

@@ -37,7 +37,8 @@ static tdict_status blame(const tdict_loader *l, tdict_load *slot, int64_t index
 
 static bool is_stream(const tdict_loader *l) { return !l->sampler; }
 
-/* Which samples: asks the sampler, or counts on. */
+/* Which samples: asks the sampler, or counts on. No overflow: an epoch has these batches, or tdict_loader_check_state()
+ * keeps a stream's places far from the end. */
 static void find_indices(const tdict_loader *l, tdict_load *slot) {
   int64_t first = slot->place.batch * l->options.batch_size;
   for (int64_t i = 0; i < slot->count; i++)

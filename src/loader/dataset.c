@@ -21,9 +21,10 @@ tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, 
 }
 
 void tdict_dataset_reset(tdict_dataset *d) {
-  if (!d) return;
-  if (d->release) d->release(d->self);
-  *d = tdict_dataset_default();
+  tdict_dataset taken = tdict_dataset_default(), empty = taken;
+  if (!d || tdict_options_read(&taken, sizeof taken, d, "dataset", NULL) != TDICT_OK) return;
+  if (taken.release) taken.release(taken.self);
+  (void)!tdict_options_write(d, &empty, sizeof empty, "dataset", NULL);
 }
 
 typedef struct callback {

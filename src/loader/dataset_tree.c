@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "loader/stores.h"
 #include "tdict/clone.h"
@@ -41,7 +42,7 @@ static bool row_is_one_piece(const tdict_tensor *t) {
   int64_t step = 1;
   for (int i = tdict_tensor_ndim(t) - 1; i > 0; i--) {
     if (shape[i] != 1 && strides[i] != step) return false;
-    step *= shape[i];
+    if (!tdict_mul_i64(step, shape[i], &step)) return false; /* a tensor without elements may have any shape */
   }
   return true;
 }
@@ -65,15 +66,16 @@ static tdict_status add_field(void *user, const tdict_entry *entry, tdict_error 
   if (s->num_fields == s->room)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree was changed while it was read", what);
   tdict_field *field = &s->fields[s->num_fields];
-  field->path = strdup(entry->path);
-  if (!field->path) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a path", what);
   field->dtype = tdict_tensor_dtype(t);
   field->ndim = ndim;
   size_t bytes = tdict_dtype_bytes(field->dtype);
   for (int i = 0; i < ndim; i++) {
     field->shape[i] = tdict_tensor_shape(t)[i + 1];
-    bytes *= (size_t)field->shape[i];
+    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes)) /* only where there is no sample at all */
+      return tdict_fail(err, TDICT_EOVERFLOW, "%s: a sample's bytes do not fit 64 bits", what);
   }
+  field->path = strdup(entry->path);
+  if (!field->path) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a path", what);
   s->row_bytes[s->num_fields++] = bytes;
   if (!row_is_one_piece(t)) s->strided = true;
   return TDICT_OK;
@@ -114,7 +116,8 @@ static tdict_status gather(const source *s, size_t f, const int64_t *indices, in
   const char *src = tdict_tensor_const_data(from);
   char *dst = tdict_tensor_data(to);
   if (!src || !dst) return missing(field, err);
-  int64_t pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
+  int64_t pitch = 0; /* of one sample alone the stride may be any number */
+  if (s->length > 1) pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
   tdict_stores stores = tdict_stores_of(to, count, bytes);
   const int64_t plain = bytes < STREAMED_BYTES ? count : stores.from;
   copy_plain(dst, src, pitch, bytes, indices, plain);

@@ -23,14 +23,13 @@ static tdict_status too_late(const tdict_loader *l, const tdict_load *slot, tdic
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
                       (long long)l->next_taken.batch, (long long)l->next_taken.epoch,
                       (double)l->options.timeout_ns * 1e-9);
+  int64_t first = slot->asked ? slot->place.batch * l->options.batch_size : 0; /* the end of an epoch has no samples */
   return tdict_fail(
       err, TDICT_ETIMEDOUT,
       "loader: worker %d has been fetching batch %lld of epoch %lld, samples at positions %lld to %lld, for "
       "%.3f s",
-      (int)slot->worker, (long long)slot->place.batch, (long long)slot->place.epoch,
-      (long long)(slot->place.batch * l->options.batch_size),
-      (long long)(slot->place.batch * l->options.batch_size + slot->asked - 1),
-      (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
+      (int)slot->worker, (long long)slot->place.batch, (long long)slot->place.epoch, (long long)first,
+      (long long)(first + slot->asked - 1), (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 
 /* Until the next batch is whole; the lock is held. */
@@ -176,6 +175,13 @@ static void count(tdict_loader *l, int64_t began_ns, const tdict_load *slot, boo
   pthread_mutex_unlock(&l->lock);
 }
 
+/* endless: the call goes on after the end of an epoch, unless nothing but ends would come. */
+static tdict_status go_on(const tdict_loader *l, const tdict_load *end, tdict_error *err) {
+  if (l->num_batches > 0 || end->place.batch > 0) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, and the stream gave no batch in epoch %lld",
+                    (long long)end->place.epoch);
+}
+
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
@@ -185,8 +191,12 @@ tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdic
   int64_t began = tdict_now_ns();
   tdict_load slot = {.status = TDICT_OK};
   tdict_tree *tree = NULL;
-  status = next_slot(l, !stream, &slot, err);
-  bool ended = slot.ended && slot.count == 0;
+  bool ended = false;
+  do {
+    status = next_slot(l, !stream, &slot, err);
+    ended = status == TDICT_OK && slot.ended && slot.count == 0;
+    if (ended && l->options.endless) status = go_on(l, &slot, err);
+  } while (ended && l->options.endless && status == TDICT_OK);
   if (status == TDICT_OK && !ended) status = arrive(l, &slot, stream, &tree, err);
   count(l, began, &slot, tree != NULL);
   if (status != TDICT_OK) return status;

@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "loader/loader_state.h"
+#include "loader/sampler_order.h"
 #include "transfer/engine.h"
+#include "tree/create_from.h"
 
 enum { MAX_WORKERS = 1024, MAX_PREFETCH = 1 << 20 };
 
@@ -22,17 +24,35 @@ static tdict_status check(const tdict_loader_options *o, tdict_error *err) {
   if (o->timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "loader: timeout_ns is %lld, wanted 0 or more", (long long)o->timeout_ns);
   if (o->collate && o->pad) return tdict_fail(err, TDICT_EINVAL, "loader: both collate and pad are set");
+  if (o->sampler && o->shuffle)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader: both sampler and shuffle are set: give the sampler the kind SHUFFLED");
+  if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
+    return tdict_fail(err, TDICT_EINVAL, "loader: rank is %d of %d, wanted 0 to world_size - 1", (int)o->rank,
+                      (int)o->world_size);
+  if (o->sampler && o->world_size > 1)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader: both sampler and world_size are set: give the sampler the world_size");
   return TDICT_OK;
+}
+
+/* A field that no batch can be made of is told before any is fetched. */
+static tdict_status check_schema(const tdict_loader *l, tdict_error *err) {
+  tdict_error why = {0};
+  tdict_status status = tdict_schema_check(l->schema, l->options.batch_size, &why);
+  if (status == TDICT_OK) return TDICT_OK;
+  tdict_fail(err, status, "loader: the dataset's schema: %.200s", why.message);
+  return why.path[0] ? tdict_at(err, status, why.path) : status;
 }
 
 /* How samples come: by rows into a batch, or as trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
   bool wants_samples = l->options.collate || l->options.pad;
-  int64_t length = d->length ? d->length(d->self) : -1;
-  bool by_row = d->schema && (d->fetch || (d->fetch_batch && length >= 0));
+  bool by_row = d->schema && (d->fetch || (d->fetch_batch && l->dataset_length >= 0));
   if (!wants_samples && by_row) l->schema = d->schema(d->self);
-  if (l->schema || d->fetch_sample) return TDICT_OK;
+  if (l->schema) return check_schema(l, err);
+  if (d->fetch_sample) return TDICT_OK;
   if (by_row && !wants_samples) return tdict_fail(err, TDICT_EINVAL, "loader: the dataset's schema is NULL");
   return tdict_fail(err, TDICT_EINVAL, "loader: %s needs the dataset's fetch_sample, which it has not",
                     l->options.collate ? "collate"
@@ -42,15 +62,12 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
 
 static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
-  const tdict_dataset *d = &l->dataset;
-  int64_t length = d->length ? d->length(d->self) : -1;
   l->num_batches = -1;
-  if (length < 0) {
-    if (o->sampler || o->shuffle)
-      return tdict_fail(err, TDICT_EINVAL,
-                        "loader: a stream has no samples to choose from: sampler and shuffle must not be "
-                        "set");
-    return TDICT_OK;
+  if (l->dataset_length < 0) {
+    if (!o->sampler && !o->shuffle && o->world_size == 1) return TDICT_OK;
+    return tdict_fail(
+        err, TDICT_EINVAL,
+        "loader: a stream has no samples to choose from: sampler, shuffle and world_size must not be set");
   }
   tdict_status status = TDICT_OK;
   if (o->sampler) {
@@ -59,11 +76,22 @@ static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
     tdict_sampler_options s = tdict_sampler_options_default();
     s.kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
     s.seed = o->seed;
-    status = tdict_sampler_create(length, &s, &l->sampler, err);
+    s.rank = o->rank;
+    s.world_size = o->world_size;
+    status = tdict_sampler_create(l->dataset_length, &s, &l->sampler, err);
   }
   if (status != TDICT_OK) return status;
+  int64_t indices = tdict_sampler_order_of(l->sampler).length;
+  if (indices > l->dataset_length)
+    return tdict_fail(err, TDICT_EINVAL, "loader: the sampler is for %lld samples, and the dataset has %lld",
+                      (long long)indices, (long long)l->dataset_length);
   int64_t drawn = tdict_sampler_length(l->sampler);
   l->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
+  if (o->endless && l->num_batches == 0)
+    return tdict_fail(
+        err, TDICT_EINVAL,
+        "loader: endless is set, and an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
+        (long long)drawn, (long long)o->batch_size, o->drop_last ? " and drop_last is set" : "");
   return TDICT_OK;
 }
 
@@ -75,7 +103,7 @@ static tdict_status find_device(tdict_loader *l, tdict_error *err) {
   if (status != TDICT_OK) return status;
   if (l->device.type == TDICT_DEVICE_CPU) {
     if (l->options.pin_memory) l->memory = tdict_pinned_memory(l->context);
-    return TDICT_OK;
+    return l->options.pin_memory ? tdict_devices_can_pin(devices, "loader: pin_memory", err) : TDICT_OK;
   }
   tdict_gpu *gpu;
   status = tdict_devices_gpu(devices, l->device, &gpu, err);
@@ -99,7 +127,11 @@ static tdict_status make_slots(tdict_loader *l, tdict_error *err) {
                     (long long)o->batch_size);
 }
 
+/* Batches that nobody took, with their transfers, and all else but the dataset. No worker runs any more. */
 static void free_all(tdict_loader *l) {
+  for (int32_t i = 0; i < l->depth && l->slots; i++) tdict_load_empty(&l->slots[i]);
+  for (int i = 0; i < TDICT_LOADER_UNDER_WAY; i++)
+    if (l->under_way[i]) l->under_way[i]->ops->release(l->under_way[i]);
   for (int32_t i = 0; i < l->depth && l->slots; i++) {
     free(l->slots[i].indices);
     free(l->slots[i].samples);
@@ -129,6 +161,8 @@ static void init_sync(tdict_loader *l) {
 }
 
 static tdict_status build(tdict_loader *l, tdict_error *err) {
+  int64_t length = l->dataset.length ? l->dataset.length(l->dataset.self) : -1;
+  l->dataset_length = length < 0 ? -1 : length;
   tdict_status status = find_device(l, err);
   if (status == TDICT_OK) status = choose_fetch(l, err);
   if (status == TDICT_OK) status = make_sampler(l, err);
@@ -179,16 +213,12 @@ void tdict_loader_destroy(tdict_loader *l) {
   }
   tdict_loader_stop(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
-  for (int32_t i = 0; i < l->depth; i++) tdict_load_empty(&l->slots[i]);
-  for (int i = 0; i < TDICT_LOADER_UNDER_WAY; i++)
-    if (l->under_way[i]) l->under_way[i]->ops->release(l->under_way[i]);
-  tdict_dataset_reset(&l->dataset);
-  free_all(l);
+  tdict_dataset d = l->dataset;
+  free_all(l); /* first: what it releases may lie in the dataset */
+  tdict_dataset_reset(&d);
 }
 
 int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
-
-static int64_t length_of(const tdict_loader *l) { return l->sampler ? tdict_sampler_length(l->sampler) : -1; }
 
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
@@ -197,29 +227,21 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
   pthread_mutex_lock(&l->lock);
   tdict_place_in_epoch at = l->next_taken;
   pthread_mutex_unlock(&l->lock);
-  *out = tdict_loader_state_default();
-  out->epoch = at.epoch;
-  out->batch = at.batch;
-  out->length = length_of(l);
-  out->batch_size = l->options.batch_size;
-  return TDICT_OK;
+  tdict_loader_state s = tdict_loader_describe(l, at);
+  return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
 tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
   if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
   tdict_loader_state s = tdict_loader_state_default();
   tdict_status status = tdict_options_read(&s, sizeof s, state, "loader state", err);
+  if (status == TDICT_OK && state->struct_size < sizeof s)
+    status =
+        tdict_fail(err, TDICT_EINVAL, "loader state: struct_size is %zu, wanted %zu: it was saved by another version",
+                   state->struct_size, sizeof s);
   if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
+  if (status == TDICT_OK) status = tdict_loader_check_state(l, &s, err);
   if (status != TDICT_OK) return status;
-  if (s.length != length_of(l) || s.batch_size != l->options.batch_size)
-    return tdict_fail(err, TDICT_EINVAL,
-                      "loader state: it is of %lld samples in batches of %lld, wanted %lld in batches of "
-                      "%lld",
-                      (long long)s.length, (long long)s.batch_size, (long long)length_of(l),
-                      (long long)l->options.batch_size);
-  if (s.epoch < 0 || s.batch < 0 || (l->num_batches >= 0 && s.batch > l->num_batches))
-    return tdict_fail(err, TDICT_EINVAL, "loader state: batch %lld of epoch %lld, and an epoch has %lld batches",
-                      (long long)s.batch, (long long)s.epoch, (long long)l->num_batches);
   pthread_mutex_lock(&l->lock);
   tdict_loader_move(l, (tdict_place_in_epoch){s.epoch, s.batch});
   pthread_mutex_unlock(&l->lock);
@@ -235,11 +257,5 @@ tdict_status tdict_loader_get_stats(tdict_loader *l, tdict_loader_stats *out, td
   s.num_ready = l->num_ready;
   s.mean_ready = l->num_calls ? (double)l->ready_sum / (double)l->num_calls : 0;
   pthread_mutex_unlock(&l->lock);
-  size_t size = out->struct_size < sizeof s ? out->struct_size : sizeof s;
-  if (size < sizeof s.struct_size)
-    return tdict_fail(err, TDICT_EINVAL, "loader stats: struct_size is %zu, wanted at least %zu", size,
-                      sizeof s.struct_size);
-  s.struct_size = out->struct_size;
-  memcpy(out, &s, size);
-  return TDICT_OK;
+  return tdict_options_write(out, &s, sizeof s, "loader stats", err);
 }

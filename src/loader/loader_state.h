@@ -55,6 +55,7 @@ struct tdict_loader {
   tdict_memory *memory; /* of host batches; NULL: plain */
   tdict_tracer *tracer; /* the engine's, like the pool, which tells its threads' tracks */
   const tdict_pool *pool;
+  int64_t dataset_length;     /* -1: a stream */
   int64_t num_batches;        /* of an epoch; -1: nobody knows */
   int32_t depth, num_threads; /* slots; threads that were started */
   tdict_loader_worker *workers;
@@ -87,6 +88,11 @@ struct tdict_loader {
 void tdict_load_fill(tdict_loader *loader, tdict_load *slot);
 /* Releases what a slot holds; it is FREE then. */
 void tdict_load_empty(tdict_load *slot);
+
+/* saved_state.c: where the loader stands, and what its order depends on. */
+tdict_loader_state tdict_loader_describe(const tdict_loader *loader, tdict_place_in_epoch at);
+/* TDICT_EINVAL: the state is another loader's, or names no batch. */
+tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_state *state, tdict_error *err);
 
 /* workers.c. Threads: TDICT_ENOMEM, and none is left. */
 tdict_status tdict_loader_start(tdict_loader *loader, tdict_error *err);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "loader/sampler_order.h"
 #include "loader/shuffle.h"
 
 /* A column of an alias table (Walker's method, filled as Vose does): the share of the column that is its own index's, of
@@ -22,7 +23,7 @@ struct tdict_sampler {
   atomic_long references;
   int64_t length, drawn, per_rank; /* indices; positions of an epoch of all ranks, and of this one */
   int32_t kind, rank, world_size;
-  uint64_t seed;
+  uint64_t seed, weights_hash;
   column *columns; /* WEIGHTED */
 };
 
@@ -102,10 +103,13 @@ static tdict_status weigh(tdict_sampler *s, const double *weights, tdict_error *
     part = malloc(count * sizeof *part);
     order = malloc(count * sizeof *order);
   }
-  if (s->columns && part && order)
+  if (s->columns && part && order) {
     fill_columns(s, weights, sum, part, order);
-  else
+    for (int64_t i = 0; i < s->length; i++)
+      s->weights_hash = tdict_mix(tdict_mix(s->weights_hash, s->columns[i].own), (uint64_t)s->columns[i].other);
+  } else {
     status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
+  }
   free(part);
   free(order);
   return status;
@@ -151,10 +155,21 @@ void tdict_sampler_release(tdict_sampler *s) {
 
 int64_t tdict_sampler_length(const tdict_sampler *s) { return s->per_rank; }
 
+tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s) {
+  return (tdict_sampler_order){.length = s->length,
+                               .num_samples = s->drawn,
+                               .rank_samples = s->per_rank,
+                               .seed = s->kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->seed,
+                               .weights_hash = s->weights_hash,
+                               .kind = s->kind,
+                               .world_size = s->world_size};
+}
+
 int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {
   if (epoch < 0 || position < 0 || position >= s->per_rank) return -1;
-  /* No overflow: position * world_size is at most drawn + world_size. */
-  int64_t place = (position * s->world_size + s->rank) % s->drawn;
+  /* Without a sign there is no overflow: the sum is less than drawn + 2 * world_size. */
+  uint64_t counted = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
+  int64_t place = (int64_t)(counted % (uint64_t)s->drawn);
   if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return place;
   uint64_t key = tdict_mix(s->seed, (uint64_t)epoch);
   if (s->kind == TDICT_SAMPLER_SHUFFLED) {

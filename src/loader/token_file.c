@@ -2,7 +2,6 @@
 #include "loader/token_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "tdict/dataset.h"
 
 enum { HEADER_BYTES = 1024, MAGIC_U16 = 20240520, VERSION_U16 = 1, MAGIC_U32 = 20240801, VERSION_U32 = 7 };
@@ -23,10 +23,6 @@ static tdict_status fail_io(const char *path, const char *verb, tdict_error *err
 static tdict_status map(tdict_token_file *file, int fd, const char *path, tdict_error *err) {
   struct stat about;
   if (fstat(fd, &about) != 0) return fail_io(path, "looked at", err);
-  if (!S_ISREG(about.st_mode)) {
-    tdict_fail(err, TDICT_EFORMAT, "tokens: it is no ordinary file");
-    return tdict_at(err, TDICT_EFORMAT, path);
-  }
   file->map_bytes = (size_t)about.st_size;
   if (file->map_bytes == 0) return TDICT_OK;
   void *there = mmap(NULL, file->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -75,9 +71,10 @@ static tdict_status read_raw(tdict_token_file *file, int32_t width, tdict_error 
 
 tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int32_t format, tdict_error *err) {
   tdict_token_file file = {.width = 2};
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail_io(path, "opened", err);
-  tdict_status status = map(&file, fd, path, err);
+  int fd;
+  tdict_status status = tdict_file_open_to_read("tokens", path, &fd, err);
+  if (status != TDICT_OK) return status;
+  status = map(&file, fd, path, err);
   close(fd);
   if (status != TDICT_OK) return status;
   bool header = format == TDICT_TOKENS_LLMC || (format == TDICT_TOKENS_AUTO && has_header(&file));

@@ -2,6 +2,7 @@
  * a place; ticket t lives in slot t modulo the depth. Thread rule: the loader's lock guards tickets and slot states. */
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
@@ -16,8 +17,10 @@ static bool may_begin(const tdict_loader *l) {
   if (l->held || l->epoch_ended || l->failure.status != 0) return false;
   int64_t ahead = l->begun - l->taken;
   if (ahead >= l->depth) return false;
-  size_t expected = l->bytes_ahead + (size_t)l->num_busy * l->bytes_of_one;
-  return l->options.prefetch_bytes == 0 || ahead == 0 || expected < l->options.prefetch_bytes;
+  size_t expected;
+  if (l->options.prefetch_bytes == 0 || ahead == 0) return true;
+  if (!tdict_mul_size((size_t)l->num_busy, l->bytes_of_one, &expected)) return false;
+  return tdict_add_size(expected, l->bytes_ahead, &expected) && expected < l->options.prefetch_bytes;
 }
 
 /* How many samples the batch at a place has; 0: it is the epoch's end. */

@@ -19,7 +19,6 @@ static void *move_by(const tdict_tensor *t, int64_t elements) {
 void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
   const tdict_storage *s = t->storage;
   tdict_tensor_view v = tdict_tensor_view_default();
-  v.struct_size = out->struct_size < sizeof v ? out->struct_size : sizeof v;
   v.data = t->data;
   v.device = s->device;
   v.dtype = t->dtype;
@@ -29,7 +28,7 @@ void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
   v.storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
   if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_VIEW_PINNED;
   if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_VIEW_READ_ONLY;
-  memcpy(out, &v, v.struct_size);
+  (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* nothing is written to a struct without a size */
 }
 
 /* Fails unless the layout, `offset` elements from t's first, lies within the storage. */

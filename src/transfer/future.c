@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "memory/pinned_pool.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
@@ -241,12 +242,6 @@ bool tdict_future_is_ready(const tdict_future *f) { return tdict_future_state(f)
 
 tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out, tdict_error *err) {
   if (!f || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", f ? "out" : "it");
-  size_t size = out->struct_size;
-  if (size < sizeof size)
-    return tdict_fail(err, TDICT_EINVAL, "stats: struct_size is %zu, wanted %zu: use its default function", size,
-                      sizeof *out);
   if (!tdict_future_is_ready(f)) return tdict_fail(err, TDICT_EINVAL, "future: the transfer has not ended");
-  memcpy(out, &f->stats, size < sizeof *out ? size : sizeof *out);
-  out->struct_size = size;
-  return TDICT_OK;
+  return tdict_options_write(out, &f->stats, sizeof f->stats, "stats", err);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/options.h"
 #include "device/counted.h"
 #include "tdict/trace.h"
@@ -287,15 +288,17 @@ tdict_status tdict_trace_write(tdict_context *c, const char *path, tdict_error *
   if (!path) return tdict_fail(err, TDICT_EINVAL, "trace_write: path is NULL");
   tdict_status status = find_recording(c, "trace_write", &r, err);
   if (status != TDICT_OK) return status;
-  FILE *file = fopen(path, "we");
-  if (file) status = tdict_recording_write(r, write_file, file, err);
+  FILE *file = NULL;
+  status = tdict_file_stream_to_write("trace_write", path, &file, err);
+  if (status == TDICT_OK) status = tdict_recording_write(r, write_file, file, err);
   int code = errno;
   tdict_recording_release(r);
-  if (file && status != TDICT_OK && status != TDICT_EIO) {
+  if (!file) return status;
+  if (status != TDICT_OK && status != TDICT_EIO) {
     fclose(file);
     return status;
   }
-  bool good = file && status == TDICT_OK;
-  if (file && fclose(file) != 0 && good) good = false, code = errno;
+  bool good = status == TDICT_OK;
+  if (fclose(file) != 0 && good) good = false, code = errno;
   return good ? TDICT_OK : tdict_fail_native(err, TDICT_EIO, code, "trace_write: %.150s: %s", path, strerror(code));
 }

@@ -1,5 +1,5 @@
 /* The public calls that move trees. */
-#include <string.h>
+#include <stdio.h>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -15,9 +15,10 @@ static tdict_status wait_for(tdict_future *future, tdict_transfer_stats *stats, 
 }
 
 static tdict_status check_stats(const tdict_transfer_stats *stats, const char *what, tdict_error *err) {
-  if (!stats || stats->struct_size >= sizeof stats->struct_size) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: stats->struct_size is %zu, wanted %zu: use its default function", what,
-                    stats->struct_size, sizeof *stats);
+  char text[64];
+  if (!stats) return TDICT_OK;
+  snprintf(text, sizeof text, "%s: stats", what);
+  return tdict_options_check_size(stats, sizeof *stats, text, err);
 }
 
 static tdict_status begin(tdict_context *c, tdict_start *start, const tdict_transfer_options *o, tdict_future **out,

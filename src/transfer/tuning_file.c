@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 enum { MAX_LINE = 512, FIELDS = 8, MAX_WORDS = 10 };
 static const char *const directions[] = {[TDICT_TUNING_IN] = "in",
@@ -174,10 +175,11 @@ static tdict_status fail_io(const char *path, const char *what, int code, tdict_
 
 tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machine, tdict_error *err) {
   reader r = {.path = path};
-  FILE *file = fopen(path, "re");
-  if (!file) return fail_io(path, "opened", errno, err);
+  FILE *file;
+  tdict_status status = tdict_file_stream_to_read("tuning file", path, &file, err);
+  if (status != TDICT_OK) return status;
   errno = 0;
-  tdict_status status = read_lines(&r, file, err);
+  status = read_lines(&r, file, err);
   if (ferror(file)) status = fail_io(path, "read", errno ? errno : EIO, err);
   fclose(file);
   if (status == TDICT_OK) status = read_end(&r, err);
@@ -193,8 +195,9 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
   if (strlen(machine) >= TDICT_TUNING_MACHINE || strpbrk(machine, "\r\n"))
     return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name is no line of less than %d bytes",
                       TDICT_TUNING_MACHINE);
-  FILE *file = fopen(path, "we");
-  if (!file) return fail_io(path, "opened for writing", errno, err);
+  FILE *file;
+  status = tdict_file_stream_to_write("tuning file", path, &file, err);
+  if (status != TDICT_OK) return status;
   fprintf(
       file,
       "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",

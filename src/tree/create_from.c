@@ -36,6 +36,10 @@ static tdict_status add_field(plan *p, const tdict_field *field, tdict_error *er
   if (field->ndim < 0 || field->ndim > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
                       (int)FIELD_NDIM);
+  for (int i = field->ndim; i < FIELD_NDIM; i++) /* a forgotten ndim would make a tensor of another shape */
+    if (field->shape[i])
+      return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
+                        (int)field->ndim, i, (long long)field->shape[i]);
   int ndim = shape_of(p, field, shape);
   tdict_status status = tdict_layout_check(what, field->dtype, ndim, shape, &size, err);
   if (status != TDICT_OK) return status;
@@ -125,6 +129,12 @@ static tdict_status check_schema(const tdict_schema *schema, tdict_error *err) {
   if (!schema) return tdict_fail(err, TDICT_EINVAL, "%s: schema is NULL", what);
   if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
   return TDICT_OK;
+}
+
+tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err) {
+  plan p = {.batch_ndim = 1, .batch_size = &count};
+  tdict_status status = check_schema(schema, err);
+  return status == TDICT_OK ? make_plan(&p, schema, err) : status;
 }
 
 tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,

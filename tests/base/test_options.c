@@ -1,4 +1,5 @@
 /* Option structs of other sizes than the library's. */
+#include "support/guarded.h"
 #include "support/test.h"
 
 #include "base/options.h"
@@ -72,5 +73,26 @@ CASE(options_size_below_itself_is_refused) {
     known_options known = defaults, given = {size, 10, 20, 30};
     td_fails(TDICT_EINVAL, "struct_size", tdict_options_read(&known, sizeof known, &given, "options", err));
     assert_memory_equal(&known, &defaults, sizeof known);
+  }
+}
+
+/* A shorter struct gets only its own bytes, a longer one only the known ones; no size and nonsense are refused. */
+CASE(options_are_written_by_their_size) {
+  static const size_t bad[] = {0, sizeof(size_t) - 1, 4097, SIZE_MAX};
+  known_options full = {sizeof full, 10, 20, 30};
+  for (size_t size = sizeof size; size <= sizeof full; size++) {
+    guarded *g = guarded_of(size);
+    td_ok(tdict_options_write(g, &full, sizeof full, "options", err));
+    check_guarded(g, size, &full);
+  }
+  guarded *g = guarded_of(sizeof full + 8);
+  td_ok(tdict_options_write(g, &full, sizeof full, "options", err));
+  g->struct_size = sizeof full;
+  check_guarded(g, sizeof full, &full);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    g = guarded_of(bad[i]);
+    td_fails(TDICT_EINVAL, "struct_size", tdict_options_write(g, &full, sizeof full, "options", err));
+    td_fails(TDICT_EINVAL, "struct_size", tdict_options_check_size(g, sizeof full, "options", err));
+    check_untouched(g);
   }
 }

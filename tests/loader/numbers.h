@@ -32,7 +32,7 @@ static inline numbers numbers_of(int64_t length) {
   atomic_init(&n.at_gate, false);
   return n;
 }
-static inline float number_of(int64_t index, int i) { return (float)(index * 31 + i * i + 7); }
+static inline float number_of(int64_t index, int i) { return (float)((uint64_t)index * 31 + (uint64_t)(i * i) + 7); }
 
 static inline int64_t numbers_length(void *self) { return ((numbers *)self)->length; }
 static inline void numbers_release(void *self) { atomic_fetch_add(&((numbers *)self)->released, 1); }

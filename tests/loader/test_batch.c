@@ -79,7 +79,7 @@ DEVICE_CASE(loader_errors_in_place) {
           assert_null(batch);
         } else {
           td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, NULL, &batch, err));
-          tdict_loader_state s;
+          tdict_loader_state s = tdict_loader_state_default();
           td_ok(tdict_loader_get_state(l, &s, err));
           assert_int_equal(s.batch, 6);
           td_ok(tdict_loader_set_state(l, &s, err)); /* from behind it on */
@@ -316,7 +316,7 @@ DEVICE_CASE(loader_survives_enomem) {
       assert_int_equal(n.released, 0);
     }
     assert_true(refused >= 4);
-    tdict_loader_state begin;
+    tdict_loader_state begin = tdict_loader_state_default();
     td_ok(tdict_loader_get_state(l, &begin, err));
     for (int64_t k = 0, done = 0; !done; k++) {
       tdict_tree *batch = NULL;

@@ -1,5 +1,6 @@
 /* Windows over files of tokens: which samples a file has, every format and both widths, what is refused. */
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "numbers.h"
 
@@ -169,7 +170,7 @@ CASE(dataset_tokens_refuses) {
   write_file("none", NULL, 0, NULL, 0);
   write_file("magic", nothing, sizeof nothing, tokens, 2);
   refused("absent", TDICT_TOKENS_AUTO, TDICT_EIO, "cannot be opened");
-  refused(".", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "no ordinary file");
+  refused(".", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "is a directory, wanted a regular file");
   refused("short", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "7 tokens of 2 bytes");
   refused("version", TDICT_TOKENS_LLMC, TDICT_EFORMAT, "version 2, wanted 1");
   refused("magic", TDICT_TOKENS_LLMC, TDICT_EFORMAT, "magic number");
@@ -190,4 +191,14 @@ CASE(dataset_tokens_refuses) {
   o.format = 9;
   td_fails(TDICT_EINVAL, "format is 9", tdict_dataset_from_tokens(&o, &d, err));
   remove_folder(5, names);
+}
+
+CASE(dataset_tokens_refuses_a_fifo) {
+  static const char *const names[] = {"fifo"};
+  make_folder();
+  assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
+  alarm(30); /* an open that waits for a writer would wait for ever */
+  refused("fifo", TDICT_TOKENS_AUTO, TDICT_EFORMAT, "is a FIFO, wanted a regular file");
+  alarm(0);
+  remove_folder(1, names);
 }

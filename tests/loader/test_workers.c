@@ -180,7 +180,7 @@ SIM_CASE(loader_tells_stuck_device) {
     for (int i = 0; i < 3; i++) {
       td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not come to the device",
                tdict_loader_next(l, NULL, &batch, err));
-      tdict_loader_state s;
+      tdict_loader_state s = tdict_loader_state_default();
       td_ok(tdict_loader_get_state(l, &s, err));
       assert_int_equal(s.batch, 0);
     }

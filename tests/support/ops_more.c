@@ -23,7 +23,7 @@ static void op_create_from(ops *o) {
     fields[i].path = paths[ops_pick(o, 2) ? (uint32_t)i : ops_pick(o, 6)];
     fields[i].dtype = dtypes[ops_pick(o, 3) ? (uint32_t)i : ops_pick(o, 5)];
     fields[i].ndim = (int32_t)ops_pick(o, 2);
-    fields[i].shape[0] = 3;
+    fields[i].shape[0] = fields[i].ndim ? 3 : 0;
   }
   const tdict_schema schema = {fields, 3};
   tdict_tree *td = NULL;

@@ -32,7 +32,7 @@ CASE(tensor_reshape_views_or_copies) {
   assert_true(tdict_tensor_shares_storage(t, view));
   assert_true(tdict_tensor_ndim(view) == 3 && tdict_tensor_shape(view)[1] == 4);
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(view, i), i);
-  td_ok(tdict_tensor_permute(t, order, &turned, err));
+  td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(24), &copy, err)); /* no strides do this */
   assert_false(tdict_tensor_shares_storage(t, copy));
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(copy, i), element(turned, i));
@@ -82,7 +82,7 @@ CASE(tensor_reshape_refuses) {
 CASE(tensor_reshape_survives_no_memory) {
   const int order[] = {1, 0};
   tdict_tensor *t = counting(TDICT_SHAPE(4, 6)), *turned = NULL;
-  td_ok(tdict_tensor_permute(t, order, &turned, err));
+  td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   int failures = 0;
   for (int n = 0;; n++) {
     tdict_tensor *out = t;

@@ -1,6 +1,7 @@
 /* Views over a tensor's storage. */
 #include "naive.h"
 
+#include "support/guarded.h"
 #include "tensor/tensor.h"
 
 static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
@@ -56,6 +57,7 @@ CASE(tensor_get_view) {
   td_ok(tdict_tensor_slice(t, &range, &part, err));
   tdict_tensor_view v;
   memset(&v, 0xA5, sizeof v);
+  v.struct_size = sizeof v;
   tdict_tensor_get_view(part, &v);
   assert_int_equal(v.struct_size, sizeof v);
   assert_ptr_equal(v.data, (int32_t *)tdict_tensor_data(t) + 3);
@@ -288,5 +290,21 @@ CASE(tensor_permute_refuses) {
   td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_permute(NULL, 3, orders[0], &v, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_permute(t, 3, orders[0], NULL, err));
   assert_ptr_equal(v, mark);
+  tdict_tensor_release(t);
+}
+
+CASE(tensor_get_view_keeps_to_its_size) {
+  tdict_tensor *t = counting(2, (int64_t[]){3, 4});
+  tdict_tensor_view whole = tdict_tensor_view_default();
+  tdict_tensor_get_view(t, &whole);
+  for (size_t size = sizeof size; size <= sizeof whole; size++) {
+    guarded *g = guarded_of(size);
+    tdict_tensor_get_view(t, (tdict_tensor_view *)g);
+    check_guarded(g, size, &whole);
+  }
+  guarded *g = guarded_of(0);
+  tdict_tensor_get_view(t, (tdict_tensor_view *)g);
+  assert_int_equal(g->struct_size, 0);
+  check_untouched(g);
   tdict_tensor_release(t);
 }

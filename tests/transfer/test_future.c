@@ -1,5 +1,6 @@
 /* Futures: waiting, polling, failing, being let go of, and what they tell. */
 #include "base/clock.h"
+#include "support/guarded.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -290,6 +291,45 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
   assert_int_equal(s.num_shared_leaves, LEAVES);
   assert_int_equal(s.total_bytes, LEAVES * 4000);
   tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+GPU_CASE(future_stats_keep_to_their_size) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL), *out = NULL;
+  tdict_transfer_stats whole = tdict_transfer_stats_default();
+  tdict_future *f = start(&w, src, NULL);
+  td_ok(tdict_future_wait(f, NULL, err));
+  td_ok(tdict_future_stats(f, &whole, err));
+  for (size_t size = sizeof size; size <= sizeof whole; size++) {
+    guarded *g = guarded_of(size);
+    td_ok(tdict_future_stats(f, (tdict_transfer_stats *)g, err));
+    check_guarded(g, size, &whole);
+  }
+  guarded *g = guarded_of(0);
+  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_future_stats(f, (tdict_transfer_stats *)g, err));
+  check_untouched(g);
+  tdict_future_release(f);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  size_t size = offsetof(tdict_transfer_stats, total_bytes);
+  g = guarded_of(size);
+  o.stats = (tdict_transfer_stats *)g;
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+  assert_int_equal(g->struct_size, size);
+  tdict_release(out);
+  out = NULL;
+  g = guarded_of(0);
+  td_fails(TDICT_EINVAL, "to_device: stats: struct_size is 0", tdict_to_device(w.c, src, w.device, &o, &out, err));
+  check_untouched(g);
+  tdict_pin_options p = tdict_pin_options_default();
+  p.stats = o.stats;
+  td_fails(TDICT_EINVAL, "pin_memory: stats: struct_size is 0", tdict_pin_memory(w.c, src, &p, &out, err));
+  g = guarded_of(size);
+  td_ok(tdict_pin_memory(w.c, src, &p, &out, err));
+  for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+  tdict_release(out);
   tdict_release(src);
   close_world(&w);
 }

@@ -1,6 +1,7 @@
 /* The timeline: python's json reads the file, and what stands in it is held against what was moved. */
 #include "promise.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "support/fail_alloc.h"
@@ -367,4 +368,24 @@ GPU_CASE(trace_in_a_fork) {
   assert_int_equal(waitpid(child, &code, 0), child);
   assert_int_equal(code, 0);
   place_close(&p);
+}
+
+CASE(trace_refuses_a_fifo) {
+  char path[] = "/tmp/tdict-trace-XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  unlink(path);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  o.device = tdict_cpu();
+  td_ok(tdict_context_create(&o, &c, err));
+  td_ok(tdict_trace_start(c, NULL, err));
+  alarm(30); /* an open that waits for a reader would wait for ever */
+  td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_trace_write(c, path, err));
+  alarm(0);
+  assert_string_equal(td_last_error.path, path);
+  tdict_context_destroy(c);
+  unlink(path);
 }

@@ -1,5 +1,6 @@
 /* Tuning tables as files: what is written is read again, and each kind of line that is none is refused by file, line and
  * word. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/test.h"
@@ -130,7 +131,7 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
   tdict_tuning t;
   td_fails(TDICT_EIO, "/nowhere/at/all cannot be opened", tdict_tuning_read("/nowhere/at/all", &t, NULL, err));
   assert_true(td_last_error.native != 0);
-  td_fails(TDICT_EIO, "/tmp cannot be read", tdict_tuning_read("/tmp", &t, NULL, err));
+  td_fails(TDICT_EFORMAT, "/tmp is a directory, wanted a regular file", tdict_tuning_read("/tmp", &t, NULL, err));
   t = tdict_tuning_default();
   td_fails(TDICT_EIO, "/nowhere/at/all", tdict_tuning_write("/nowhere/at/all", &t, "", err));
   td_fails(TDICT_EIO, "/dev/full", tdict_tuning_write("/dev/full", &t, "", err));
@@ -178,4 +179,25 @@ DEVICE_CASE(context_tuning_file) {
   assert_null(c);
   unlink(f.path);
   unlink(bad.path);
+}
+
+CASE(tuning_file_refuses_a_fifo) {
+  char path[] = "/tmp/tdict-tuning-XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  unlink(path);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *c = NULL;
+  tdict_tuning t = tdict_tuning_default();
+  o.device = tdict_cpu();
+  o.tuning_file = path;
+  alarm(30); /* an open that waits for the other end would wait for ever */
+  td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_context_create(&o, &c, err));
+  assert_string_equal(td_last_error.path, path);
+  td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_tuning_write(path, &t, "", err));
+  alarm(0);
+  assert_null(c);
+  unlink(path);
 }

@@ -148,3 +148,24 @@ CASE(field_macro_counts) {
   }
   assert_string_equal(table[6].path, "f");
 }
+
+/* Entries of the shape that ndim does not count: a forgotten ndim is the usual reason. */
+CASE(tree_create_from_refuses_shape_beyond_ndim) {
+  for (int32_t ndim = 0; ndim < 6; ndim++) {
+    for (int extra = ndim; extra < 6; extra++) {
+      tdict_field field = {"a", TDICT_F32, ndim, {0}};
+      tdict_schema s = {&field, 1};
+      tdict_tree *td = NULL;
+      char text[64];
+      for (int i = 0; i < ndim; i++) field.shape[i] = 2;
+      td_ok(tdict_create_from(&s, 0, NULL, NULL, &td, err));
+      tdict_release(td);
+      td = NULL;
+      field.shape[extra] = 17;
+      snprintf(text, sizeof text, "ndim is %d, but shape[%d] is 17", (int)ndim, extra);
+      td_fails(TDICT_EINVAL, text, tdict_create_from(&s, 0, NULL, NULL, &td, err));
+      assert_string_equal(td_last_error.path, "a");
+      assert_null(td);
+    }
+  }
+}

@@ -56,7 +56,7 @@ static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   tdict_tensor *turned = NULL;
   for (int d = 0; d < 4; d++) shape[d] = 1 + naive_below(r, naive_below(r, 6) ? 5 : 40);
   tdict_tensor *t = naive_tensor(dtype, 4, shape, naive_next(r));
-  td_ok(tdict_tensor_permute(t, orders[naive_below(r, 4)], &turned, err));
+  td_ok(tdict_tensor_permute(t, 4, orders[naive_below(r, 4)], &turned, err));
   tdict_tensor_release(t);
   return turned;
 }
@@ -112,7 +112,7 @@ CASE(index_copy_reads_any_mask) {
     unsigned char *bits = tdict_tensor_data(mask);
     for (int64_t i = 0; i < counts[0] * counts[1]; i++)
       bits[i] = naive_below(&r, 12) ? 0 : (unsigned char)(1 + i % 255);
-    td_ok(tdict_tensor_permute(mask, turn, &turned, err));
+    td_ok(tdict_tensor_permute(mask, 2, turn, &turned, err));
     for (int side = 0; side < 2; side++) {
       const tdict_tensor *m = side ? turned : mask;
       const int64_t *shape = tdict_tensor_shape(m), *strides = tdict_tensor_strides(m);

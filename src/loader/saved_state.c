@@ -1,0 +1,88 @@
+/* Saved states: the place in an epoch, and what the order of samples depends on. A state of another order is refused,
+ * naming what differs. Pure; thread-safe. */
+#include "base/error.h"
+#include "loader/loader_state.h"
+#include "loader/sampler_order.h"
+
+/* Counting on from here to the end of int64 takes centuries, so nothing that counts on must look for overflow. */
+#define MAX_EPOCH (INT64_MAX / 2)
+enum { STREAM = -1 };
+
+tdict_loader_state tdict_loader_describe(const tdict_loader *l, tdict_place_in_epoch at) {
+  tdict_loader_state s = tdict_loader_state_default();
+  s.epoch = at.epoch;
+  s.batch = at.batch;
+  s.dataset_length = l->dataset_length;
+  s.batch_size = l->options.batch_size;
+  s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
+  s.world_size = 1;
+  if (!l->sampler) return s;
+  tdict_sampler_order order = tdict_sampler_order_of(l->sampler);
+  s.num_indices = order.length;
+  s.num_samples = order.num_samples;
+  s.rank_samples = order.rank_samples;
+  s.seed = order.seed;
+  s.weights_hash = order.weights_hash;
+  s.sampler_kind = order.kind;
+  s.world_size = order.world_size;
+  return s;
+}
+
+static const char *sampler_name(int32_t kind) {
+  switch (kind) {
+  case STREAM:
+    return "a stream";
+  case TDICT_SAMPLER_SEQUENTIAL:
+    return "a sequential sampler";
+  case TDICT_SAMPLER_SHUFFLED:
+    return "a shuffled sampler";
+  case TDICT_SAMPLER_WITH_REPLACEMENT:
+    return "a sampler with replacement";
+  case TDICT_SAMPLER_WEIGHTED:
+    return "a weighted sampler";
+  default:
+    return "an unknown sampler";
+  }
+}
+
+/* What the order of samples depends on; the rank is no part of it, since all ranks save equal states. */
+static tdict_status compare(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
+  const struct {
+    const char *what;
+    int64_t saved, mine;
+  } counts[] = {
+      {"samples", saved->dataset_length, mine->dataset_length},
+      {"samples in a batch", saved->batch_size, mine->batch_size},
+      {"ranks", saved->world_size, mine->world_size},
+      {"indices to draw from", saved->num_indices, mine->num_indices},
+      {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
+      {"samples of each rank", saved->rank_samples, mine->rank_samples},
+  };
+  if (saved->sampler_kind != mine->sampler_kind)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %s, this loader has %s",
+                      sampler_name(saved->sampler_kind), sampler_name(mine->sampler_kind));
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    if (counts[i].saved != counts[i].mine)
+      return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %lld %s, this loader has %lld",
+                        (long long)counts[i].saved, counts[i].what, (long long)counts[i].mine);
+  if (saved->seed != mine->seed)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for seed %llu, this loader has %llu",
+                      (unsigned long long)saved->seed, (unsigned long long)mine->seed);
+  if (saved->weights_hash != mine->weights_hash)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than those of this loader's sampler");
+  return TDICT_OK;
+}
+
+tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
+  tdict_loader_state mine = tdict_loader_describe(l, (tdict_place_in_epoch){0, 0});
+  tdict_status status = compare(state, &mine, err);
+  if (status != TDICT_OK) return status;
+  if (state->epoch < 0 || state->epoch > MAX_EPOCH)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: epoch is %lld, wanted 0 to %lld", (long long)state->epoch,
+                      (long long)MAX_EPOCH);
+  int64_t most = l->num_batches >= 0 ? l->num_batches : MAX_EPOCH / l->options.batch_size;
+  if (state->batch < 0 || state->batch > most)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld, wanted 0 to %lld", (long long)state->batch,
+                      (long long)most);
+  return TDICT_OK;
+}

@@ -1,0 +1,305 @@
+/* Saved states: those of another loader, extreme places, and what is refused when a loader is created. */
+#include "numbers.h"
+#include "support/guarded.h"
+
+static tdict_loader_state state_of(tdict_loader *l) {
+  tdict_loader_state s = tdict_loader_state_default();
+  td_ok(tdict_loader_get_state(l, &s, err));
+  return s;
+}
+
+/* What a saved loader may differ in. */
+typedef struct setup {
+  int64_t length, batch_size, num_samples;
+  int32_t kind; /* below 0: no sampler of its own */
+  uint64_t seed;
+  bool shuffle, drop_uneven, reversed;
+  int32_t rank, world_size;
+} setup;
+
+static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
+  double weights[64];
+  tdict_sampler *sampler = NULL;
+  tdict_sampler_options so = tdict_sampler_options_default();
+  tdict_loader_options o = tdict_loader_options_default();
+  for (int i = 0; i < 64; i++) weights[i] = c->reversed ? 64 - i : i + 1;
+  so.kind = c->kind;
+  so.seed = o.seed = c->seed;
+  so.weights = weights;
+  so.num_samples = c->num_samples;
+  so.rank = c->rank;
+  so.world_size = c->world_size;
+  so.drop_uneven = c->drop_uneven;
+  o.batch_size = c->batch_size;
+  o.num_workers = 0;
+  o.shuffle = c->shuffle;
+  if (c->kind >= 0) {
+    td_ok(tdict_sampler_create(c->length, &so, &sampler, err));
+    o.sampler = sampler;
+  } else {
+    o.rank = c->rank;
+    o.world_size = c->world_size;
+  }
+  *n = numbers_of(c->length);
+  tdict_dataset d = by_row(n);
+  tdict_loader *l = open_loader(y, &d, &o);
+  tdict_sampler_release(sampler);
+  return l;
+}
+
+CASE(loader_state_of_another_loader_is_refused) {
+  yard y = open_yard();
+  const setup plain = {.length = 30, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 2};
+  const setup weighted = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_WEIGHTED, .world_size = 1};
+  const setup uneven = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_SHUFFLED, .world_size = 4};
+  setup others[10];
+  const char *texts[10];
+  int count = 0;
+#define OTHER(from, change, text) \
+  others[count] = from;           \
+  others[count].change;           \
+  texts[count++] = text
+  OTHER(plain, length = 40, "saved for 40 samples, this loader has 30");
+  OTHER(plain, batch_size = 4, "saved for 4 samples in a batch, this loader has 3");
+  OTHER(plain, seed = 6, "saved for seed 6, this loader has 5");
+  OTHER(plain, shuffle = false, "saved for a sequential sampler, this loader has a shuffled sampler");
+  OTHER(plain, world_size = 3, "saved for 3 ranks, this loader has 2");
+  int of_plain = count;
+  OTHER(weighted, kind = TDICT_SAMPLER_WITH_REPLACEMENT, "a sampler with replacement, this loader has a weighted");
+  OTHER(weighted, reversed = true, "other weights");
+  OTHER(weighted, num_samples = 31, "saved for 31 samples drawn in an epoch, this loader has 30");
+  int of_weighted = count;
+  OTHER(uneven, drop_uneven = true, "saved for 7 samples of each rank, this loader has 8");
+  for (int i = 0; i < count; i++) {
+    numbers a, b;
+    tdict_loader *other = loader_of(&y, &a, &others[i]), *l = loader_of(&y, &b,
+                                                                        i < of_plain      ? &plain
+                                                                        : i < of_weighted ? &weighted
+                                                                                          : &uneven);
+    tdict_loader_state s = state_of(other), was = state_of(l);
+    td_fails(TDICT_EINVAL, texts[i], tdict_loader_set_state(l, &s, err));
+    s = state_of(l);
+    assert_memory_equal(&s, &was, sizeof s); /* and it stands where it stood */
+    td_ok(tdict_loader_set_state(l, &was, err));
+    tdict_loader_destroy(other);
+    tdict_loader_destroy(l);
+  }
+  close_yard(&y);
+}
+
+CASE(loader_state_is_of_all_ranks) {
+  yard y = open_yard();
+  setup c = {.length = 31, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 4};
+  numbers n[4];
+  tdict_loader_state first;
+  for (c.rank = 0; c.rank < 4; c.rank++) {
+    tdict_loader *l = loader_of(&y, &n[c.rank], &c);
+    tdict_loader_state s = state_of(l);
+    if (c.rank == 0) first = s;
+    assert_memory_equal(&s, &first, sizeof s);
+    first.epoch = 3;
+    td_ok(tdict_loader_set_state(l, &first, err));
+    first.epoch = 0;
+    tdict_loader_destroy(l);
+  }
+  close_yard(&y);
+}
+
+static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const char *text) {
+  tdict_loader_state s = state_of(l), was = s, now;
+  s.epoch = epoch;
+  s.batch = batch;
+  td_fails(TDICT_EINVAL, text, tdict_loader_set_state(l, &s, err));
+  now = state_of(l);
+  assert_memory_equal(&now, &was, sizeof now);
+}
+
+/* Places near the ends of int64, of a loader with a length and of a stream: refused, or right in every sum. */
+CASE(loader_state_refuses_extremes) {
+  yard y = open_yard();
+  for (int stream = 0; stream < 2; stream++) {
+    for (int workers = 0; workers < 3; workers += 2) {
+      numbers n = numbers_of(stream ? -1 : 40);
+      n.end = 0;
+      tdict_dataset d = by_row(&n);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = 7;
+      o.num_workers = workers;
+      tdict_loader *l = open_loader(&y, &d, &o);
+      for (int64_t less = 0; less < 9; less++) {
+        refuse_place(l, INT64_MAX - less, 0, "epoch is 9223372036854775");
+        refuse_place(l, INT64_MIN + less, 0, "epoch is -9223372036854775");
+        refuse_place(l, 0, INT64_MAX - less, "batch is 9223372036854775");
+        refuse_place(l, 0, INT64_MIN + less, "batch is -9223372036854775");
+      }
+      refuse_place(l, INT64_MAX / 2 + 1, 0, "wanted 0 to 4611686018427387903");
+      refuse_place(l, 0, stream ? INT64_MAX / 14 + 1 : 7, "wanted 0 to");
+      tdict_loader_state s = state_of(l); /* the last that is allowed goes on */
+      s.epoch = INT64_MAX / 2;
+      s.batch = stream ? INT64_MAX / 14 : 6;
+      td_ok(tdict_loader_set_state(l, &s, err));
+      tdict_tree *batch = NULL;
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      assert_null(batch); /* the end of the epoch */
+      s = state_of(l);
+      assert_int_equal(s.epoch, INT64_MAX / 2 + 1);
+      assert_int_equal(s.batch, 0);
+      tdict_loader_destroy(l);
+    }
+  }
+  close_yard(&y);
+}
+
+/* Samplers over as many indices as int64 holds, at the ends of an epoch, for worlds that do not divide them. */
+CASE(sampler_positions_do_not_overflow) {
+  static const int64_t lengths[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2, ((int64_t)1 << 62) + 1};
+  static const int32_t worlds[] = {1, 2, 3, 7, INT32_MAX};
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+      tdict_sampler_options o = tdict_sampler_options_default();
+      o.world_size = worlds[w];
+      o.rank = worlds[w] - 1;
+      for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WITH_REPLACEMENT; o.kind++) {
+        tdict_sampler *s = NULL;
+        td_ok(tdict_sampler_create(lengths[i], &o, &s, err));
+        int64_t end = tdict_sampler_length(s);
+        __extension__ typedef __int128 wide;
+        wide counted = (wide)(end - 1) * worlds[w] + o.rank;
+        if (o.kind == TDICT_SAMPLER_SEQUENTIAL)
+          assert_true(tdict_sampler_at(s, 0, end - 1) == (int64_t)(counted % lengths[i]));
+        for (int64_t epoch = INT64_MAX - 1; epoch > 0; epoch /= 3) {
+          assert_true(tdict_sampler_at(s, epoch, end - 1) >= 0);
+          assert_true(tdict_sampler_at(s, epoch, end - 1) < lengths[i]);
+          assert_int_equal(tdict_sampler_at(s, epoch, end), -1);
+          assert_int_equal(tdict_sampler_at(s, epoch, INT64_MAX), -1);
+          assert_int_equal(tdict_sampler_at(s, -epoch, 0), -1);
+        }
+        tdict_sampler_release(s);
+      }
+    }
+  }
+}
+
+CASE(loader_structs_keep_to_their_size) {
+  yard y = open_yard();
+  numbers n = numbers_of(9);
+  tdict_dataset d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.num_workers = 0;
+  o.world_size = 3;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  tdict_loader_state state = state_of(l);
+  tdict_loader_stats stats = tdict_loader_stats_default();
+  td_ok(tdict_loader_get_stats(l, &stats, err));
+  for (size_t size = sizeof size; size <= sizeof state; size++) {
+    guarded *g = guarded_of(size);
+    td_ok(tdict_loader_get_state(l, (tdict_loader_state *)g, err));
+    check_guarded(g, size, &state);
+    if (size < sizeof state)
+      td_fails(TDICT_EINVAL, "another version", tdict_loader_set_state(l, (tdict_loader_state *)g, err));
+  }
+  for (size_t size = sizeof size; size <= sizeof stats; size++) {
+    guarded *g = guarded_of(size);
+    td_ok(tdict_loader_get_stats(l, (tdict_loader_stats *)g, err));
+    check_guarded(g, size, &stats);
+  }
+  guarded *g = guarded_of(0);
+  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_loader_get_state(l, (tdict_loader_state *)g, err));
+  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_loader_get_stats(l, (tdict_loader_stats *)g, err));
+  check_untouched(g);
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+/* The dataset of an older program is shorter, too: nothing after it is read or written. */
+CASE(dataset_reset_keeps_to_its_size) {
+  numbers n = numbers_of(4);
+  tdict_dataset d = by_row(&n);
+  size_t size = offsetof(tdict_dataset, release) + sizeof d.release;
+  guarded *g = guarded_of(size);
+  memcpy(g->bytes + sizeof size, (unsigned char *)&d + sizeof size, size - sizeof size);
+  tdict_dataset_reset((tdict_dataset *)g);
+  assert_int_equal(n.released, 1);
+  tdict_dataset empty = tdict_dataset_default();
+  check_guarded(g, size, &empty);
+  g = guarded_of(0);
+  tdict_dataset_reset((tdict_dataset *)g);
+  check_untouched(g);
+}
+
+/* No integer of an option struct overflows on its way, whatever it is. */
+CASE(loader_options_may_be_extreme) {
+  static const int64_t extremes[] = {INT64_MIN,     INT64_MIN + 1, -1,       0, 1, INT32_MAX,
+                                     INT64_MAX / 2, INT64_MAX - 1, INT64_MAX};
+  yard y = open_yard();
+  for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
+    int64_t value = extremes[i];
+    for (int field = 0; field < 9; field++) {
+      for (int64_t length = 3; length > 0; length = length == 3 ? INT64_MAX : 0) {
+        numbers n = numbers_of(length);
+        tdict_dataset d = by_row(&n);
+        tdict_loader_options o = tdict_loader_options_default();
+        o.num_workers = 0;
+        if (field == 0) o.batch_size = value;
+        if (field == 1) o.num_workers = value > 0 && value < 1000 ? (int32_t)value : value < 0 ? INT32_MIN : INT32_MAX;
+        if (field == 2) o.prefetch = value < 0 ? INT32_MIN : value > INT32_MAX ? INT32_MAX : (int32_t)value;
+        if (field == 3) o.prefetch_bytes = (size_t)value;
+        if (field == 4) o.timeout_ns = value;
+        if (field == 5) o.rank = value < 0 ? INT32_MIN : INT32_MAX;
+        if (field == 6) o.world_size = value < 0 ? INT32_MIN : value > 0 ? INT32_MAX : 0;
+        if (field == 7) o.seed = (uint64_t)value, o.shuffle = true;
+        if (field == 8) o.device.type = value < 0 ? INT32_MIN : INT32_MAX;
+        tdict_loader *l = NULL;
+        tdict_error why = {0};
+        tdict_status status = tdict_loader_create(y.c, &d, &o, &l, &why);
+        assert_true(status == TDICT_OK || strlen(why.message) > 10);
+        if (status == TDICT_OK && o.num_workers == 0 && o.batch_size < 100) {
+          tdict_tree *batch = NULL;
+          tdict_loader_state s = state_of(l);
+          s.batch = tdict_loader_length(l) - 1;
+          td_ok(tdict_loader_set_state(l, &s, err));
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          assert_non_null(batch);
+          tdict_release(batch);
+          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          assert_null(batch);
+        }
+        tdict_loader_destroy(l);
+      }
+    }
+  }
+  close_yard(&y);
+}
+
+/* Values of samplers, token datasets and callbacks likewise. */
+CASE(dataset_options_may_be_extreme) {
+  static const int64_t extremes[] = {INT64_MIN, -1, 0, 1, INT64_MAX / 2, INT64_MAX};
+  char path[] = "/tmp/tdict-extreme-XXXXXX";
+  uint16_t tokens[8] = {1, 2, 3};
+  const char *paths[] = {path};
+  int fd = mkstemp(path);
+  assert_int_equal(write(fd, tokens, sizeof tokens), sizeof tokens);
+  close(fd);
+  for (size_t i = 0; i < 6; i++) {
+    for (size_t k = 0; k < 6; k++) {
+      tdict_token_options o = tdict_token_options_default();
+      tdict_sampler_options so = tdict_sampler_options_default();
+      tdict_sampler *s = NULL;
+      tdict_dataset d = tdict_dataset_default();
+      o.paths = paths;
+      o.num_paths = 1;
+      o.window = extremes[i];
+      o.step = extremes[k];
+      tdict_status status = tdict_dataset_from_tokens(&o, &d, NULL);
+      assert_int_equal(status == TDICT_OK, extremes[i] == 1 && extremes[k] >= 0);
+      tdict_dataset_reset(&d);
+      so.num_samples = extremes[i];
+      so.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
+      status = tdict_sampler_create(extremes[k], &so, &s, NULL);
+      if (status == TDICT_OK && tdict_sampler_length(s) > 0)
+        assert_true(tdict_sampler_at(s, INT64_MAX, tdict_sampler_length(s) - 1) < extremes[k]);
+      tdict_sampler_release(s);
+    }
+  }
+  unlink(path);
+}

@@ -1,0 +1,76 @@
+/* Loaders whose threads cannot all be started: nothing of them is left. */
+#include <errno.h>
+
+#include "numbers.h"
+
+enum { WORKERS = 5, BATCH = 64 };
+
+/* The thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the workers that were started
+ * before it have sent a batch. */
+static int fails_at, seen;
+static numbers *fetched;
+static tdict_memory *watched; /* NULL, which is not counted: batches stay on the host */
+static size_t live_before;
+
+static size_t live_bytes(const tdict_memory *m) {
+  tdict_memory_counts counts;
+  tdict_memory_get_counts(m, &counts);
+  return counts.live_bytes;
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *user) {
+  if (fails_at == 0 || ++seen != fails_at) return __real_pthread_create(thread, attributes, fn, user);
+  while (seen > 1 && (atomic_load(&fetched->fetches) < BATCH || (watched && live_bytes(watched) == live_before)))
+    usleep(1000);
+  return EAGAIN;
+}
+
+/* Copies that were cancelled end by and by. */
+static void settle(const tdict_memory *m, size_t wanted) {
+  for (int i = 0; i < 5000 && live_bytes(m) != wanted; i++) usleep(1000);
+  assert_int_equal(live_bytes(m), wanted);
+}
+
+DEVICE_CASE(loader_thread_fails_to_start) {
+  yard y = open_yard();
+  tdict_memory *device = y.device.type == TDICT_DEVICE_CPU ? NULL : tdict_device_memory(y.c, y.device);
+  tdict_memory *pinned = tdict_pinned_memory(y.c);
+  tdict_device_counts before, after;
+  size_t pinned_before = live_bytes(pinned);
+  if (device) td_ok(tdict_context_get_counts(y.c, y.device, &before, err));
+  watched = device;
+  live_before = live_bytes(device);
+  for (int at = 1; at <= WORKERS; at++) {
+    numbers n = numbers_of(100 * BATCH);
+    tdict_dataset d = by_row(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    tdict_loader *l = NULL;
+    char text[64];
+    o.batch_size = BATCH;
+    o.num_workers = WORKERS;
+    snprintf(text, sizeof text, "worker %d of %d could not be started", at - 1, WORKERS);
+    fetched = &n;
+    seen = 0;
+    fails_at = at;
+    td_fails(TDICT_ENOMEM, text, tdict_loader_create(y.c, &d, &o, &l, err));
+    fails_at = 0;
+    assert_int_equal(td_last_error.native, EAGAIN);
+    assert_null(l);
+    assert_int_equal(n.running, 0);
+    assert_int_equal(n.released, 0); /* the dataset is the caller's */
+    settle(device, live_before);
+    settle(pinned, pinned_before);
+    l = open_loader(&y, &d, &o);
+    tdict_loader_destroy(l);
+    assert_int_equal(n.released, 1);
+    settle(device, live_before);
+  }
+  if (device) {
+    tdict_context_trim(y.c, y.device, 0);
+    td_ok(tdict_context_get_counts(y.c, y.device, &after, err));
+    assert_int_equal(after.device_bytes, before.device_bytes);
+  }
+  close_yard(&y);
+}

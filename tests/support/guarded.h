@@ -1,0 +1,33 @@
+/* A struct that a function fills by its struct_size, at the end of a buffer of guard bytes. An older program's struct is
+ * shorter: what lies beyond its size must keep the guard bytes. */
+#ifndef TDICT_TESTS_SUPPORT_GUARDED_H
+#define TDICT_TESTS_SUPPORT_GUARDED_H
+
+#include "support/test.h"
+
+enum { GUARD_BYTE = 0x5A, GUARDED_BYTES = 1024 };
+
+typedef union guarded {
+  size_t struct_size;
+  double alignment;
+  unsigned char bytes[GUARDED_BYTES];
+} guarded;
+
+static inline guarded *guarded_of(size_t struct_size) {
+  static guarded g;
+  memset(&g, GUARD_BYTE, sizeof g);
+  g.struct_size = struct_size;
+  return &g;
+}
+/* Checks that the first `size` bytes are those of `whole`, but for struct_size, and that no byte after them was written. */
+static inline void check_guarded(const guarded *g, size_t size, const void *whole) {
+  assert_int_equal(g->struct_size, size);
+  assert_memory_equal(g->bytes + sizeof size, (const unsigned char *)whole + sizeof size, size - sizeof size);
+  for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+}
+/* For a function that was refused: nothing after struct_size was written. */
+static inline void check_untouched(const guarded *g) {
+  for (size_t i = sizeof g->struct_size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+}
+
+#endif
