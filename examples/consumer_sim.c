@@ -126,7 +126,7 @@ static double now_ms(void) {
 }
 
 static int consume(tdict_context *c) {
-  static const tdict_field field = {"x", TDICT_U32, 1, {COUNT}};
+  static const tdict_field field = TDICT_FIELD("x", TDICT_U32, COUNT);
   const tdict_schema schema = {&field, 1};
   program p = {.c = c, .device = tdict_context_device(c, NULL)};
   tdict_error err;

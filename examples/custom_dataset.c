@@ -18,7 +18,7 @@ static tdict_error err;
 static int64_t count_points(void *self) { return *(int64_t *)self; }
 
 static tdict_status make_point(void *self, int64_t index, tdict_tree **out, tdict_error *e) {
-  static const tdict_field fields[] = {{"xy", TDICT_F32, 1, {2}}, {"inside", TDICT_F32, 0, {0}}};
+  static const tdict_field fields[] = {TDICT_FIELD("xy", TDICT_F32, 2), TDICT_FIELD("inside", TDICT_F32)};
   static const tdict_schema schema = {fields, 2};
   tdict_tree *td;
   (void)self;

@@ -13,13 +13,13 @@ enum { BATCH = 128, NUM_FIELDS = 7 };
 
 /* The batch: paths, element types, shapes without the batch dimension. */
 static const tdict_field fields[NUM_FIELDS] = {
-    {"obs.pixels", TDICT_U8, 3, {3, 64, 64}},
-    {"obs.state", TDICT_F32, 1, {17}},
-    {"action", TDICT_F32, 1, {6}},
-    {"next.obs.pixels", TDICT_U8, 3, {3, 64, 64}},
-    {"next.obs.state", TDICT_F32, 1, {17}},
-    {"next.reward", TDICT_F32, 1, {1}},
-    {"next.done", TDICT_BOOL, 1, {1}},
+    TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64),
+    TDICT_FIELD("obs.state", TDICT_F32, 17),
+    TDICT_FIELD("action", TDICT_F32, 6),
+    TDICT_FIELD("next.obs.pixels", TDICT_U8, 3, 64, 64),
+    TDICT_FIELD("next.obs.state", TDICT_F32, 17),
+    TDICT_FIELD("next.reward", TDICT_F32, 1),
+    TDICT_FIELD("next.done", TDICT_BOOL, 1),
 };
 
 static void fill(tdict_tree *host) {

@@ -45,7 +45,7 @@ static void fill(float *x, float value) {
 
 /* A batch on the host: pinned, or in ordinary memory when `memory` is NULL. */
 static tdict_status make_host(tdict_memory *memory, float value, tdict_tree **out, tdict_error *err) {
-  static const tdict_field field = {"x", TDICT_F32, 1, {COUNT}};
+  static const tdict_field field = TDICT_FIELD("x", TDICT_F32, COUNT);
   const tdict_schema schema = {&field, 1};
   tdict_status status = tdict_create_from(&schema, 0, NULL, memory, out, err);
   if (status == TDICT_OK) fill(tdict_data(*out, "x"), value);
@@ -409,7 +409,7 @@ static int run_table(const scene *s) {
 }
 
 static int run(tdict_context *c) {
-  static const tdict_field field = {"sum", TDICT_F32, 1, {1}};
+  static const tdict_field field = TDICT_FIELD("sum", TDICT_F32, 1);
   const tdict_schema schema = {&field, 1};
   scene s = {.c = c, .device = tdict_context_device(c, NULL)};
   tdict_error err;

@@ -204,6 +204,11 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
+/** @brief Finds out what stands at the i-th key of this node, in order: a tensor, a tree or an object [T:tree_at_finds].
+ *  @param[out] out  Written on success only. Its `path` is NULL, its `depth` 0. The rest is borrowed from the tree until it
+ *                   is changed. Cost: as tdict_key_at().
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL [T:tree_at_refuses]. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err);
 /** @brief Finds out what stands at a path: a tensor, a tree or an object [T:tree_lookup_finds].
  *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until it is changed.
  *  Cost: as tdict_get().

@@ -89,7 +89,7 @@ tdict_status tdict_callback_status(tdict_status answered, const char *what, tdic
   return answered;
 }
 
-tdict_status tdict_at(tdict_error *err, tdict_status status, const char *path) {
+tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path) {
   static const char cut[] = "...";
   if (!err || !path) return status;
   size_t length = strlen(path), room = sizeof err->path - 1;

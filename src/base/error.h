@@ -12,8 +12,8 @@ tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *forma
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
     TDICT_PRINTF(4, 5);
 /* Sets err->path, cut in the middle when it is too long; err may be NULL. Returns err->status, or `status` when err is
- * NULL, so that `return tdict_at(err, status, path)` ends a function. */
-tdict_status tdict_at(tdict_error *err, tdict_status status, const char *path);
+ * NULL, so that `return tdict_error_at(err, status, path)` ends a function. */
+tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
 
 /* True for the numbers of the enum. */
 bool tdict_status_is_known(tdict_status status);

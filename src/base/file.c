@@ -12,7 +12,7 @@
 
 static tdict_status fail_io(const char *what, const char *path, int code, tdict_error *err) {
   tdict_fail_native(err, TDICT_EIO, code, "%s: %.150s cannot be opened: %s", what, path, strerror(code));
-  return tdict_at(err, TDICT_EIO, path);
+  return tdict_error_at(err, TDICT_EIO, path);
 }
 
 static const char *kind_of(mode_t mode) {
@@ -28,7 +28,7 @@ static tdict_status check_kind(const char *what, const char *path, int fd, bool 
   if (fstat(fd, &about) != 0) return fail_io(what, path, errno, err);
   if (S_ISREG(about.st_mode) || (writes && S_ISCHR(about.st_mode))) return TDICT_OK;
   tdict_fail(err, TDICT_EFORMAT, "%s: %.150s is %s, wanted a regular file", what, path, kind_of(about.st_mode));
-  return tdict_at(err, TDICT_EFORMAT, path);
+  return tdict_error_at(err, TDICT_EFORMAT, path);
 }
 
 static tdict_status open_file(const char *what, const char *path, bool writes, int *out, tdict_error *err) {
@@ -38,7 +38,7 @@ static tdict_status open_file(const char *what, const char *path, bool writes, i
     struct stat about;
     if (stat(path, &about) == 0 && !S_ISCHR(about.st_mode)) {
       tdict_fail(err, TDICT_EFORMAT, "%s: %.150s is %s, wanted a regular file", what, path, kind_of(about.st_mode));
-      return tdict_at(err, TDICT_EFORMAT, path);
+      return tdict_error_at(err, TDICT_EFORMAT, path);
     }
     errno = ENXIO;
   }

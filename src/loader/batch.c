@@ -31,7 +31,7 @@ static tdict_status blame(const tdict_loader *l, tdict_load *slot, int64_t index
   else
     tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->place.batch,
                       name, known ? text : "its function gave no message");
-  if (known && path[0]) tdict_at(&slot->error, status, path);
+  if (known && path[0]) tdict_error_at(&slot->error, status, path);
   return status;
 }
 

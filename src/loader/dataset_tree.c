@@ -85,8 +85,8 @@ static int64_t length_of(void *self) { return ((source *)self)->length; }
 static const tdict_schema *schema_of(void *self) { return &((source *)self)->schema; }
 
 static tdict_status missing(const tdict_field *field, tdict_error *err) {
-  return tdict_at(err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is not there or its bytes never came", what),
-                  field->path);
+  return tdict_error_at(
+      err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is not there or its bytes never came", what), field->path);
 }
 
 /* The first rows of a batch, by ordinary stores. */

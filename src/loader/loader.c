@@ -42,7 +42,7 @@ static tdict_status check_schema(const tdict_loader *l, tdict_error *err) {
   tdict_status status = tdict_schema_check(l->schema, l->options.batch_size, &why);
   if (status == TDICT_OK) return TDICT_OK;
   tdict_fail(err, status, "loader: the dataset's schema: %.200s", why.message);
-  return why.path[0] ? tdict_at(err, status, why.path) : status;
+  return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
 /* How samples come: by rows into a batch, or as trees. */

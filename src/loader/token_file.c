@@ -17,7 +17,7 @@ enum { HEADER_BYTES = 1024, MAGIC_U16 = 20240520, VERSION_U16 = 1, MAGIC_U32 = 2
 static tdict_status fail_io(const char *path, const char *verb, tdict_error *err) {
   int code = errno;
   tdict_fail_native(err, TDICT_EIO, code, "tokens: the file cannot be %s: %s", verb, strerror(code));
-  return tdict_at(err, TDICT_EIO, path);
+  return tdict_error_at(err, TDICT_EIO, path);
 }
 
 static tdict_status map(tdict_token_file *file, int fd, const char *path, tdict_error *err) {
@@ -81,7 +81,7 @@ tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int3
   status = header ? read_header(&file, err) : read_raw(&file, format == TDICT_TOKENS_U32 ? 4 : 2, err);
   if (status != TDICT_OK) {
     tdict_token_file_close(&file);
-    return tdict_at(err, status, path);
+    return tdict_error_at(err, status, path);
   }
   *out = file;
   return TDICT_OK;

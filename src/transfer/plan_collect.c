@@ -347,7 +347,7 @@ static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, con
     char above[TDICT_PATH_BYTES], path[TDICT_PATH_BYTES];
     tdict_cursor_path(cursor, NULL, above, sizeof above);
     tdict_node_path(above, key, path, sizeof path);
-    return tdict_at(err, tdict_fail(err, TDICT_ENOTFOUND, "copy_into: the source has no such key"), path);
+    return tdict_error_at(err, tdict_fail(err, TDICT_ENOTFOUND, "copy_into: the source has no such key"), path);
   }
   return TDICT_OK;
 }
@@ -522,7 +522,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     status = collect_leaf(&c, &cursor, leaf, err);
     if (status == TDICT_OK || !err || err->path[0]) continue;
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
-    tdict_at(err, status, path);
+    tdict_error_at(err, status, path);
   }
   count_slab(&c);
   tdict_cursor_reset(&cursor);

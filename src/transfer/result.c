@@ -119,7 +119,7 @@ static tdict_status unflatten(tdict_object_step *step, tdict_error *err) {
   if (status != TDICT_OK) {
     status = tdict_hook_failed(type, "unflatten", status, &said);
     if (err) *err = said;
-    return tdict_at(err, status, step->path);
+    return tdict_error_at(err, status, step->path);
   }
   tdict_box *box;
   status = tdict_box_of(step->box, given, &box, err);

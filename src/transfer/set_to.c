@@ -35,7 +35,7 @@ tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, td
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(td, path, tensor, err);
   status = move(c, tensor, device, &moved, err);
-  if (status != TDICT_OK) return tdict_at(err, status, path);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_set(td, path, moved, err);
   tdict_tensor_release(moved);
   return status;

@@ -50,7 +50,7 @@ static tdict_status blame(const tdict_future *t, uint32_t item, tdict_status sta
   const tdict_tree *tree = t->mirror ? t->mirror : t->result ? t->result : t->source;
   char path[sizeof err->path] = "";
   if (tree) tdict_leaf_path(tree, t->plan.items[item].leaf, path, sizeof path);
-  return path[0] ? tdict_at(err, status, path) : status;
+  return path[0] ? tdict_error_at(err, status, path) : status;
 }
 static tdict_status refuse_lost(tdict_error *err) {
   return tdict_fail(err, TDICT_EINVAL, "transfer: its bytes never came, a transfer into them failed");
@@ -290,7 +290,7 @@ static void note_failure(tdict_future *t, uint32_t item, const char *path, const
   if (!t->error.status && !t->decided) {
     t->error = *error;
     t->error_item = item;
-    if (path[0]) tdict_at(&t->error, TDICT_OK, path);
+    if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
   }
   pthread_mutex_unlock(&t->error_lock);
   atomic_store_explicit(&t->failed, true, memory_order_relaxed);
@@ -308,7 +308,7 @@ static void name_failure(tdict_future *t) {
   char path[sizeof t->error.path];
   if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
   tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
-  if (path[0]) tdict_at(&t->error, TDICT_OK, path);
+  if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
 }
 
 static void give_gates(tdict_future *t) {

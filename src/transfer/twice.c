@@ -80,7 +80,7 @@ static tdict_status check(const tdict_plan *plan, const span *x, const span *y, 
   tdict_status status =
       tdict_fail(err, TDICT_EINVAL, "copy_into: the destination's tensor %s that at '%.150s', and their sources differ",
                  is_same(a->dst, b->dst) ? "is" : "shares bytes with", first);
-  return tdict_at(err, status, second);
+  return tdict_error_at(err, status, second);
 }
 
 tdict_status tdict_twice_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err) {

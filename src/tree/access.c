@@ -41,7 +41,7 @@ static tdict_status wrong_kind(const char *what, tdict_leaf leaf, const char *wa
                                tdict_error *err) {
   char found[TDICT_TEXT_LEAF_BYTES];
   tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
-  return tdict_at(err, TDICT_ETYPE, path);
+  return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
 static TDICT_SELDOM tdict_status get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
@@ -133,11 +133,22 @@ bool tdict_has(const tdict_tree *td, const char *path) {
 
 size_t tdict_num_keys(const tdict_tree *td) { return td ? td->keys->num_live : 0; }
 
+/* The slot of the i-th key, which is there. */
+static uint32_t slot_at(const tdict_keys *keys, size_t i) {
+  uint32_t slot = 0;
+  if (keys->num_live == keys->num_slots) return (uint32_t)i;
+  while (!keys->slots[slot].name || i-- > 0) slot++;
+  return slot;
+}
+
 const char *tdict_key_at(const tdict_tree *td, size_t i) {
-  if (!td || i >= td->keys->num_live) return NULL;
-  const tdict_keys *keys = td->keys;
-  if (keys->num_live == keys->num_slots) return keys->slots[i].name;
-  for (uint32_t slot = 0; slot < keys->num_slots; slot++)
-    if (keys->slots[slot].name && i-- == 0) return keys->slots[slot].name;
-  return NULL;
+  return td && i < td->keys->num_live ? td->keys->slots[slot_at(td->keys, i)].name : NULL;
+}
+
+tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err) {
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "at: %s is NULL", td ? "out" : "td");
+  if (i >= td->keys->num_live)
+    return tdict_fail(err, TDICT_ENOTFOUND, "at: key %zu of %u", i, (unsigned)td->keys->num_live);
+  *out = entry_of(td, slot_at(td->keys, i));
+  return TDICT_OK;
 }

@@ -68,7 +68,7 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err) {
   if (tensor_agrees(demand, tensor)) return TDICT_OK;
-  return tdict_at(err, tensor_error(demand, tensor, err), path);
+  return tdict_error_at(err, tensor_error(demand, tensor, err), path);
 }
 
 static tdict_status no_memory(const tdict_demand *demand, tdict_error *err) {
@@ -115,7 +115,7 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);
-      return tdict_at(err, status, path);
+      return tdict_error_at(err, status, path);
     }
     if (node && !tdict_cursor_enter(cursor, node)) return no_memory(demand, err);
   }
@@ -193,7 +193,7 @@ static tdict_tree *copy_tree(const tdict_demand *demand, const tdict_tree *child
 
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_node(demand, child, false, err);
-  if (status != TDICT_OK) return tdict_at(err, status, demand->above);
+  if (status != TDICT_OK) return tdict_error_at(err, status, demand->above);
   if (!tdict_demand_changes(demand, child)) {
     *out = tdict_retain(child);
     return TDICT_OK;
@@ -221,8 +221,9 @@ tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, 
     ok = tdict_cursor_enter(&cursor, below);
   }
   tdict_cursor_reset(&cursor);
-  if (!ok) return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what), path);
+  if (!ok)
+    return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what), path);
   if (!found) return TDICT_OK;
-  return tdict_at(
+  return tdict_error_at(
       err, tdict_fail(err, TDICT_EINVAL, "%s: the tree is, or holds, the tree that it would come under", what), path);
 }

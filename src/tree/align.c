@@ -28,7 +28,7 @@ static tdict_status at_key(const aligner *a, const tdict_key *key, tdict_status 
   char path[PATH_BYTES];
   tdict_cursor_path(&a->cursor, NULL, path, sizeof path);
   if (key) tdict_node_path(path, key, path, sizeof path);
-  return tdict_at(err, status, path);
+  return tdict_error_at(err, status, path);
 }
 
 /* One node in all trees: each has as many keys as the first. `at` is where the cursor stands: the key of the node. */

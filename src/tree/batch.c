@@ -68,7 +68,7 @@ static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
         char path[sizeof err->path];
         tdict_cursor_path(&cursor, NULL, path, sizeof path);
         tdict_fail(err, TDICT_ELOCKED, "set_device: a tree that would have to be changed is locked");
-        status = tdict_at(err, TDICT_ELOCKED, path);
+        status = tdict_error_at(err, TDICT_ELOCKED, path);
       } else if (!tdict_cursor_enter(&cursor, node)) {
         status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to look through the tree");
       }

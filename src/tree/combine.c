@@ -220,7 +220,7 @@ static tdict_status go_into(const joiner *j, const tdict_tree *out, bool dry, td
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
-      status = tdict_at(err, status, path);
+      status = tdict_error_at(err, status, path);
     }
   }
   tdict_cursor_reset(&cursor);

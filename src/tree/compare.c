@@ -236,7 +236,7 @@ static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *
       char path[sizeof((tdict_error *)NULL)->path];
       if (tdict_leaf_box(leaf)) return status; /* has its path */
       tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
-      return tdict_at(err, status, path);
+      return tdict_error_at(err, status, path);
     }
     if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;
     if (!tdict_cursor_enter(&c->cursor, tdict_leaf_tree(leaf)))

@@ -58,7 +58,7 @@ static tdict_status make_plan(plan *p, const tdict_schema *schema, tdict_error *
   p->num_dims = p->bytes = 0;
   for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
     status = add_field(p, &schema->fields[i], err);
-    if (status != TDICT_OK) tdict_at(err, status, schema->fields[i].path);
+    if (status != TDICT_OK) tdict_error_at(err, status, schema->fields[i].path);
   }
   return status;
 }
@@ -71,10 +71,10 @@ static tdict_status put_new(tdict_tree *td, const char *path, tdict_tensor *tens
   if (status != TDICT_OK) return status;
   tdict_leaf there = tdict_place_leaf(&place);
   if (tdict_leaf_tensor(there)) {
-    status = tdict_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
+    status = tdict_error_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
   } else if (tdict_leaf_tree(there)) {
     tdict_fail(err, TDICT_ETYPE, "%s: the path of another field leads through this one's tensor", what);
-    status = tdict_at(err, TDICT_ETYPE, path);
+    status = tdict_error_at(err, TDICT_ETYPE, path);
   } else {
     status = tdict_place_put(&place, tdict_leaf_of_tensor(tensor), &old, err);
   }

@@ -62,7 +62,7 @@ tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, t
   const enum outcome outcome = td && path && tensor ? set_plain(td, path, tensor) : OTHERWISE;
   if (outcome == DONE) return TDICT_OK;
   if (outcome == OTHERWISE) return set(td, path, tensor, err);
-  return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
+  return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
 }
 
 /* What is to be put at a place for a child: the child, or its copy, in *out with a reference. */
@@ -101,13 +101,13 @@ static tdict_status check_kind(const tdict_place *place, int kind, tdict_error *
   char found[TDICT_TEXT_LEAF_BYTES];
   tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted a %s", place->path.what,
              tdict_text_leaf(tdict_place_leaf(place), found), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
-  return tdict_at(err, TDICT_ETYPE, place->path.whole);
+  return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
 }
 
 static tdict_status own(const tdict_place *place, tdict_error *err) {
   if (tdict_node_own(place->node)) return TDICT_OK;
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
-  return tdict_at(err, TDICT_ENOMEM, place->path.whole);
+  return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
 /* Takes a leaf of a kind out of the tree. */
@@ -160,7 +160,7 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   if (to->slot < 0) {
     if (tdict_keys_rename(node->keys, slot, &to->path.name)) return TDICT_OK;
     tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
-    return tdict_at(err, TDICT_ENOMEM, to->path.whole);
+    return tdict_error_at(err, TDICT_ENOMEM, to->path.whole);
   }
   tdict_leaf old = tdict_place_leaf(to);
   tdict_keys_take_name(node->keys, slot, (uint32_t)to->slot);
@@ -217,7 +217,7 @@ static tdict_status rename_found(const tdict_place *from, tdict_place *to, bool 
   if (same_node && from->slot == to->slot) return TDICT_OK;
   if (safe && to->slot >= 0) {
     tdict_fail(err, TDICT_EEXIST, "rename: the key is taken, and safe is true");
-    return tdict_at(err, TDICT_EEXIST, to->path.whole);
+    return tdict_error_at(err, TDICT_EEXIST, to->path.whole);
   }
   return same_node ? rename_slot(from, to, err) : move_leaf(from, to, err);
 }
@@ -230,7 +230,7 @@ tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool
   if (leads_through(td, to, &source)) {
     tdict_place_reset(&source);
     tdict_fail(err, TDICT_EINVAL, "rename: the new path lies below the old one");
-    return tdict_at(err, TDICT_EINVAL, to);
+    return tdict_error_at(err, TDICT_EINVAL, to);
   }
   status = tdict_place_find(&target, td, to, "rename", err);
   if (status == TDICT_OK) {

@@ -46,7 +46,7 @@ static inline bool put_key(name_buffer *name, size_t mark, const tdict_key *key,
 static tdict_status at_cursor(const tdict_cursor *cursor, tdict_status status, tdict_error *err) {
   char path[sizeof((tdict_error *)NULL)->path];
   tdict_cursor_path(cursor, NULL, path, sizeof path);
-  return tdict_at(err, status, path);
+  return tdict_error_at(err, status, path);
 }
 
 static tdict_status no_memory(const char *what, tdict_error *err) {

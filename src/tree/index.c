@@ -160,7 +160,7 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
   tdict_status status = check_count(w, pair.to, pair.from, err);
-  status = status == TDICT_OK ? go(w, &inner, path, dry, err) : tdict_at(err, status, path);
+  status = status == TDICT_OK ? go(w, &inner, path, dry, err) : tdict_error_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;
 }
@@ -176,7 +176,7 @@ static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, 
     if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, dry, err);
     if (status == TDICT_OK && tree) status = check_count(w, tdict_leaf_tree(there), tree, err);
     if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, above, path, sizeof path);
-    if (status != TDICT_OK) return tdict_at(err, status, path);
+    if (status != TDICT_OK) return tdict_error_at(err, status, path);
     if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){there, leaf}, path, dry, err);
     if (status != TDICT_OK) return status;
     if (!tree) continue;

@@ -140,7 +140,7 @@ static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole, tdi
     status = tdict_path_next(&path, err);
   }
   tdict_path_reset(&path);
-  return status == TDICT_OK ? status : tdict_at(err, status, text);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, text);
 }
 
 /* Marks the paths that lead somewhere in `found`, and the trees that they lead to in `whole`. */
@@ -200,7 +200,7 @@ static tdict_status drop_paths(tdict_changes *c, tdict_tree *td, const char *con
       tdict_leaf_release(leaf); /* not its last reference */
     }
     tdict_place_reset(&place);
-    if (status != TDICT_OK) status = tdict_at(err, status, paths[i]);
+    if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);
   }
   return status;
 }

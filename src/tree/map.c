@@ -37,7 +37,7 @@ static tdict_status at_leaf(const maker *m, tdict_status status, tdict_error *er
   char path[PATH_BYTES];
   if (!err || err->path[0]) return status;
   tdict_cursor_path(&m->cursor, NULL, path, sizeof path);
-  return tdict_at(err, status, path);
+  return tdict_error_at(err, status, path);
 }
 
 static tdict_status memory_of(const tdict_map *map, const tdict_tensor *from, tdict_memory **out, tdict_error *err) {

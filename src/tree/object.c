@@ -16,7 +16,7 @@ static tdict_status set_object(tdict_place *place, const tdict_type *type, void 
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
   if (box && box->self == self && box->type == type) return TDICT_OK; /* a second box would release it twice */
   status = tdict_box_create(type, self, &box, err);
-  if (status != TDICT_OK) return tdict_at(err, status, place->path.whole);
+  if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
   status = tdict_place_set(place, tdict_leaf_of_box(box), err);
   if (status == TDICT_OK)
     tdict_box_release(box);
@@ -30,7 +30,7 @@ tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !td ? "td" : !path ? "path" : !type ? "type" : "self");
   tdict_place place;
   tdict_status status = tdict_type_check(what, type, err);
-  if (status != TDICT_OK) return tdict_at(err, status, path);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_place_find(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
   status = set_object(&place, type, self, err);
@@ -45,7 +45,7 @@ static tdict_status wrong_type(tdict_leaf leaf, const tdict_type *wanted, const 
   tdict_fail(err, TDICT_ETYPE, "get_object: %s stands there, wanted an object of %s %.60s",
              tdict_text_leaf(leaf, found), same_name ? "another type named" : "type",
              wanted->name ? wanted->name : "without a name");
-  return tdict_at(err, TDICT_ETYPE, path);
+  return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
 tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdict_type *type, void **out,

@@ -122,13 +122,13 @@ tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const 
                             tdict_error *err) {
   tdict_tree *flat = NULL;
   tdict_error said = {0};
-  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_at(err, refuse(o, box->type, err), path);
+  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, refuse(o, box->type, err), path);
   tdict_status status = box->type->flatten(box->self, &flat, &said);
   status = judge(box->type, "flatten", status, flat, &said, err);
-  if (status != TDICT_OK) return tdict_at(err, status, path);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   const tdict_demand demand = {o->what, o->batch_ndim, o->batch_size, NULL, path};
   status = check_flat(o, flat, err);
-  status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_at(err, status, path);
+  status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);
   tdict_release(flat);
   return status;
 }
@@ -235,7 +235,7 @@ tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
-      status = tdict_at(err, status, path);
+      status = tdict_error_at(err, status, path);
     }
     if (!node) continue;
     if (tdict_cursor_enter(&cursor, node))
@@ -262,7 +262,7 @@ tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err) {
   tdict_open_pair pair = {NULL, NULL};
   tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
-  if (status != TDICT_OK) return tdict_at(err, status, path);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   if (pairs->count == pairs->cap) {
     size_t cap = pairs->cap ? pairs->cap * 2 : 8;
     tdict_open_pair *items = realloc(pairs->items, cap * sizeof *items);

@@ -21,7 +21,7 @@ void tdict_path_reset(tdict_path *path) {
 }
 
 static tdict_status refuse(const tdict_path *path, const char *why, tdict_error *err) {
-  return tdict_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
+  return tdict_error_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
 }
 
 /* The end of the key at `text`: its dot or the 0. *escapes counts its backslashes; NULL when the last one escapes
@@ -45,7 +45,8 @@ static tdict_status unescape(tdict_path *path, const char *text, const char *end
     free(path->heap);
     to = path->heap = malloc((size_t)(end - text));
     if (!to)
-      return tdict_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to read the path", path->what), path->whole);
+      return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to read the path", path->what),
+                            path->whole);
   }
   const char *key = to;
   while (text < end) {

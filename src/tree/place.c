@@ -11,7 +11,7 @@ static tdict_status refuse(const tdict_place *place, tdict_status status, const 
   const tdict_path *path = &place->path;
   const tdict_name *name = &path->name;
   tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)(name->length < 80 ? name->length : 80), name->text, why);
-  return tdict_at(err, status, path->whole);
+  return tdict_error_at(err, status, path->whole);
 }
 
 static tdict_status leads_through(const tdict_place *place, tdict_leaf leaf, tdict_error *err) {
@@ -70,7 +70,7 @@ tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err) 
 
 static tdict_status no_memory(const tdict_place *place, tdict_error *err) {
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a key or node", place->path.what);
-  return tdict_at(err, TDICT_ENOMEM, place->path.whole);
+  return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
 /* Adds the key read last to a chain's end and goes on to what it holds: the leaf, or the next node, which is *below. */

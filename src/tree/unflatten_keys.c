@@ -101,7 +101,7 @@ static tdict_status place(unflattener *u, size_t slot, tdict_error *err) {
   if (status == TDICT_OK) return TDICT_OK;
   char path[sizeof err->path];
   tdict_node_path(NULL, &u->td->keys->slots[slot], path, sizeof path);
-  return tdict_at(err, status, path);
+  return tdict_error_at(err, status, path);
 }
 
 /* Places a key after every other key that leads to a tree on its way, so that the order of the keys makes no difference:

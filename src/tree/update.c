@@ -80,9 +80,9 @@ static tdict_status merge(merger *m, tdict_tree *dst, tdict_error *err) {
       tdict_cursor_path(c, NULL, path, sizeof path);
       if (err && err->path[0]) { /* a leaf below one that was adopted */
         snprintf(deeper, sizeof deeper, "%.120s.%.120s", path, err->path);
-        return tdict_at(err, status, deeper);
+        return tdict_error_at(err, status, deeper);
       }
-      return tdict_at(err, status, path);
+      return tdict_error_at(err, status, path);
     }
     if (!below || below == tdict_leaf_tree(leaf)) continue;
     if (!tdict_cursor_enter(c, tdict_leaf_tree(leaf))) return no_memory(err);

@@ -102,7 +102,7 @@ static void call(void *user, long i) {
   if (status == TDICT_OK) return;
   status = tdict_callback_status(status, "visit: the function", &own);
   if (own.status == 0) tdict_fail(&own, status, "%s: ended by the function", j->what);
-  if (!own.path[0]) tdict_at(&own, status, at->path);
+  if (!own.path[0]) tdict_error_at(&own, status, at->path);
   note_failure(j, (size_t)i, status, &own);
 }
 

@@ -44,7 +44,7 @@ static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *us
   tdict_status status = tdict_callback_status(visit(user, entry, &own), what, &own);
   if (status == TDICT_OK) return TDICT_OK;
   if (own.status == 0) tdict_fail(&own, status, "walk: ended by the visitor");
-  if (!own.path[0]) tdict_at(&own, status, entry->path);
+  if (!own.path[0]) tdict_error_at(&own, status, entry->path);
   *err = own;
   return status;
 }

@@ -19,7 +19,7 @@ static tdict_status is_null(const char *what, const char *name, tdict_error *err
 static tdict_status at_cursor(const tdict_cursor *cursor, const char *above, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   tdict_cursor_path(cursor, above, path, sizeof path);
-  return tdict_at(err, status, path);
+  return tdict_error_at(err, status, path);
 }
 
 static bool same_elements(const tdict_tensor *a, const tdict_tensor *b) {
@@ -41,7 +41,7 @@ tdict_status tdict_write(tdict_tree *td, const char *path, const tdict_tensor *v
   if (status != TDICT_OK) return status;
   status = check_tensor("write", to, value, err);
   if (status == TDICT_OK && !same_elements(to, value)) status = tdict_tensor_copy(to, value, err);
-  return status == TDICT_OK ? status : tdict_at(err, status, path);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
 static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, const tdict_tensor *value,
@@ -64,10 +64,10 @@ tdict_status tdict_write_at(tdict_tree *td, const char *path, tdict_indices inde
   tdict_status status = tdict_get(td, path, &to, err);
   if (status != TDICT_OK) return status;
   status = tdict_index_plan_init(&plan, "write_at", to->ndim, to->dims, &index, err);
-  if (status != TDICT_OK) return tdict_at(err, status, path);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = write_at(to, &plan, value, err);
   tdict_index_plan_reset(&plan);
-  return status == TDICT_OK ? status : tdict_at(err, status, path);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
 enum { MOST_ELEMENT = 4 * TDICT_ELEMENT_BYTES };
@@ -136,7 +136,7 @@ tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_er
   }
   status = fill_tensor(tdict_leaf_tensor(leaf), value, true, err);
   if (status == TDICT_OK) status = fill_tensor(tdict_leaf_tensor(leaf), value, false, err);
-  return status == TDICT_OK ? status : tdict_at(err, status, path);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
 tdict_status tdict_zero(tdict_tree *td, tdict_error *err) { return tdict_fill(td, NULL, 0, err); }
@@ -191,7 +191,7 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
   status = check_count(c, pair.to, pair.from, err);
-  status = status == TDICT_OK ? go(c, &inner, path, dry, err) : tdict_at(err, status, path);
+  status = status == TDICT_OK ? go(c, &inner, path, dry, err) : tdict_error_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;
 }

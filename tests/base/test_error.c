@@ -85,7 +85,7 @@ CASE(error_long_path_cut_in_middle) {
     path[length] = 0;
     (void)tdict_fail(&err, TDICT_ELOCKED, "locked");
     tdict_error before = err;
-    assert_int_equal(tdict_at(&err, TDICT_ELOCKED, path), TDICT_ELOCKED);
+    assert_int_equal(tdict_error_at(&err, TDICT_ELOCKED, path), TDICT_ELOCKED);
     assert_string_equal(err.message, before.message);
     assert_int_equal(err.status, TDICT_ELOCKED);
     if (length < sizeof err.path) {
@@ -105,9 +105,9 @@ CASE(error_long_path_cut_in_middle) {
 CASE(error_at_without_path_or_error) {
   tdict_error err;
   (void)tdict_fail(&err, TDICT_EIO, "x");
-  assert_int_equal(tdict_at(&err, TDICT_EIO, NULL), TDICT_EIO);
+  assert_int_equal(tdict_error_at(&err, TDICT_EIO, NULL), TDICT_EIO);
   assert_string_equal(err.path, "");
-  assert_int_equal(tdict_at(NULL, TDICT_EIO, "a.b"), TDICT_EIO);
+  assert_int_equal(tdict_error_at(NULL, TDICT_EIO, "a.b"), TDICT_EIO);
 }
 
 CASE(error_print_writes_one_line) {
@@ -159,7 +159,7 @@ static char *captured(int (*run)(tdict_status status, int *evaluated), tdict_sta
 
 static tdict_status answer_with(tdict_status status, int *evaluated, tdict_error *err) {
   (*evaluated)++;
-  return status == TDICT_OK ? status : tdict_at(err, tdict_fail(err, status, "that is why"), "a.b");
+  return status == TDICT_OK ? status : tdict_error_at(err, tdict_fail(err, status, "that is why"), "a.b");
 }
 
 static int leave_by_goto(tdict_status status, int *evaluated) {

@@ -43,6 +43,7 @@ static void check(int good, const char *what, int line) {
 #define TRUE(what) check((what) ? 1 : 0, #what, __LINE__)
 
 #include "client_more.h"
+#include "client_tensor.h"
 
 static void ignore_log(void *user, int32_t level, const char *text) {
   (void)user;
@@ -95,68 +96,6 @@ static void use_values(void) {
   TRUE(tdict_device_equal(device, tdict_sim(1)));
 }
 
-static int released;
-static void release_nothing(void *user) {
-  (void)user;
-  released++;
-}
-
-static void use_tensor_makers(void) {
-  static float numbers[6] = {1, 2, 3, 4, 5, 6};
-  const int64_t shape[2] = {2, 3};
-  const float one = 1;
-  tdict_tensor *t[7] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL};
-  tdict_tensor_view view = tdict_tensor_view_default();
-  int i;
-  view.data = numbers;
-  view.dtype = TDICT_F32;
-  view.ndim = 2;
-  view.shape = shape;
-  view.flags = TDICT_VIEW_READ_ONLY | (TDICT_VIEW_PINNED & 0u);
-  TRUE(TDICT_MAX_NDIM >= 2);
-  OK(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[0], &last_error));
-  OK(tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &t[1], &last_error));
-  OK(tdict_tensor_full(TDICT_F32, 2, shape, &one, &t[2], &last_error));
-  OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &t[3], &last_error));
-  OK(tdict_tensor_from_data(&view, release_nothing, NULL, &t[4], &last_error));
-  OK(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(1, 1), &one, &t[5], &last_error));
-  OK(tdict_tensor_reshape(t[0], TDICT_SHAPE(3, -1), &t[6], &last_error));
-  for (i = 0; i < 7; i++) {
-    tdict_tensor_release(tdict_tensor_retain(t[i]));
-    tdict_tensor_release(t[i]);
-  }
-  TRUE(released == 1);
-}
-
-static void use_tensor(void) {
-  const int order[2] = {1, 0};
-  const int64_t shape[2] = {4, 6};
-  tdict_tensor *t = NULL, *made[5] = {NULL, NULL, NULL, NULL, NULL};
-  tdict_tensor_view view = tdict_tensor_view_default();
-  tdict_tensor_range range;
-  int i;
-  range.dim = 1;
-  range.start = 5;
-  range.count = 3;
-  range.step = -2;
-  OK(tdict_tensor_zeros(TDICT_I32, 2, shape, NULL, &t, &last_error));
-  TRUE(tdict_tensor_dtype(t) == TDICT_I32 && tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
-  TRUE(tdict_tensor_ndim(t) == 2 && tdict_tensor_shape(t)[1] == 6 && tdict_tensor_strides(t)[0] == 6);
-  TRUE(tdict_tensor_numel(t) == 24 && tdict_tensor_bytes(t) == 96);
-  TRUE(tdict_tensor_is_contiguous(t) && !tdict_tensor_is_pinned(t));
-  TRUE(tdict_tensor_data(t) == tdict_tensor_const_data(t));
-  tdict_tensor_get_view(t, &view);
-  OK(tdict_tensor_as_strided(t, &view, 0, &made[0], &last_error));
-  OK(tdict_tensor_slice(t, &range, &made[1], &last_error));
-  OK(tdict_tensor_permute(t, 2, order, &made[2], &last_error));
-  OK(tdict_tensor_clone(t, NULL, &made[3], &last_error));
-  OK(tdict_tensor_contiguous(made[2], &made[4], &last_error));
-  TRUE(tdict_tensor_shares_storage(t, made[1]) && !tdict_tensor_shares_storage(t, made[4]));
-  OK(tdict_tensor_copy(t, made[3], &last_error));
-  for (i = 0; i < 5; i++) tdict_tensor_release(made[i]);
-  tdict_tensor_release(t);
-}
-
 static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)err;
   if (entry->tensor && entry->path && entry->key && !entry->tree && entry->depth >= 0) ++*(int *)user;
@@ -173,6 +112,8 @@ static void use_tree_keys(tdict_tree *td) {
   OK(tdict_set_tree(td, "again", child, &last_error));
   OK(tdict_lookup(td, "again", &entry, &last_error));
   TRUE(entry.tree == child);
+  OK(tdict_at(td, 0, &entry, &last_error));
+  TRUE(entry.tensor == tensor);
   TRUE(tdict_has(td, "again.obs") && tdict_num_keys(td) == 4 && tdict_num_leaves(td) == 4);
   OK(tdict_rename(td, "again", "later", true, &last_error));
   OK(tdict_pop_tree(td, "later", &child, &last_error));

@@ -161,3 +161,41 @@ CASE(tree_lookup_refuses) {
   assert_memory_equal(&entry, &before, sizeof entry);
   tdict_release(td);
 }
+
+CASE(tree_at_finds) {
+  static const tdict_type type = {.struct_size = sizeof type, .name = "kept", .release = keep_object};
+  tdict_tree *td = TREE(2), *child = TREE(2);
+  tdict_entry entry;
+  help_put(td, "gone", TENSOR(2));
+  tdict_tensor *t = help_put(td, "t", TENSOR(2, 3));
+  help_put_tree(td, "h\\.0", child);
+  td_ok(tdict_set_object(td, "o", &type, some_object, err));
+  for (int deleted = 0; deleted < 2; deleted++) {
+    const size_t first = deleted ? 0 : 1;
+    td_ok(tdict_at(td, first, &entry, err));
+    assert_true(entry.tensor == t && !entry.tree && !entry.object && !entry.type && !entry.path && entry.depth == 0);
+    assert_string_equal(entry.key, "t");
+    td_ok(tdict_at(td, first + 1, &entry, err));
+    assert_true(entry.tree == child && !entry.tensor && !entry.object);
+    assert_string_equal(entry.key, "h.0");
+    td_ok(tdict_at(td, first + 2, &entry, err));
+    assert_true(entry.object == some_object && entry.type == &type && !entry.tensor && !entry.tree);
+    if (!deleted) td_ok(tdict_delete(td, "gone", err)); /* then there is a hole */
+  }
+  tdict_release(td);
+}
+
+CASE(tree_at_refuses) {
+  tdict_tree *td = TREE(2);
+  tdict_entry entry, before;
+  memset(&entry, 0xA5, sizeof entry);
+  before = entry;
+  td_fails(TDICT_ENOTFOUND, "key 0 of 0", tdict_at(td, 0, &entry, err));
+  help_put(td, "a", TENSOR(2));
+  td_fails(TDICT_ENOTFOUND, "key 1 of 1", tdict_at(td, 1, &entry, err));
+  td_fails(TDICT_ENOTFOUND, "of 1", tdict_at(td, SIZE_MAX, &entry, err));
+  td_fails(TDICT_EINVAL, "td is NULL", tdict_at(NULL, 0, &entry, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_at(td, 0, NULL, err));
+  assert_memory_equal(&entry, &before, sizeof entry);
+  tdict_release(td);
+}
