@@ -26,6 +26,7 @@ static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
   so.kind = c->kind;
   so.seed = o.seed = c->seed;
   so.weights = weights;
+  so.num_weights = c->length;
   so.num_samples = c->num_samples;
   so.rank = c->rank;
   so.world_size = c->world_size;

@@ -38,7 +38,7 @@ DEVICE_CASE(shape_view) {
   td_ok(tdict_view(td, COUNTS(1, 2, -1, 1), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 1, 2, 12, 1));
-  td_fails(TDICT_ESHAPE, "24 batch elements", tdict_view(td, COUNTS(5, -1), &out, err));
+  td_fails(TDICT_ESHAPE, "24 elements", tdict_view(td, COUNTS(5, -1), &out, err));
   td_fails(TDICT_ESHAPE, "[5, 5]", tdict_view(td, COUNTS(5, 5), &out, err));
   tdict_release(td);
   rig_close(&r);
@@ -106,7 +106,7 @@ DEVICE_CASE(shape_unflatten) {
   td_ok(tdict_unflatten(td, -1, COUNTS(3, -1, 2), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 2, 3, 2, 2));
-  td_fails(TDICT_ESHAPE, "12 batch elements", tdict_unflatten(td, 1, COUNTS(5, 2), &out, err));
+  td_fails(TDICT_ESHAPE, "12 elements", tdict_unflatten(td, 1, COUNTS(5, 2), &out, err));
   td_fails(TDICT_EINVAL, "no counts", tdict_unflatten(td, 1, 0, NULL, &out, err));
   tdict_release(td);
   rig_close(&r);
