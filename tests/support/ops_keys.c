@@ -12,7 +12,7 @@ enum { NAMES = 7, MOST_WAY = 3, MOST_ARRAYS = 64 };
 typedef struct way {
   const char *keys[MOST_WAY];
   int count;
-  char path[64];
+  char path[2 * M_KEY];
 } way;
 
 static way pick_way(ops *o) {

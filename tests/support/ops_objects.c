@@ -101,7 +101,9 @@ static bool begin(ops *o, both *b) {
   memset(b, 0, sizeof *b);
   b->type = which == 0 ? &bare : which & 1 ? &flat : &full;
   b->before = alive;
-  if (!t->nb || ops_cells(t) > 200 || tdict_is_empty(o->td[s]) || !m_fits(t) || !is_regular(t, t)) return false;
+  if (!t->nb || ops_cells(t) > 200 || tdict_is_empty(o->td[s]) || !m_fits(t) || !is_regular(t, t) ||
+      (e && !is_regular(e->tree, e->tree)))
+    return false;
   tdict_tree *source = NULL, *child = NULL;
   void *object = NULL;
   bool ok = tdict_clone_deep(o->td[s], NULL, &source, NULL) == TDICT_OK;
