@@ -23,7 +23,11 @@ static tdict_status too_late(const tdict_loader *l, const tdict_load *slot, tdic
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
                       (long long)l->next_taken.batch, (long long)l->next_taken.epoch,
                       (double)l->options.timeout_ns * 1e-9);
-  int64_t first = slot->asked ? slot->place.batch * l->options.batch_size : 0; /* the end of an epoch has no samples */
+  if (slot->asked == 0) /* the end of an epoch has no samples */
+    return tdict_fail(err, TDICT_ETIMEDOUT, "loader: worker %d has been at the end of epoch %lld for %.3f s",
+                      (int)slot->worker, (long long)slot->place.epoch,
+                      (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
+  int64_t first = slot->place.batch * l->options.batch_size;
   return tdict_fail(
       err, TDICT_ETIMEDOUT,
       "loader: worker %d has been fetching batch %lld of epoch %lld, samples at positions %lld to %lld, for "

@@ -19,7 +19,7 @@ static size_t width_of(const tdict_extent *e, size_t pitch) {
 
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b) {
   if (a->begin == a->end || b->begin == b->end || a->end <= b->begin || b->end <= a->begin) return TDICT_OVERLAP_NONE;
-  if (a->layout == b->layout) return TDICT_OVERLAP_SOME;
+  if (a->layout == b->layout && (!a->layout || a->origin == b->origin)) return TDICT_OVERLAP_SOME;
   if (is_unknown(a) || is_unknown(b)) return TDICT_OVERLAP_UNKNOWN;
   const size_t pitch = a->layout ? a->pitch : b->pitch;
   if (b->layout && b->pitch != pitch) return TDICT_OVERLAP_UNKNOWN;
@@ -92,17 +92,6 @@ static bool add_whole(tdict_extents *list, tdict_extent e) {
   return true;
 }
 
-bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
-  if (e->begin == e->end) return true;
-  if (!e->layout) return add_whole(&set->whole, *e);
-  for (size_t i = 0; i < set->some.count; i++)
-    if (get(&set->some, i)->layout == e->layout) {
-      set->some.at[set->some.first + i] = *e; /* parts of it may have been removed */
-      return true;
-    }
-  return insert(&set->some, set->some.count, e);
-}
-
 static bool remove_whole(tdict_extents *list, const tdict_extent *e) {
   size_t i = find_whole(list, e->begin), end = i;
   if (i == list->count || get(list, i)->begin >= e->end) return true;
@@ -132,30 +121,54 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-/* Cuts off what [begin, end) covers at either end; the middle of an extent cannot be taken out. */
+enum { MOST_PARTS = 4096 }; /* of extents of some bytes: they are not sorted */
+
+/* Takes out what [begin, end) covers. One that reaches further on both sides becomes two of one layout, if there is memory
+ * for it and the list is short; else it stays. */
 static void trim_some(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
-    tdict_extent *e = &list->at[list->first + i];
+    tdict_extent *e = &list->at[list->first + i], after = *e;
     if (end <= e->begin || begin >= e->end) continue;
-    if (begin <= e->begin) e->begin = end < e->end ? end : e->end;
-    if (end >= e->end) e->end = begin > e->begin ? begin : e->begin;
+    if (begin > e->begin && end < e->end) {
+      after.begin = end;
+      skip_gaps(&after);
+      if (after.begin < after.end && (list->count >= MOST_PARTS || !insert(list, i + 1, &after))) continue;
+      e = &list->at[list->first + i];
+      e->end = begin;
+    } else {
+      if (begin <= e->begin) e->begin = end < e->end ? end : e->end;
+      if (end >= e->end) e->end = begin > e->begin ? begin : e->begin;
+    }
     skip_gaps(e);
     if (e->begin >= e->end) erase(list, i, i + 1);
   }
 }
 
+static void remove_layout(tdict_extents *list, uint64_t layout) {
+  for (size_t i = list->count; i-- > 0;)
+    if (get(list, i)->layout == layout) erase(list, i, i + 1);
+}
+
+bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
+  if (e->begin == e->end) return true;
+  if (!e->layout) return add_whole(&set->whole, *e);
+  for (size_t i = 0; i < set->some.count; i++)
+    if (get(&set->some, i)->layout == e->layout) { /* parts of it may have been removed */
+      const tdict_extent whole = *e;
+      remove_layout(&set->some, e->layout); /* leaves room for one */
+      return insert(&set->some, set->some.count, &whole);
+    }
+  return insert(&set->some, set->some.count, e);
+}
+
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *e) {
   if (e->begin == e->end) return true;
-  if (!e->layout) {
-    trim_some(&set->some, e->begin, e->end);
-    return remove_whole(&set->whole, e);
+  if (e->layout) {
+    remove_layout(&set->some, e->layout);
+    return true;
   }
-  for (size_t i = 0; i < set->some.count; i++)
-    if (get(&set->some, i)->layout == e->layout) {
-      erase(&set->some, i, i + 1);
-      break;
-    }
-  return true;
+  trim_some(&set->some, e->begin, e->end);
+  return remove_whole(&set->whole, e);
 }
 
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *e) {

@@ -30,13 +30,14 @@ typedef struct tdict_extents {
 /* A set of bytes. Adding and removing in the order of addresses takes constant time. */
 typedef struct tdict_extent_set {
   tdict_extents whole; /* sorted, apart from each other */
-  tdict_extents some;  /* in the order in which they came; no layout twice */
+  tdict_extents some;  /* in no order; what is left of one layout may be several */
 } tdict_extent_set;
 
 /* False without memory; the set is unchanged. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
-/* Removes only what the extent is sure to cover: an extent of some bytes covers extents with its own layout. False without
- * memory to split an extent; then that one stays. */
+/* Removes only what the extent is sure to cover: an extent of some bytes covers extents with its own layout. An extent of
+ * all bytes splits others, of some bytes up to 4096 times. False without memory to split an extent of all bytes; then that
+ * one stays. One of some bytes that cannot be split stays, too. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
 /* False only if none of these bytes is in the set. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);

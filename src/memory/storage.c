@@ -128,6 +128,11 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
+  if (atomic_load_explicit(&s->lock, memory_order_relaxed)) { /* in a fork: half changed, maybe */
+    s->uses = NULL;
+    s->num_uses = 0;
+    s->lost_bytes = NULL;
+  }
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       s->uses[i]->ops->wait(s->uses[i], INT64_MAX);

@@ -60,6 +60,9 @@ tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t
   if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", t ? "out" : "t");
   tdict_status status = read_shape(t, ndim, shape, wanted, err);
   if (status != TDICT_OK) return status;
+  tdict_layout_size size; /* counts beside one of 0 may be too large for any tensor */
+  status = tdict_layout_check("reshape", t->dtype, ndim, wanted, &size, err);
+  if (status != TDICT_OK) return status;
   if (t->numel == 0)
     tdict_layout_strides(ndim, wanted, strides);
   else if (!tdict_layout_regroup(t->ndim, t->dims, tdict_tensor_dims_strides(t), ndim, wanted, strides))

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "memory/pinned_pool.h"
+#include "transfer/engine_state.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
 #include "transfer/outbox.h"
@@ -171,18 +172,17 @@ tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
 
 /* Under the error's lock: tails are given back when the transfer ends, and then nothing is to be waited for. */
 static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  for (int i = 0; i < f->num_workers && status == TDICT_OK; i++) {
-    tdict_gpu *gpu = f->workers[i].tail_gpu;
-    tdict_gpu_scope scope;
-    if (!gpu) continue;
-    status = tdict_gpu_enter(gpu, &scope, err);
-    if (status == TDICT_OK) status = tdict_gpu_refuse_capture(gpu, s.handle, "wait_on_stream", err);
-    if (status == TDICT_OK)
-      status = tdict_gpu_check(gpu, gpu->driver->ops->stream_wait_event(gpu->driver, s.handle, f->workers[i].tail),
+  tdict_gpu *own; /* a handle of 0 is the legacy stream of the device whose context is current */
+  tdict_gpu_scope scope;
+  tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &own, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_enter(own, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(own, s.handle, "wait_on_stream", err);
+  for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
+    if (f->workers[i].tail_gpu)
+      status = tdict_gpu_check(own, own->driver->ops->stream_wait_event(own->driver, s.handle, f->workers[i].tail),
                                "cuStreamWaitEvent", err);
-    tdict_gpu_leave(gpu, &scope);
-  }
+  tdict_gpu_leave(own, &scope);
   return status;
 }
 

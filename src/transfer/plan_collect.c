@@ -215,7 +215,8 @@ static bool enter(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *othe
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
   top->mark = (size_t)(uintptr_t)other;
-  top->is_shared = top[-1].is_shared || atomic_load_explicit(&node->refs, memory_order_relaxed) != 1;
+  const tdict_tree *asked = other ? other : node; /* of copy_into it is the destination that matters */
+  top->is_shared = top[-1].is_shared || atomic_load_explicit(&asked->refs, memory_order_relaxed) != 1;
   return true;
 }
 
@@ -268,11 +269,12 @@ static void begin_many(collector *c) {
 }
 
 static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
+  char have[96], want[96];
   if (src->dtype != dst->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "copy_into: the source is %s, the destination %s",
-                      tdict_dtype_name(src->dtype), tdict_dtype_name(dst->dtype));
+                      tdict_dtype_format(src->dtype, have, sizeof have),
+                      tdict_dtype_format(dst->dtype, want, sizeof want));
   bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
-  char have[96], want[96];
   if (!same)
     return tdict_fail(err, TDICT_ESHAPE, "copy_into: the source has shape %s, the destination %s",
                       tdict_text_shape(src->ndim, src->dims, have, sizeof have),
@@ -287,9 +289,7 @@ static bool dst_hangs_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   if (c->once_dst == node) return c->dst_once;
   c->once_dst = node;
-  c->dst_once = !tdict_node_shares_leaves(node);
-  for (size_t i = 1; i < cursor->depth && c->dst_once; i++)
-    c->dst_once = atomic_load_explicit(&((const tdict_tree *)cursor->frames[i].mark)->refs, memory_order_relaxed) == 1;
+  c->dst_once = !cursor->frames[cursor->depth - 1].is_shared && !tdict_node_shares_leaves(node);
   return c->dst_once;
 }
 
@@ -402,8 +402,8 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   memset(step, 0, sizeof *step);
   step->box = tdict_box_retain(box);
   step->first_leaf = p->num_leaves;
-  tdict_cursor_path(cursor, NULL, step->path, sizeof step->path);
   choose_action(c, step);
+  if (step->action != TDICT_OBJECT_KEEP) tdict_cursor_path(cursor, NULL, step->path, sizeof step->path);
   return TDICT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Setting a tensor that lives elsewhere: it is moved to the tree's device first. The moved tensor is the tree's.
  * Thread rule: as tdict_set() and tdict_to_device(). */
 #include "base/error.h"
+#include "device/devices.h"
 #include "tdict/transfer.h"
 #include "tree/place.h"
 
@@ -28,7 +29,8 @@ tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, td
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !c ? "c" : !td ? "td" : !path ? "path" : "tensor");
   tdict_status status = tdict_place_find(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
-  const bool moves = place.node->has_device && !tdict_device_equal(place.node->device, tdict_tensor_device(tensor));
+  const bool moves = place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
+                                                !tdict_devices_own_storage(tdict_context_devices(c), tensor->storage));
   const tdict_device device = place.node->device;
   if (moves) status = tdict_place_check_lock(&place, err); /* before bytes travel in vain */
   tdict_place_reset(&place);

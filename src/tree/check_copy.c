@@ -14,7 +14,7 @@ static bool copies(const tdict_tensor *t) {
   return !on_host(t) && m && m->ops->copy;
 }
 
-tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+tdict_status tdict_check_kinds(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   char to[DEVICE_BYTES], from[DEVICE_BYTES];
   if (dst->dtype != src->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s", what, tdict_dtype_format(src->dtype, from, sizeof from),
@@ -29,6 +29,17 @@ tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const t
                     tdict_device_format(dst->storage->device, to, sizeof to),
                     apart ? "wanted one device, or the host on one side"
                           : "the device's bytes are the program's own and belong to no context");
+}
+
+tdict_status tdict_check_came(const char *what, const tdict_tensor *src, tdict_error *err) {
+  tdict_tensor_await(src, false);
+  if (!tdict_tensor_is_lost(src)) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: the source's bytes never came, a transfer into them failed", what);
+}
+
+tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  tdict_status status = tdict_check_kinds(what, dst, src, err);
+  return status == TDICT_OK ? tdict_check_came(what, src, err) : status;
 }
 
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,

@@ -5,8 +5,13 @@
 
 #include "tensor/affine.h"
 
-/* TDICT_EDTYPE, TDICT_EREADONLY, TDICT_EWRONGDEVICE: errors of tdict_tensor_copy() but for shapes. */
+/* Errors of tdict_tensor_copy() but for shapes: TDICT_EDTYPE, TDICT_EREADONLY, TDICT_EWRONGDEVICE, and TDICT_EINVAL for a
+ * source whose bytes never came, which is waited for. */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
+/* The first three of them. */
+tdict_status tdict_check_kinds(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
+/* The last. */
+tdict_status tdict_check_came(const char *what, const tdict_tensor *src, tdict_error *err);
 /* TDICT_ESHAPE when a tensor whose dimensions are `ndim` counts is wanted. */
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err);

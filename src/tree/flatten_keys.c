@@ -53,8 +53,6 @@ static tdict_status no_memory(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-static const char flatten_keys[] = "flatten_keys";
-
 /* The next tree among the children of a frame's node, or NULL. */
 static tdict_tree *next_tree(tdict_frame *top) {
   const tdict_tree *node = top->node;
@@ -87,17 +85,18 @@ static bool reserve(tdict_cursor *cursor, size_t between, tdict_tree *made) {
   return tdict_node_reserve(made, slots) && tdict_keys_reserve(made->keys, slots, bytes);
 }
 
-static tdict_status check_leaf(const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
+static tdict_status check_leaf(const char *what, const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
   const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  const tdict_demand demand = tdict_demand_of(made, flatten_keys, NULL);
+  const tdict_demand demand = tdict_demand_of(made, what, NULL);
   return tensor ? tdict_agree_tensor(&demand, tensor, NULL, err) : TDICT_OK;
 }
 
-static tdict_status add_leaf(tdict_tree *made, const tdict_name *name, tdict_leaf leaf, tdict_error *err) {
+static tdict_status add_leaf(const char *what, tdict_tree *made, const tdict_name *name, tdict_leaf leaf,
+                             tdict_error *err) {
   if (tdict_keys_find_name(made->keys, name) >= 0)
-    return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", flatten_keys,
+    return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", what,
                       (int)(name->length < 80 ? name->length : 80), name->text);
-  if (!tdict_node_add_name(made, name, leaf)) return no_memory(flatten_keys, err);
+  if (!tdict_node_add_name(made, name, leaf)) return no_memory(what, err);
   (void)tdict_leaf_hold(leaf);
   return TDICT_OK;
 }
@@ -111,8 +110,8 @@ static inline tdict_name name_of(const char *text, uint64_t prefix, size_t mark,
 }
 
 /* Adds what hangs at a node up to the next tree, which *below is; NULL: there is none. */
-static tdict_status flatten_node(tdict_frame *top, name_buffer *name, tdict_tree *made, tdict_tree **below,
-                                 tdict_error *err) {
+static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer *name, tdict_tree *made,
+                                 tdict_tree **below, tdict_error *err) {
   const tdict_tree *node = top->node;
   const size_t mark = top->mark;
   const uint64_t prefix = mark < TDICT_WORD_BYTES ? tdict_word_load_part(name->text, mark) : 0;
@@ -124,24 +123,24 @@ static tdict_status flatten_node(tdict_frame *top, name_buffer *name, tdict_tree
     if (!leaf) continue;
     *below = tdict_leaf_tree(leaf);
     if (*below) return TDICT_OK;
-    if (!put_key(name, mark, key, 0)) return no_memory(flatten_keys, err);
+    if (!put_key(name, mark, key, 0)) return no_memory(what, err);
     const tdict_name whole = name_of(name->text, prefix, mark, key);
-    tdict_status status = add_leaf(made, &whole, leaf, err);
-    if (status == TDICT_OK && !covered) status = check_leaf(made, leaf, err);
+    tdict_status status = add_leaf(what, made, &whole, leaf, err);
+    if (status == TDICT_OK && !covered) status = check_leaf(what, made, leaf, err);
     if (status != TDICT_OK) return status;
   }
   return TDICT_OK;
 }
 
-static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_buffer *name, tdict_tree *made,
-                            tdict_error *err) {
+static tdict_status flatten(const char *what, tdict_cursor *cursor, const char *separator, name_buffer *name,
+                            tdict_tree *made, tdict_error *err) {
   const size_t between = strlen(separator);
-  if (!reserve(cursor, between, made) || !first_name(name)) return no_memory(flatten_keys, err);
+  if (!reserve(cursor, between, made) || !first_name(name)) return no_memory(what, err);
   tdict_cursor_rewind(cursor, cursor->frames[0].node);
   while (cursor->depth) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
     tdict_tree *below;
-    tdict_status status = flatten_node(top, name, made, &below, err);
+    tdict_status status = flatten_node(what, top, name, made, &below, err);
     if (status == TDICT_ENOMEM) return status;
     if (status != TDICT_OK) return at_cursor(cursor, status, err);
     if (!below) {
@@ -150,9 +149,9 @@ static tdict_status flatten(tdict_cursor *cursor, const char *separator, name_bu
     }
     const tdict_key *key = tdict_cursor_key(cursor);
     const size_t mark = top->mark + key->length;
-    if (!put_key(name, top->mark, key, between)) return no_memory(flatten_keys, err);
+    if (!put_key(name, top->mark, key, between)) return no_memory(what, err);
     memcpy(name->text + mark, separator, between);
-    if (!tdict_cursor_enter(cursor, below)) return no_memory(flatten_keys, err);
+    if (!tdict_cursor_enter(cursor, below)) return no_memory(what, err);
     cursor->frames[cursor->depth - 1].mark = mark + between;
   }
   return TDICT_OK;
@@ -174,7 +173,7 @@ static tdict_status make_flat(const char *what, const tdict_tree *td, const char
   tdict_cursor cursor;
   name_buffer name = {NULL, 0};
   tdict_cursor_init(&cursor, td, false);
-  status = flatten(&cursor, separator, &name, made, err);
+  status = flatten(what, &cursor, separator, &name, made, err);
   tdict_cursor_reset(&cursor);
   free(name.text);
   if (status != TDICT_OK) {
@@ -186,8 +185,9 @@ static tdict_status make_flat(const char *what, const tdict_tree *td, const char
 }
 
 tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", flatten_keys, td ? "out" : "td");
-  return make_flat(flatten_keys, td, separator, out, err);
+  static const char what[] = "flatten_keys";
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
+  return make_flat(what, td, separator, out, err);
 }
 
 tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator, tdict_error *err) {

@@ -126,7 +126,8 @@ static tdict_status get_tensor(const writer *w, const tdict_tensor *to, const td
   if (!dry) return tdict_index_plan_copy(w->plan, from, to, false, err);
   tdict_status status = tdict_index_plan_describe(w->plan, from, &wanted, err);
   if (status == TDICT_OK) status = tdict_check_shape(w->plan->what, to, wanted.ndim, wanted.shape, err);
-  return status == TDICT_OK ? tdict_check_copy(w->plan->what, to, from, err) : status;
+  if (status == TDICT_OK) status = tdict_check_kinds(w->plan->what, to, from, err);
+  return status == TDICT_OK ? tdict_index_plan_check_came(w->plan, from, err) : status;
 }
 
 static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool dry,

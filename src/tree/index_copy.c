@@ -1,6 +1,7 @@
 /* Copies between the elements that an index names and another tensor. Takes no memory. Thread rule: as in tdict/index.h. */
 #include "tensor/layout.h"
 #include "tensor/rows.h"
+#include "tree/check_copy.h"
 #include "tree/index_plan.h"
 
 enum { MOST_ROWS = 256 }; /* that offsets are computed for at a time */
@@ -12,6 +13,22 @@ static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int6
     const int64_t *at = g->positions + (g->count == 1 ? 0 : i) * g->dims;
     for (int d = g->dims - 1; d >= 0; d--) tdict_made_select(made, g->axis + d, at[d], item);
   }
+}
+
+tdict_status tdict_index_plan_check_came(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
+  tdict_made whole, here;
+  tdict_temp temp;
+  tdict_tensor_await(t, false);
+  if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* nearly always */
+  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
+  if (status != TDICT_OK) return status;
+  if (!plan->num_gathers) return tdict_check_came(plan->what, tdict_temp_over(&temp, t, &whole), err);
+  for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
+    here = whole;
+    select_gathered(plan, &here, i, tdict_dtype_bytes(t->dtype));
+    status = tdict_check_came(plan->what, tdict_temp_over(&temp, t, &here), err);
+  }
+  return status;
 }
 
 /* One tensor copy for each position. Serves devices too. */
@@ -131,7 +148,7 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
     tdict_tensor_await(other, !set);
     /* Where bytes were lost each position is asked for by itself: those that are not lost may be read, and those that
      * are written are there again. */
-    const bool lost = tdict_storage_has_lost(t->storage) || tdict_storage_has_lost(other->storage);
+    const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return on_host(t) && on_host(other) && !lost ? copy_on_host(plan, t, other, set, err)
                                                  : copy_singly(plan, t, other, set, err);
   }

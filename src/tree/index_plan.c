@@ -125,7 +125,8 @@ static tdict_status check_mask(const reader *r, const tdict_tensor *mask, tdict_
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   const char *what = r->plan->what;
   if (mask->dtype != TDICT_BOOL && mask->dtype != TDICT_U8)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: a mask of %s, wanted bool", what, tdict_dtype_name(mask->dtype));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: a mask of %s, wanted bool", what,
+                      tdict_dtype_format(mask->dtype, found, sizeof found));
   if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: a mask without dimensions", what);
   if (memcmp(mask->dims, r->shape + r->next, (size_t)mask->ndim * sizeof *mask->dims) != 0)
     return tdict_fail(err, TDICT_ESHAPE, "%s: a mask of %s for dimensions of %s", what,

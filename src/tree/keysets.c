@@ -79,12 +79,12 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
  * strict. */
 static tdict_status resolve(const char *what, const tdict_tree *td, const char *path, bool strict, tdict_place *place,
                             tdict_error *err) {
-  tdict_error why = {0}; /* whether the caller's is written is not known yet */
-  tdict_status status = tdict_place_get(place, td, path, what, &why);
+  tdict_status status =
+      tdict_place_get(place, td, path, what, strict ? err : NULL); /* without a text that nobody reads */
+  const bool ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
+  if (!strict && status != TDICT_OK && !ignored) status = tdict_place_get(place, td, path, what, err); /* says why */
   if (status != TDICT_OK) place->node = NULL;
-  if (!strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE)) return TDICT_OK;
-  if (status != TDICT_OK && err) *err = why;
-  return status;
+  return ignored ? TDICT_OK : status;
 }
 
 tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,

@@ -69,9 +69,12 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(from->ndim, from->dims, wanted, sizeof wanted));
     }
-    if (t->dtype != from->dtype)
+    if (t->dtype != from->dtype) {
+      char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
       return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", what,
-                        tdict_dtype_name(t->dtype), i, tdict_dtype_name(from->dtype));
+                        tdict_dtype_format(t->dtype, found, sizeof found), i,
+                        tdict_dtype_format(from->dtype, wanted, sizeof wanted));
+    }
     if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(from))) {
       char wanted[32], found[32];
       return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", what,

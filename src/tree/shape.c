@@ -80,9 +80,12 @@ static tdict_status describe_grouping(const tdict_map *map, size_t entry, const 
     made->shape[g->ndim + i] = from->dims[batch + i];
     made->strides[g->ndim + i] = strides[batch + i];
   }
-  if (from->numel == 0)
+  if (from->numel == 0) {
+    tdict_layout_size size; /* counts beside one of 0 may be too large for any tensor */
+    tdict_status status = tdict_layout_check(map->what, from->dtype, made->ndim, made->shape, &size, err);
+    if (status != TDICT_OK) return status;
     tdict_layout_strides(made->ndim, made->shape, made->strides);
-  else if (!tdict_layout_regroup(batch, from->dims, strides, g->ndim, g->shape, made->strides))
+  } else if (!tdict_layout_regroup(batch, from->dims, strides, g->ndim, g->shape, made->strides))
     made->fresh = true;
   if (!made->fresh || g->copies) return TDICT_OK;
   char wanted[96];

@@ -4,12 +4,30 @@
 #include <ctype.h>
 #include <stdio.h>
 
-enum { MOST_COMPARED = 256, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
+/* All keys are compared by how they begin and end, which is quick; the few that are most alike by their distance. */
+enum { MOST_COMPARED = 1024, MOST_ALIKE = 8, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
 
 typedef struct candidate {
   const tdict_key *key;
-  int distance;
+  int rank; /* the smaller the nearer */
 } candidate;
+typedef struct candidates {
+  candidate at[MOST_ALIKE];
+  int count;
+} candidates;
+
+static bool same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+
+/* The bytes that differ between what two names have in common at their beginnings and at their ends. */
+static int unlikeness(const tdict_name *a, const tdict_key *b) {
+  const size_t shorter = a->length < b->length ? a->length : b->length;
+  const size_t longer = a->length < b->length ? b->length : a->length;
+  size_t head = 0, tail = 0;
+  while (head < shorter && same_letter(a->text[head], b->name[head])) head++;
+  while (tail < shorter - head && same_letter(a->text[a->length - 1 - tail], b->name[b->length - 1 - tail])) tail++;
+  const size_t rest = longer - head - tail;
+  return rest < 1000 ? (int)rest : 1000;
+}
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -23,8 +41,7 @@ static int distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes
     int diagonal = row[0];
     row[0] = i;
     for (int j = 1; j <= b_length; j++) {
-      const bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
-      const int replaced = diagonal + !same;
+      const int replaced = diagonal + !same_letter(a[i - 1], b[j - 1]);
       diagonal = row[j];
       row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
     }
@@ -32,36 +49,58 @@ static int distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes
   return row[b_length];
 }
 
-/* Keeps the nearest candidates in order; of two that are as near, the one that came first. */
-static void keep_nearest(candidate *best, int *count, candidate next) {
-  int at = *count;
-  if (at == MOST_SHOWN && best[at - 1].distance <= next.distance) return;
-  if (at == MOST_SHOWN)
+/* Keeps the nearest in order; of two that are as near, the one that came first. */
+static void keep_nearest(candidates *best, candidate next) {
+  int at = best->count;
+  if (at == MOST_ALIKE && best->at[at - 1].rank <= next.rank) return;
+  if (at == MOST_ALIKE)
     at--;
   else
-    ++*count;
-  for (; at > 0 && best[at - 1].distance > next.distance; at--) best[at] = best[at - 1];
-  best[at] = next;
+    best->count++;
+  for (; at > 0 && best->at[at - 1].rank > next.rank; at--) best->at[at] = best->at[at - 1];
+  best->at[at] = next;
 }
 
-char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes) {
-  candidate best[MOST_SHOWN];
-  int count = 0, shown = 0, compared = 0;
-  bool slash = false;
-  for (size_t i = 0; i < name->length; i++) slash = slash || name->text[i] == '/';
+/* Candidates in the order of the table, so that those as near as each other keep it. */
+static void sort_by_table(candidates *all) {
+  for (int i = 1; i < all->count; i++)
+    for (int at = i; at > 0 && all->at[at - 1].key > all->at[at].key; at--) {
+      const candidate moved = all->at[at];
+      all->at[at] = all->at[at - 1];
+      all->at[at - 1] = moved;
+    }
+}
+
+static candidates find_nearest(const tdict_keys *keys, const tdict_name *name) {
+  candidates alike = {.count = 0}, nearest = {.count = 0};
+  int compared = 0;
   for (uint32_t i = 0; i < keys->num_slots && compared < MOST_COMPARED; i++) {
     const tdict_key *key = &keys->slots[i];
     if (!key->name) continue;
     compared++;
-    keep_nearest(best, &count, (candidate){key, distance(name->text, name->length, key->name, key->length)});
+    keep_nearest(&alike, (candidate){key, unlikeness(name, key)});
   }
+  sort_by_table(&alike);
+  for (int i = 0; i < alike.count; i++) {
+    const tdict_key *key = alike.at[i].key;
+    keep_nearest(&nearest, (candidate){key, distance(name->text, name->length, key->name, key->length)});
+  }
+  return nearest;
+}
+
+char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes) {
+  const candidates best = find_nearest(keys, name);
+  const int count = smaller(best.count, MOST_SHOWN);
+  int shown = 0;
+  bool slash = false;
+  for (size_t i = 0; i < name->length; i++) slash = slash || name->text[i] == '/';
   size_t at = (size_t)snprintf(buffer, bytes, "%s%s", slash ? "; paths use dots, not slashes" : "",
                                count ? "; keys: " : "; the tree has no keys");
   for (; shown < count && at < bytes; shown++) {
     char text[KEY_BYTES + 8];
-    const int cut = best[shown].key->length > KEY_BYTES;
+    const int cut = best.at[shown].key->length > KEY_BYTES;
     const size_t length = (size_t)snprintf(text, sizeof text, "%s%.*s%s", shown ? ", " : "", KEY_BYTES - 3 * cut,
-                                           best[shown].key->name, cut ? "..." : "");
+                                           best.at[shown].key->name, cut ? "..." : "");
     if (at + length + sizeof ", ... (4294967295 more)" > bytes) break;
     at += (size_t)snprintf(buffer + at, bytes - at, "%s", text);
   }
