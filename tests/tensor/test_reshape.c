@@ -53,7 +53,7 @@ CASE(tensor_reshape_scalars_and_empty) {
   td_ok(tdict_tensor_reshape(scalar, TDICT_SHAPE(-1), &row, err));
   assert_true(tdict_tensor_ndim(row) == 1 && tdict_tensor_shape(row)[0] == 1);
   tdict_tensor_release(row);
-  td_ok(tdict_tensor_reshape(none, TDICT_SHAPE(5, 0, INT64_MAX), &row, err));
+  td_ok(tdict_tensor_reshape(none, TDICT_SHAPE(5, 0, 7), &row, err));
   assert_int_equal(tdict_tensor_numel(row), 0);
   tdict_tensor_release(row);
   tdict_tensor_release(scalar);
@@ -69,6 +69,8 @@ CASE(tensor_reshape_refuses) {
   td_fails(TDICT_EINVAL, "one is open already", tdict_tensor_reshape(t, TDICT_SHAPE(-1, -1), &out, err));
   td_fails(TDICT_EINVAL, "count 1 of the shape is -2", tdict_tensor_reshape(t, TDICT_SHAPE(24, -2), &out, err));
   td_fails(TDICT_ESHAPE, "[0, -1]", tdict_tensor_reshape(empty, TDICT_SHAPE(0, -1), &out, err));
+  const int64_t most = (int64_t)1 << 40;
+  td_fails(TDICT_EOVERFLOW, "reshape", tdict_tensor_reshape(empty, TDICT_SHAPE(0, most, most), &out, err));
   td_fails(TDICT_EINVAL, "33 dimensions", tdict_tensor_reshape(t, TDICT_MAX_NDIM + 1, shape, &out, err));
   td_fails(TDICT_EINVAL, "-1 dimensions", tdict_tensor_reshape(t, -1, shape, &out, err));
   td_fails(TDICT_EINVAL, "shape is NULL", tdict_tensor_reshape(t, 1, NULL, &out, err));

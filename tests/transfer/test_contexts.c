@@ -1,5 +1,7 @@
 /* What calls are given that is not theirs: streams of other devices and contexts, trees on another context's simulated
  * device, devices that are no place. */
+#include <stdatomic.h>
+
 #include "promise.h"
 
 enum { OTHER_BYTES = 512 };
@@ -56,6 +58,7 @@ static void refuse_foreign_trees(neighbours *n) {
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->there, n->here, NULL, err));
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->host, n->there, NULL, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_pin_memory(n->own.c, n->there, NULL, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_set_to(n->own.c, n->here, "z", leaf_of(n->there, "a"), err));
   tdict_transfer_options o = tdict_transfer_options_default();
   o.memory = n->other.memory;
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
@@ -106,6 +109,39 @@ SIM_CASE(sim_devices_belong_to_their_context) {
   tdict_release(pinned);
   tdict_release(back);
   close_neighbours(&n);
+}
+
+static atomic_bool may_go;
+static void wait_for_word(void *user) {
+  (void)user;
+  while (!atomic_load(&may_go)) usleep(100);
+}
+
+/* The transfer to sim:0 stands behind a function that waits; what follows on sim:1's legacy stream waits for it. */
+SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
+  place w = place_sim(2, 0, 2);
+  tdict_tree *src = numbered_tree(&w, NULL, 5);
+  const tdict_stream legacy = {tdict_sim(1), NULL};
+  tdict_stream s = new_stream(&w);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  atomic_store(&may_go, false);
+  o.after = &s;
+  td_ok(tdict_sim_launch(s, wait_for_word, NULL, err));
+  tdict_future *f = move_async(&w, src, w.device, &o);
+  td_ok(tdict_future_wait_on_stream(f, legacy, NULL, err));
+  o.after = &legacy;
+  tdict_future *g = move_async(&w, src, tdict_sim(1), &o);
+  for (int i = 0; i < 500 && !tdict_future_is_ready(g); i++) usleep(100); /* time for one that does not wait */
+  const bool early = tdict_future_is_ready(g);
+  atomic_store(&may_go, true);
+  td_ok(tdict_future_wait(g, NULL, err));
+  td_ok(tdict_future_wait(f, NULL, err));
+  assert_false(early);
+  tdict_future_release(f);
+  tdict_future_release(g);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  place_close(&w);
 }
 
 /* The stream is checked first, so a program's mistake does not hang on how fast the copy was. */

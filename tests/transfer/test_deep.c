@@ -1,6 +1,7 @@
 /* Trees of very many levels: every call takes time for each level, not for each pair of levels. A transfer that looks at
  * all levels above each leaf needs minutes here, and CTest ends the case. */
 #include "promise.h"
+#include "tdict/object.h"
 
 enum { LEVELS = 200000 };
 
@@ -49,6 +50,8 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   tdict_future_release(f);
   td_ok(tdict_to_device(w.c, dev, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, path), want, sizeof want);
+  td_ok(tdict_copy_into(w.c, dev, src, NULL, err)); /* into leaves that were set one by one */
+  assert_memory_equal(tdict_const_data(src, path), want, sizeof want);
   td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned));
   assert_memory_equal(tdict_const_data(pinned, path), want, sizeof want);
@@ -57,6 +60,26 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   tdict_release(back);
   tdict_release(pinned);
   tdict_stream_destroy(w.c, s);
+  free(path);
+  place_close(&w);
+}
+
+static void end_nothing(void *self) { (void)self; }
+
+/* An object without hooks at each level. */
+GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
+  static const tdict_type type = {.struct_size = sizeof type, .name = "still", .release = end_nothing};
+  place w = place_open(2);
+  char *path = deep_path();
+  tdict_tree *src = new_tree(), *dev = NULL;
+  give(src, path, new_bytes(16, NULL));
+  tdict_tree *td = src;
+  do td_ok(tdict_set_object(td, "o", &type, path, err));
+  while (tdict_get_tree(td, "n", &td, NULL) == TDICT_OK);
+  td_ok(tdict_to_device(w.c, src, w.device, NULL, &dev, err));
+  assert_int_equal(tdict_num_objects(dev), LEVELS + 1);
+  tdict_release(src);
+  tdict_release(dev);
   free(path);
   place_close(&w);
 }

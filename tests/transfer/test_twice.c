@@ -146,6 +146,32 @@ CASE(copy_into_refuses_memory_wrapped_twice) {
   close_world(&w);
 }
 
+/* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
+CASE(copy_into_takes_columns_of_two_storages) {
+  world w = open_world();
+  unsigned char memory[200];
+  const int64_t count = 100, stride = 2;
+  tdict_tree *src = new_tree(), *dst = new_tree();
+  for (int k = 0; k < 2; k++) {
+    tdict_tensor_view v = tdict_tensor_view_default();
+    tdict_tensor *t = NULL;
+    v.data = memory + k;
+    v.dtype = TDICT_U8;
+    v.ndim = 1;
+    v.shape = &count;
+    v.strides = &stride;
+    td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+    give(dst, k ? "b" : "a", t);
+    give(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
+  }
+  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  for (int i = 0; i < 200; i++)
+    assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
+  tdict_release(src);
+  tdict_release(dst);
+  close_world(&w);
+}
+
 /* Two among many, in any order of addresses; the leaves of a whole batch lie in one storage. */
 CASE(copy_into_finds_two_among_many) {
   enum { MANY = 2000 };

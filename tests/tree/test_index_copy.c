@@ -1,5 +1,7 @@
 /* Rows copied by lists and masks: any layout, any width, and one wait for each tensor. */
 #include "help.h"
+#include "tdict/combine.h"
+#include "tdict/write.h"
 #include "tensor/naive.h"
 #include "tensor/slow_fence.h"
 #include "tensor/tensor.h"
@@ -182,6 +184,58 @@ CASE(index_copy_refuses_lost_bytes) {
   tdict_release(part);
   tdict_release(td);
   tdict_release(value);
+}
+
+/* A column of lost bytes, rewritten row by row in any order, and in part. */
+CASE(lost_rows_come_back_in_any_order) {
+  enum { ROWS = 100 };
+  int64_t positions[ROWS];
+  tdict_tensor *whole = TENSOR(ROWS, 25), *column = NULL, *row = NULL;
+  tdict_tree *td = TREE(ROWS), *value = TREE(ROWS), *part = TREE(10);
+  td_ok(tdict_tensor_slice(whole, &(tdict_tensor_range){1, 3, 1, 1}, &column, err));
+  td_ok(tdict_set(td, "x", column, err));
+  help_put(value, "x", TENSOR(ROWS, 1));
+  help_put(part, "x", TENSOR(10, 1));
+  tdict_tensor_lose(column);
+  td_ok(tdict_write_rows(td, 20, part, err));
+  assert_null(tdict_tensor_const_data(column));
+  td_ok(tdict_tensor_slice(column, &(tdict_tensor_range){0, 20, 10, 1}, &row, err));
+  assert_non_null(tdict_tensor_const_data(row));
+  for (int64_t i = 0; i < ROWS; i++) positions[i] = i * 37 % ROWS;
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(positions, ROWS)), value, err));
+  assert_non_null(tdict_tensor_const_data(column));
+  assert_non_null(tdict_tensor_const_data(whole));
+  tdict_tensor_release(row);
+  tdict_tensor_release(column);
+  tdict_tensor_release(whole);
+  tdict_release(td);
+  tdict_release(value);
+  tdict_release(part);
+}
+
+/* Of two leaves the second one's source is lost: the first one stays as it is. */
+CASE(lost_sources_are_found_before_writing) {
+  static const int64_t all[] = {2, 0, 1};
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(all, 3));
+  tdict_tree *dst = TREE(3), *src = TREE(3);
+  tdict_tensor *x = help_put(dst, "x", TENSOR(3, 5));
+  help_put(dst, "y", TENSOR(3, 5));
+  help_put(src, "x", TENSOR(3, 5));
+  tdict_storage_lose_all(help_put(src, "y", TENSOR(3, 5))->storage);
+  unsigned char before[60];
+  assert_int_equal(tdict_tensor_bytes(x), sizeof before);
+  memcpy(before, tdict_tensor_const_data(x), sizeof before);
+  td_fails(TDICT_EINVAL, "never came", tdict_copy(dst, src, err));
+  assert_string_equal(td_last_error.path, "y");
+  td_fails(TDICT_EINVAL, "never came", tdict_update_in_place(dst, src, NULL, 0, err));
+  td_fails(TDICT_EINVAL, "never came", tdict_index_set(dst, index, src, err));
+  td_fails(TDICT_EINVAL, "never came", tdict_index_get_into(src, index, dst, err));
+  td_fails(TDICT_EINVAL, "never came", tdict_write_rows(dst, 0, src, err));
+  const tdict_tree *items[] = {src};
+  td_fails(TDICT_EINVAL, "never came", tdict_cat_into(items, 1, NULL, dst, err));
+  assert_memory_equal(tdict_tensor_const_data(x), before, sizeof before);
+  tdict_release(dst);
+  tdict_release(src);
 }
 
 /* A rollout of 6 x 4 with a tree below. */
