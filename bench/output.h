@@ -12,8 +12,12 @@
 #include <unistd.h>
 
 static inline void output_end(int status, void *program) {
-  if (!ferror(stdout) && fflush(stdout) == 0) return;
-  fprintf(stderr, "%s: standard output cannot be written: %s\n", (const char *)program, strerror(errno));
+  bool bad = ferror(stdout) != 0; /* of an earlier write, whose errno is gone */
+  errno = 0;
+  if (fflush(stdout) == 0 && !bad) return;
+  int reason = errno;
+  fprintf(stderr, "%s: standard output cannot be written%s%s\n", (const char *)program, reason ? ": " : "",
+          reason ? strerror(reason) : "");
   if (status == 0) _exit(1);
 }
 

@@ -30,6 +30,7 @@ typedef struct tune_job {
   tdict_tuning table; /* what is found */
   int64_t tried;
   double begin, weight, done; /* when the first size began; of all sizes; of those that are through */
+  double about;               /* seconds that all sizes take, estimated before the first one */
   char at[96];                /* which size is under way, for the progress line */
   json_t *rows;
 } tune_job;
@@ -235,10 +236,17 @@ static bool show_estimate(tune_job *job) {
     for (int i = 0; i < of_direction; i++) job->weight += size_weight(sizes[i]);
     count += of_direction;
   }
-  double about = 2 * SETTINGS * (double)(job->o.repeats + 1) * job->weight * seconds / (double)line;
+  job->about = 2 * SETTINGS * (double)(job->o.repeats + 1) * job->weight * seconds / (double)line;
   printf("%d sizes, each in about %d settings of %" PRId64 " transfers: takes about %.0f s\n", count, (int)SETTINGS,
-         job->o.repeats + 1, about < 1 ? 1 : about);
+         job->o.repeats + 1, job->about < 1 ? 1 : job->about);
   return true;
+}
+
+/* Small sizes come first and say little about large ones: up to an eighth of the work the first estimate counts. */
+static double seconds_left(const tune_job *job) {
+  double elapsed = bench_now() - job->begin;
+  if (job->done < job->weight / 8) return job->about - elapsed;
+  return elapsed * (job->weight - job->done) / job->done;
 }
 
 /* A row serves up to the middle, by ratio, between its size and the next. */
@@ -247,7 +255,7 @@ static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   int count = count_sizes(job, direction), answer = BENCH_OK;
   for (int i = 0; i < count && answer == BENCH_OK; i++) {
     tdict_tuning_row *row = &job->table.rows[direction][i];
-    double left = job->done > 0 ? (bench_now() - job->begin) * (job->weight - job->done) / job->done : 0;
+    double left = job->done > 0 ? seconds_left(job) : 0;
     snprintf(job->at, sizeof job->at, "%s, size %d of %d%s", direction == TDICT_TUNING_IN ? "in" : "out_new", i + 1,
              count, left > 0 ? ", about " : "");
     if (left > 0) snprintf(job->at + strlen(job->at), sizeof job->at - strlen(job->at), "%.0f s left", left);

@@ -56,15 +56,10 @@ static const tdict_type without_hook = {.struct_size = sizeof without_hook, .nam
 
 /* 0, 1, 2, ... as ten rows of five. */
 static tdict_status make_rows(tdict_tensor **out, tdict_error *err) {
-  const int64_t shape[2] = {ITEMS, FLOATS}, strides[2] = {FLOATS, 1};
-  tdict_tensor_view rows = tdict_tensor_view_default();
-  rows.ndim = 2;
-  rows.shape = shape;
-  rows.strides = strides;
   tdict_tensor *line;
   tdict_status status = tdict_tensor_arange(TDICT_F32, 0, 1, ITEMS * FLOATS, &line, err);
   if (status != TDICT_OK) return status;
-  status = tdict_tensor_as_strided(line, &rows, 0, out, err);
+  status = tdict_tensor_reshape(line, TDICT_SHAPE(ITEMS, FLOATS), out, err);
   tdict_tensor_release(line);
   return status;
 }

@@ -20,7 +20,7 @@ enum { COUNT = 1 << 16 }; /* floats in a batch; it holds one value, so its sum i
 static const size_t batch_bytes = COUNT * sizeof(float);
 
 /* Here a failing call leaves the function by its clean-up; the error goes up to the table. */
-#define TRY(call)                                 \
+#define GO(call)                                  \
   do {                                            \
     if ((status = (call)) != TDICT_OK) goto done; \
   } while (0)
@@ -97,15 +97,15 @@ static tdict_status late_sum(const scene *s, const float *data, tdict_error *err
 static tdict_status pinned_source_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *dev = NULL;
   tdict_status status;
-  TRY(make_pinned(s, 1, &host, err));
-  TRY(make_on_device(s, 0, &dev, err));
+  GO(make_pinned(s, 1, &host, err));
+  GO(make_on_device(s, 0, &dev, err));
   float *x = tdict_data(host, "x");
-  TRY(raw_slow_kernel(s->raw, s->copies, err));
-  TRY(raw_copy_in(s->raw, s->copies, tdict_data(dev, "x"), x, batch_bytes, err));
+  GO(raw_slow_kernel(s->raw, s->copies, err));
+  GO(raw_copy_in(s->raw, s->copies, tdict_data(dev, "x"), x, batch_bytes, err));
   fill(x, 0); /* the next batch, too early */
   raw_go(s->raw);
-  TRY(raw_wait(s->raw, s->copies, err));
-  TRY(differs(s, dev, 1, happened, err));
+  GO(raw_wait(s->raw, s->copies, err));
+  GO(differs(s, dev, 1, happened, err));
 
 done:
   raw_go(s->raw);
@@ -121,21 +121,21 @@ static tdict_status pinned_source_tdict(const scene *s, bool *happened, tdict_er
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_status status;
   o.after = &s->copies;
-  TRY(make_pinned(s, 1, &host, err));
+  GO(make_pinned(s, 1, &host, err));
   float *kept = tdict_data(host, "x");
   for (int way = 0; way < 2 && !*happened; way++) {
     fill(tdict_data(host, "x"), 1);
-    TRY(raw_slow_kernel(s->raw, s->copies, err));
-    TRY(tdict_to_device_async(s->c, host, s->device, &o, &f, err));
-    TRY(raw_go_soon(s->raw, err));
+    GO(raw_slow_kernel(s->raw, s->copies, err));
+    GO(tdict_to_device_async(s->c, host, s->device, &o, &f, err));
+    GO(raw_go_soon(s->raw, err));
     if (way == 0) {
       fill(tdict_data(host, "x"), 0); /* tdict_data() waits until the copy has read the batch */
     } else {
-      TRY(tdict_future_wait_source(f, err));
+      GO(tdict_future_wait_source(f, err));
       fill(kept, 0);
     }
-    TRY(tdict_future_wait(f, &dev, err));
-    TRY(differs(s, dev, 1, happened, err));
+    GO(tdict_future_wait(f, &dev, err));
+    GO(differs(s, dev, 1, happened, err));
     raw_go(s->raw);
     tdict_release(dev);
     tdict_future_release(f);
@@ -184,21 +184,21 @@ static tdict_status pageable_source_raw(const scene *s, bool *happened, tdict_er
   tdict_status status;
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.changed, NULL);
-  TRY(make_host(NULL, 1, &host, err));
-  TRY(make_pinned(s, 0, &pinned, err));
-  TRY(make_on_device(s, 0, &dev, err));
+  GO(make_host(NULL, 1, &host, err));
+  GO(make_pinned(s, 0, &pinned, err));
+  GO(make_on_device(s, 0, &dev, err));
   p.from = tdict_const_data(host, "x");
   p.to = tdict_data(pinned, "x");
   if (pthread_create(&thread, NULL, pin, &p) != 0) {
     *err = (tdict_error){.status = TDICT_ENOMEM, .message = "no thread could be started"};
-    TRY(TDICT_ENOMEM);
+    GO(TDICT_ENOMEM);
   }
   fill(tdict_data(host, "x"), 0); /* the next batch, too early */
   begin_pinning(&p);
   pthread_join(thread, NULL);
-  TRY(raw_copy_in(s->raw, s->copies, tdict_data(dev, "x"), p.to, batch_bytes, err));
-  TRY(raw_wait(s->raw, s->copies, err));
-  TRY(differs(s, dev, 1, happened, err));
+  GO(raw_copy_in(s->raw, s->copies, tdict_data(dev, "x"), p.to, batch_bytes, err));
+  GO(raw_wait(s->raw, s->copies, err));
+  GO(differs(s, dev, 1, happened, err));
 
 done:
   tdict_release(dev);
@@ -216,11 +216,11 @@ static tdict_status pageable_source_tdict(const scene *s, bool *happened, tdict_
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_status status;
   o.mode = TDICT_MODE_NON_BLOCKING_PIN;
-  TRY(make_host(NULL, 1, &host, err));
-  TRY(tdict_to_device_async(s->c, host, s->device, &o, &f, err));
+  GO(make_host(NULL, 1, &host, err));
+  GO(tdict_to_device_async(s->c, host, s->device, &o, &f, err));
   fill(tdict_data(host, "x"), 0); /* waits until the threads have read it */
-  TRY(tdict_future_wait(f, &dev, err));
-  TRY(differs(s, dev, 1, happened, err));
+  GO(tdict_future_wait(f, &dev, err));
+  GO(differs(s, dev, 1, happened, err));
 
 done:
   tdict_release(dev);
@@ -233,14 +233,14 @@ done:
 static tdict_status early_read_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *dev = NULL;
   tdict_status status;
-  TRY(make_pinned(s, 0, &host, err));
-  TRY(make_on_device(s, 1, &dev, err));
+  GO(make_pinned(s, 0, &host, err));
+  GO(make_on_device(s, 1, &dev, err));
   float *x = tdict_data(host, "x");
-  TRY(raw_slow_kernel(s->raw, s->copies, err));
-  TRY(raw_copy_out(s->raw, s->copies, x, tdict_data(dev, "x"), batch_bytes, err));
+  GO(raw_slow_kernel(s->raw, s->copies, err));
+  GO(raw_copy_out(s->raw, s->copies, x, tdict_data(dev, "x"), batch_bytes, err));
   *happened = sum_of(x) != COUNT;
   raw_go(s->raw);
-  TRY(raw_wait(s->raw, s->copies, err));
+  GO(raw_wait(s->raw, s->copies, err));
 
 done:
   raw_go(s->raw);
@@ -255,13 +255,13 @@ static tdict_status early_read_tdict(const scene *s, bool *happened, tdict_error
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_status status;
   o.after = &s->copies;
-  TRY(make_pinned(s, 0, &host, err));
-  TRY(make_on_device(s, 1, &dev, err));
-  TRY(raw_slow_kernel(s->raw, s->copies, err));
-  TRY(tdict_copy_into_async(s->c, dev, host, &o, &f, err));
-  TRY(raw_go_soon(s->raw, err));
+  GO(make_pinned(s, 0, &host, err));
+  GO(make_on_device(s, 1, &dev, err));
+  GO(raw_slow_kernel(s->raw, s->copies, err));
+  GO(tdict_copy_into_async(s->c, dev, host, &o, &f, err));
+  GO(raw_go_soon(s->raw, err));
   *happened = sum_of(tdict_const_data(host, "x")) != COUNT; /* waits until the bytes have come */
-  TRY(tdict_future_wait(f, NULL, err));
+  GO(tdict_future_wait(f, NULL, err));
 
 done:
   raw_go(s->raw);
@@ -275,14 +275,14 @@ done:
 static tdict_status destination_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *next = NULL, *dev = NULL;
   tdict_status status;
-  TRY(make_pinned(s, 2, &next, err));
-  TRY(make_on_device(s, 1, &dev, err));
-  TRY(late_sum(s, tdict_data(dev, "x"), err));
-  TRY(raw_copy_in(s->raw, s->copies, tdict_data(dev, "x"), tdict_const_data(next, "x"), batch_bytes, err));
-  TRY(raw_wait(s->raw, s->copies, err)); /* the copies' stream, not the kernels' */
+  GO(make_pinned(s, 2, &next, err));
+  GO(make_on_device(s, 1, &dev, err));
+  GO(late_sum(s, tdict_data(dev, "x"), err));
+  GO(raw_copy_in(s->raw, s->copies, tdict_data(dev, "x"), tdict_const_data(next, "x"), batch_bytes, err));
+  GO(raw_wait(s->raw, s->copies, err)); /* the copies' stream, not the kernels' */
   raw_go(s->raw);
-  TRY(raw_wait(s->raw, s->kernels, err));
-  TRY(kernel_saw_other(s, 1, happened, err));
+  GO(raw_wait(s->raw, s->kernels, err));
+  GO(kernel_saw_other(s, 1, happened, err));
 
 done:
   raw_go(s->raw);
@@ -296,16 +296,16 @@ static tdict_status destination_tdict(const scene *s, bool *happened, tdict_erro
   tdict_future *f = NULL;
   bool kernel_wrong = false, batch_wrong = false;
   tdict_status status;
-  TRY(make_pinned(s, 2, &next, err));
-  TRY(make_on_device(s, 1, &dev, err));
-  TRY(late_sum(s, tdict_data(dev, "x"), err));
-  TRY(tdict_record_stream(dev, s->kernels, err)); /* says who uses the batch */
-  TRY(tdict_copy_into_async(s->c, next, dev, NULL, &f, err));
-  TRY(raw_go_soon(s->raw, err));
-  TRY(tdict_future_wait(f, NULL, err));
-  TRY(raw_wait(s->raw, s->kernels, err));
-  TRY(kernel_saw_other(s, 1, &kernel_wrong, err));
-  TRY(differs(s, dev, 2, &batch_wrong, err));
+  GO(make_pinned(s, 2, &next, err));
+  GO(make_on_device(s, 1, &dev, err));
+  GO(late_sum(s, tdict_data(dev, "x"), err));
+  GO(tdict_record_stream(dev, s->kernels, err)); /* says who uses the batch */
+  GO(tdict_copy_into_async(s->c, next, dev, NULL, &f, err));
+  GO(raw_go_soon(s->raw, err));
+  GO(tdict_future_wait(f, NULL, err));
+  GO(raw_wait(s->raw, s->kernels, err));
+  GO(kernel_saw_other(s, 1, &kernel_wrong, err));
+  GO(differs(s, dev, 2, &batch_wrong, err));
   *happened = kernel_wrong || batch_wrong;
 
 done:
@@ -331,18 +331,18 @@ static void pool_give(arena_pool *pool) { pool->taken = false; } /* knows nothin
 static tdict_status arena_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *next = NULL, *memory = NULL;
   tdict_status status;
-  TRY(make_pinned(s, 2, &next, err));
-  TRY(make_on_device(s, 1, &memory, err));
+  GO(make_pinned(s, 2, &next, err));
+  GO(make_on_device(s, 1, &memory, err));
   arena_pool pool = {.block = tdict_data(memory, "x")};
   const float *batch = pool_take(&pool);
-  TRY(late_sum(s, batch, err));
+  GO(late_sum(s, batch, err));
   pool_give(&pool); /* for the host the batch is done with */
   float *other = pool_take(&pool);
-  TRY(raw_copy_in(s->raw, s->copies, other, tdict_const_data(next, "x"), batch_bytes, err));
-  TRY(raw_wait(s->raw, s->copies, err));
+  GO(raw_copy_in(s->raw, s->copies, other, tdict_const_data(next, "x"), batch_bytes, err));
+  GO(raw_wait(s->raw, s->copies, err));
   raw_go(s->raw);
-  TRY(raw_wait(s->raw, s->kernels, err));
-  TRY(kernel_saw_other(s, 1, happened, err));
+  GO(raw_wait(s->raw, s->kernels, err));
+  GO(kernel_saw_other(s, 1, happened, err));
 
 done:
   raw_go(s->raw);
@@ -355,17 +355,17 @@ static tdict_status arena_tdict(const scene *s, bool *happened, tdict_error *err
   tdict_tree *next = NULL, *dev = NULL, *other = NULL;
   bool kernel_wrong = false, batch_wrong = false;
   tdict_status status;
-  TRY(make_pinned(s, 2, &next, err));
-  TRY(make_on_device(s, 1, &dev, err));
-  TRY(late_sum(s, tdict_data(dev, "x"), err));
-  TRY(tdict_record_stream(dev, s->kernels, err)); /* the arena is reused when the kernel is done with it */
+  GO(make_pinned(s, 2, &next, err));
+  GO(make_on_device(s, 1, &dev, err));
+  GO(late_sum(s, tdict_data(dev, "x"), err));
+  GO(tdict_record_stream(dev, s->kernels, err)); /* the arena is reused when the kernel is done with it */
   tdict_release(dev);
   dev = NULL;
-  TRY(raw_go_soon(s->raw, err)); /* the next call may wait for memory */
-  TRY(tdict_to_device(s->c, next, s->device, NULL, &other, err));
-  TRY(raw_wait(s->raw, s->kernels, err));
-  TRY(kernel_saw_other(s, 1, &kernel_wrong, err));
-  TRY(differs(s, other, 2, &batch_wrong, err));
+  GO(raw_go_soon(s->raw, err)); /* the next call may wait for memory */
+  GO(tdict_to_device(s->c, next, s->device, NULL, &other, err));
+  GO(raw_wait(s->raw, s->kernels, err));
+  GO(kernel_saw_other(s, 1, &kernel_wrong, err));
+  GO(differs(s, other, 2, &batch_wrong, err));
   *happened = kernel_wrong || batch_wrong;
 
 done:
@@ -415,10 +415,10 @@ static int run(tdict_context *c) {
   tdict_error err;
   tdict_status status;
   int code = 1;
-  TRY(raw_open(c, s.device, &s.raw, &err));
-  TRY(tdict_stream_create(c, s.device, &s.copies, &err));
-  TRY(tdict_stream_create(c, s.device, &s.kernels, &err));
-  TRY(tdict_create_from(&schema, 0, NULL, tdict_device_memory(c, s.device), &s.sum, &err));
+  GO(raw_open(c, s.device, &s.raw, &err));
+  GO(tdict_stream_create(c, s.device, &s.copies, &err));
+  GO(tdict_stream_create(c, s.device, &s.kernels, &err));
+  GO(tdict_create_from(&schema, 0, NULL, tdict_device_memory(c, s.device), &s.sum, &err));
   code = run_table(&s) ? 1 : 0;
 
 done:
@@ -442,8 +442,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: safety [[--device] auto|sim|cuda:N]\n");
     return 2;
   }
-  if (argc > 1) TRY(tdict_device_parse(argv[argc - 1], &o.device, &err));
-  TRY(tdict_context_create(&o, &c, &err));
+  if (argc > 1) GO(tdict_device_parse(argv[argc - 1], &o.device, &err));
+  GO(tdict_context_create(&o, &c, &err));
   if (tdict_context_device(c, &why).type == TDICT_DEVICE_SIM) printf("on the simulated device: %s\n", why.message);
   code = run(c);
 

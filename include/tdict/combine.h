@@ -47,7 +47,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief As tdict_stack(), into the storage of @p out, which has the same keys and the batch size and shapes of the
  *  result: addresses stay, and it may be locked [T:stack_into_keeps_addresses]. All is checked before the first byte is
- *  written. Of the options `dim` is used. If tensors of @p out are one or share bytes, the one written last stays.
+ *  written. Of the options `dim` is used. If tensors of @p out share bytes, the last write remains.
  *  @return as tdict_stack(); #TDICT_EREADONLY [T:stack_into_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *out,

@@ -12,8 +12,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** A dataset: a value, which whoever is given it takes over, `self` with it. A function that answers a number that is no
- *  tdict_status is #TDICT_EHOOK [T:loader_functions_answer_statuses]. */
+/** A dataset. A function that is given one takes ownership of it and of `self`. If a member function returns a number that
+ *  is not a tdict_status, the error is #TDICT_EHOOK [T:loader_functions_answer_statuses]. */
 typedef struct tdict_dataset {
   size_t struct_size;
   const char *name; /**< for messages; lives as long as the dataset; NULL: "dataset" */

@@ -112,7 +112,7 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief As tdict_index_get(), into the storage of @p out: addresses stay, and @p out may be pinned or locked
- *  [T:index_get_into_keeps_addresses]. The use: minibatches drawn again and again into one tree.
+ *  [T:index_get_into_keeps_addresses]. Use it to draw many minibatches into one tree.
  *  @param[in,out] out  has the keys of @p td, and the batch size, shapes and element types of the result. Its elements are
  *                      unspecified where they overlap those of @p td.
  *  Cost: O(tensors + nodes), twice, since all is checked first, and the bytes of the result. Nothing is allocated but for

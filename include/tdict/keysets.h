@@ -22,21 +22,22 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *td, const 
  *  [T:exclude_leaves_out]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Keeps in @p td what stands at the paths, in their order, and takes everything else out of it, as tdict_select()
- *  in a new tree [T:select_in_place_selects].
+/** @brief Removes every key of @p td that no path names, and puts the rest in the order of the paths. The result is what
+ *  tdict_select() returns, unless a child hangs at several places: what is removed from it is removed at all of them
+ *  [T:select_in_place_selects].
  *
- *  Trees on the way to a path lose keys, too, wherever they hang. They and @p td stay the trees that they are, so handles
- *  of them stay valid. A tree at several of the paths keeps what any of them names. On failure nothing has changed
+ *  Trees on the way to a path lose keys too, in every tree that holds them. Handles of these trees and of @p td stay
+ *  valid. A tree at several of the paths keeps what any of them names. On failure nothing has changed
  *  [T:in_place_is_atomic]. Cost: O(keys on the way to the paths), and what is taken out is released.
  *  @param[in] strict  false: a path that leads nowhere is left out.
  *  @return as tdict_select() [T:in_place_refuses]; #TDICT_ELOCKED @p td or a tree on the way to a path is locked
  *          [T:in_place_refuses_locked]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, size_t count,
                                                              bool strict, tdict_error *err);
-/** @brief Takes what stands at the paths out of @p td, as tdict_exclude() in a new tree [T:exclude_in_place_excludes].
+/** @brief Removes the keys at the paths from @p td [T:exclude_in_place_excludes].
  *
- *  Paths that lead nowhere are ignored; trees that become empty stay. The trees that lose keys lose them wherever they
- *  hang, and stay the trees that they are. On failure nothing has changed [T:in_place_is_atomic]. Cost: O(keys of the
+ *  Paths that lead nowhere are ignored; trees that become empty stay. A child that loses a key loses it in every tree
+ *  that holds the child. Handles stay valid. On failure nothing has changed [T:in_place_is_atomic]. Cost: O(keys of the
  *  trees that lose keys).
  *  @return #TDICT_OK; #TDICT_ELOCKED a tree that would lose a key is locked [T:in_place_refuses_locked]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count,
@@ -62,16 +63,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *td, 
                                                           tdict_error *err);
 /** @brief Makes @p td the tree that tdict_flatten_keys() makes of it [T:flatten_keys_in_place_flattens].
  *
- *  The trees that hung in @p td leave it as they are: other holders of them see no change. On failure nothing has changed
- *  [T:in_place_is_atomic].
+ *  The former children of @p td are not changed, so other trees that hold them see no difference. On failure nothing has
+ *  changed [T:in_place_is_atomic].
  *  @return as tdict_flatten_keys(); #TDICT_ELOCKED @p td is locked [T:in_place_refuses_locked]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator,
                                                                    tdict_error *err);
 /** @brief Makes trees for the parts of the keys of this node between separators; keys without one stay
  *  [T:unflatten_keys_unflattens].
  *
- *  The order of the keys makes no difference to what stands where: "a.b" goes into the tree at "a" whether that comes
- *  before or after it [T:unflatten_keys_merges_in_every_order]. In such a tree its own keys come first.
+ *  The result does not depend on the order of the keys: "a.b" goes into the tree at "a" whether that tree comes before or
+ *  after it [T:unflatten_keys_merges_in_every_order]. In a merged tree the keys that were there come first.
  *  @param[in] separator  NULL is ".".
  *  @return #TDICT_OK; #TDICT_EEXIST two things would stand at one path; #TDICT_EINVAL a key that begins or ends with the
  *          separator or holds two in a row, since keys are not empty [T:unflatten_keys_refuses]; #TDICT_ESHAPE what comes
@@ -80,9 +81,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *td
                                                             tdict_tree **out, tdict_error *err);
 /** @brief Makes @p td the tree that tdict_unflatten_keys() makes of it [T:unflatten_keys_in_place_unflattens].
  *
- *  A tree that is there gets what belongs into it and stays the tree that it is: the new keys show wherever it hangs. On
- *  failure nothing has changed [T:in_place_is_atomic]. Without a key that holds the separator nothing changes.
- *  @return as tdict_unflatten_keys(); #TDICT_ELOCKED @p td, or a tree that would get a key, is locked
+ *  New keys are added to existing children, and show in every tree that holds them, so the result may differ from
+ *  tdict_unflatten_keys() if a child hangs at several places. If no key contains the separator, nothing changes. On
+ *  failure nothing has changed [T:in_place_is_atomic].
+ *  @return as tdict_unflatten_keys(); #TDICT_ELOCKED a tree is locked that would have to be changed
  *          [T:in_place_refuses_locked]; #TDICT_EINVAL a tree would come to hang below itself
  *          [T:unflatten_keys_in_place_refuses_cycles]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *td, const char *separator,

@@ -30,40 +30,44 @@ typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *sampl
 
 typedef struct tdict_loader_options {
   size_t struct_size;
-  int64_t batch_size;    /**< samples in a batch; default 1 */
-  int32_t num_workers;   /**< threads of the loader, 0 to 1024; default 4. With 0 tdict_loader_next() does the work */
-  int32_t prefetch;      /**< the most batches that are begun and not handed over, up to 1048576; 0 (default): two for
-                              each worker */
-  size_t prefetch_bytes; /**< no batch is begun while the batches ahead hold this many bytes; 0 (default): no limit
-                              [T:loader_bounds_what_is_ahead] */
-  bool drop_last;        /**< leaves out a last batch of an epoch that is not full [T:loader_drop_last] */
-  bool shuffle; /**< draws samples in the order of a SHUFFLED sampler with `seed`; else in sequence. Must not be
-                              set beside `sampler` */
+  int64_t batch_size; /**< samples in a batch; default 1 */
+  /** Threads of the loader, 0 to 1024; default 4. With 0 tdict_loader_next() does the work. */
+  int32_t num_workers;
+  /** The most batches that are begun and not handed over, up to 1048576; 0 (default): two for each worker. */
+  int32_t prefetch;
+  /** No batch is begun while the batches ahead hold this many bytes; 0 (default): no limit
+   *  [T:loader_bounds_what_is_ahead]. */
+  size_t prefetch_bytes;
+  bool drop_last; /**< leaves out a last batch of an epoch that is not full [T:loader_drop_last] */
+  /** Draws samples in the order of a SHUFFLED sampler with `seed`; else in sequence. Must not be set beside `sampler`. */
+  bool shuffle;
   uint64_t seed;
-  const tdict_sampler
-      *sampler; /**< retained; NULL (default): see `shuffle`. Its indices must be smaller than the dataset's length
-                            [T:loader_follows_the_sampler]. Not for streams */
+  /** Retained; NULL (default): see `shuffle`. Its indices must be smaller than the dataset's length
+   *  [T:loader_follows_the_sampler]. Not for streams. */
+  const tdict_sampler *sampler;
   tdict_device device; /**< where batches are handed over; all zero (default): the context's device */
-  bool pin_memory; /**< pins batches that are handed over on the cpu, objects by their hooks [T:loader_pins_objects].
-                            The context must have a device that reads pinned memory. Batches for a device are always
-                            fetched into pinned memory */
-  tdict_collate
-      collate; /**< makes batches from samples. NULL (default): rows are written into the batch, or samples are
-                              stacked in the memory that the batch is sent from [T:loader_joins_in_pinned_memory] */
-  void *user;  /**< passed to `collate` */
-  bool pad;    /**< pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
+  /** Pins batches that are handed over on the cpu, objects by their hooks [T:loader_pins_objects]. The context must have a
+   *  device that reads pinned memory. Batches for a device are always fetched into pinned memory. */
+  bool pin_memory;
+  /** Makes batches from samples. NULL (default): rows are written into the batch, or samples are stacked in the memory that
+   *  the batch is sent from [T:loader_joins_in_pinned_memory]. */
+  tdict_collate collate;
+  void *user; /**< passed to `collate` */
+  bool pad;   /**< pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
   double pad_value;
-  bool continue_on_error; /**< after a failed batch the next call returns the batch after it. Else (default) every call
-                               returns the error until tdict_loader_set_state() [T:loader_errors_in_place] */
-  int64_t timeout_ns; /**< the longest time that tdict_loader_next() waits for a worker [T:loader_tells_stuck_worker]
-                               and, without a stream, for the device [T:loader_tells_stuck_device]; 0 (default): no limit */
-  int32_t rank,
-      world_size; /**< this process takes positions rank, rank + world_size, ... of each epoch; default 0 of 1.
-                                 All ranks get equally many samples: the first samples of the epoch fill up the last
-                                 round [T:loader_splits_by_rank]. Not beside `sampler`, which has its own, nor for
-                                 streams */
-  bool endless;   /**< tdict_loader_next() never returns NULL: after an epoch it goes on with the next one
-                     [T:loader_endless]. tdict_loader_get_state() tells the epoch and batch */
+  /** After a failed batch the next call returns the batch after it. Else (default) every call returns the error until
+   *  tdict_loader_set_state() [T:loader_errors_in_place]. */
+  bool continue_on_error;
+  /** The longest time that tdict_loader_next() waits for a worker [T:loader_tells_stuck_worker] and, without a stream, for
+   *  the device [T:loader_tells_stuck_device]; 0 (default): no limit. */
+  int64_t timeout_ns;
+  /** This process takes positions rank, rank + world_size, ... of each epoch; default 0 of 1. All ranks get equally many
+   *  samples: the first samples of the epoch fill up the last round [T:loader_splits_by_rank]. Not beside `sampler`, which
+   *  has its own, nor for streams. */
+  int32_t rank, world_size;
+  /** tdict_loader_next() never returns NULL: after an epoch it goes on with the next one [T:loader_endless].
+   *  tdict_loader_get_state() tells the epoch and batch. */
+  bool endless;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
   tdict_loader_options o;
@@ -120,7 +124,7 @@ TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
  *  rank is not among them, so one state serves all ranks [T:loader_state_is_of_all_ranks]. */
 typedef struct tdict_loader_state {
   size_t struct_size;
-  int64_t epoch, batch;   /**< of the batch that comes next. After a batch was handed over, its number is batch - 1 */
+  int64_t epoch, batch;   /**< the epoch, and how many of its batches were handed over */
   int64_t dataset_length; /**< samples; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the sampler draws from 0 to num_indices - 1; -1: a stream */
@@ -141,15 +145,16 @@ static inline tdict_loader_state tdict_loader_state_default(void) {
  *  [T:loader_state_restores].
  *  @param[in,out] out  from tdict_loader_state_default(). At most its struct_size bytes are written
  *                      [T:loader_structs_keep_to_their_size].
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or a struct_size of 0 [T:loader_structs_keep_to_their_size]; #TDICT_EFORKED
- *          [T:loader_fork_is_refused]. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or a struct_size that no default function wrote
+ *          [T:loader_structs_keep_to_their_size]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *loader, tdict_loader_state *out,
                                                               tdict_error *err);
 /** @brief Moves the loader to the place that a state names, and drops prefetched batches [T:loader_state_restores].
  *  @param[in] state  from tdict_loader_get_state(). A program may change `epoch` and `batch` in it.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, a state of a loader with another order of samples; the message names what
- *          differs [T:loader_state_of_another_loader_is_refused]; a negative epoch or batch, an epoch above half of int64's
- *          range or a batch that the epoch has not [T:loader_state_refuses]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL; a state saved by an older version; a state of a loader with another order of
+ *          samples, the message naming what differs [T:loader_state_of_another_loader_is_refused]; a negative epoch or
+ *          batch, an epoch above half of int64's range or a batch that the epoch has not [T:loader_state_refuses];
+ *          #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
@@ -173,7 +178,7 @@ static inline tdict_loader_stats tdict_loader_stats_default(void) {
 /** @brief Reads the statistics.
  *  @param[in,out] out  from tdict_loader_stats_default(). At most its struct_size bytes are written
  *                      [T:loader_structs_keep_to_their_size].
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL [T:loader_counts], or a struct_size of 0
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL [T:loader_counts], or a struct_size that no default function wrote
  *          [T:loader_structs_keep_to_their_size]; #TDICT_EFORKED [T:loader_fork_is_refused]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_stats(tdict_loader *loader, tdict_loader_stats *out,
                                                               tdict_error *err);

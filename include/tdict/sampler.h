@@ -22,15 +22,17 @@ typedef struct tdict_sampler_options {
   size_t struct_size;
   int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
+  /** Drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take at most the length. */
+  int64_t num_samples;
+  const double *weights; /**< WEIGHTED: `num_weights` of them, finite, none negative, one positive; copied */
+  /** This process takes positions rank, rank + world_size, ...; default 0 of 1 [T:sampler_splits_by_rank]
+   *  [T:sampler_ranks_share_one_order]. */
+  int32_t rank, world_size;
+  /** What does not go round is left out; else the first of the epoch fill it up, so that all ranks have as many
+   *  [T:sampler_splits_by_rank]. */
+  bool drop_uneven;
   int64_t
-      num_samples; /**< drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take
-                              at most the length */
-  const double *weights;    /**< WEIGHTED: `num_weights` of them, finite, none negative, one positive; copied */
-  int32_t rank, world_size; /**< this process takes positions rank, rank + world_size, ...; default 0 of 1
-                                 [T:sampler_splits_by_rank] [T:sampler_ranks_share_one_order] */
-  bool drop_uneven;         /**< what does not go round is left out; else the first of the epoch fill it up, so that all
-                              ranks have as many [T:sampler_splits_by_rank] */
-  int64_t num_weights;      /**< WEIGHTED: of `weights`; must be the length [T:sampler_refuses] */
+      num_weights; /**< WEIGHTED: the number of `weights`, which must be the `length` of the sampler [T:sampler_refuses] */
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {
   tdict_sampler_options o;

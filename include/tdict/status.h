@@ -36,7 +36,7 @@ typedef enum tdict_status {
   TDICT_EFORKED = 18,      /**< the process is a fork of the one that made the context */
   TDICT_ECAPTURE = 19,     /**< the stream is being captured into a graph */
   TDICT_ECHANGED = 20,     /**< a source was changed while it was being read */
-  TDICT_EHOOK = 21,        /**< a user's callback failed, or answered a number that is no tdict_status */
+  TDICT_EHOOK = 21,        /**< a user's callback failed, or returned a number that is not a tdict_status */
   TDICT_EIO = 22,          /**< a file could not be read or written */
   TDICT_EFORMAT = 23,      /**< a file is not what its format demands */
   TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */
@@ -46,8 +46,8 @@ typedef enum tdict_status {
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
   int32_t native; /**< the code of the driver or of errno that lies behind it, or 0 */
-  char path
-      [248]; /**< the leaf or key that it is about, or ""; long paths are cut in the middle [T:error_long_path_cut_in_middle] */
+  /** The leaf or key that it is about, or ""; long paths are cut in the middle [T:error_long_path_cut_in_middle]. */
+  char path[248];
   char message[256]; /**< one sentence: what was wanted and what was found */
 } tdict_error;
 
@@ -55,8 +55,8 @@ typedef struct tdict_error {
  *  @return a string that lives for ever. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
 
-/** @brief Prints an error as one line, such as "TDICT_ENOTFOUND obs.stat: 'stat' is no key there"
- *         [T:error_print_writes_one_line].
+/** @brief Prints an error as one line, such as
+ *         `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels` [T:error_print_writes_one_line].
  *  @param[in] err   Borrowed. Its native code follows in brackets if it is not 0. NULL prints nothing.
  *  @param[in] file  Borrowed, and not flushed. If it cannot be written, ferror() says so.
  *  @note Thread-safe. tdict/try.h has macros that call it. */

@@ -20,9 +20,9 @@ TDICT_BEGIN_DECLS
 /** The most dimensions a tensor may have. */
 #define TDICT_MAX_NDIM 32
 
-/** Two arguments, the number of counts and the counts, for the length of the call:
- *  `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)` [T:shape_macro_counts]. In C++ the counts are int64_t
- *  or constants, since braces do not narrow. */
+/** Expands to two arguments: the number of dimensions, and an array of their sizes that lives until the call returns.
+ *  `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)` is an example [T:shape_macro_counts]. In C++ each
+ *  size must be an int64_t or a constant. For a scalar pass `0, NULL`. */
 #ifdef __cplusplus
 #define TDICT_SHAPE(...)                                                \
   static_cast<int>(std::initializer_list<int64_t>{__VA_ARGS__}.size()), \
@@ -143,7 +143,7 @@ TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *t);
 /** @brief Describes @p t; shape and strides stay the tensor's, `data` is unfenced and `storage_bytes` reaches to the
  *  end of the storage [T:tensor_get_view].
  *  @param[in,out] out  from tdict_tensor_view_default(). At most its struct_size bytes are written; nothing is written
- *                      when that is 0 [T:tensor_get_view_keeps_to_its_size]. */
+ *                      if no default function wrote that size [T:tensor_get_view_keeps_to_its_size]. */
 TDICT_API void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out);
 
 /** @brief A view with any shape and strides over the same storage, with the dtype of @p t.
@@ -165,7 +165,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *t,
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *t, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Gives the elements, counted in C order, another shape. One count may be -1, which stands for what is left.
+/** @brief Returns the elements of @p t, in C order, in another shape. One size may be -1: the library computes it.
  *  The result is a view if the strides allow one, else a copy in C order in the memory that @p t lies in (plain host memory
  *  for memory of the program's own) [T:tensor_reshape_views_or_copies].
  *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements; #TDICT_EINVAL a NULL or a count that cannot be

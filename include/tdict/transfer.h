@@ -10,8 +10,8 @@
  * [T:device_readers_wait_for_writers] [T:device_calls_come_after_transfers].
  * If a transfer fails or is cancelled, the bytes that it was to write never came. Accessors give NULL for them
  * [T:lost_bytes_give_null], and no call of the library reads them. Leaves that share a storage are told apart
- * [T:lost_leaves_of_one_storage_are_told_apart] [T:lost_columns_are_told_apart]. A leaf is there again when a transfer or
- * another call of the library has written all of it [T:lost_bytes_come_back_by_any_write]
+ * [T:lost_leaves_of_one_storage_are_told_apart] [T:lost_columns_are_told_apart]. A leaf becomes valid again when a
+ * transfer or another call has written all of its bytes [T:lost_bytes_come_back_by_any_write]
  * [T:lost_rows_come_back_one_by_one]. Transfers that share bytes run in the order in which they were started, if one of
  * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run
  * [T:transfer_with_hooks_takes_its_place_later] [T:transfer_with_hooks_reads_after_a_write].
@@ -19,7 +19,7 @@
  * `to_device` (given the pinned object if the type pins, too) or `pin_memory`; else by `flatten`, their tensors in one plan
  * with all others [T:objects_flatten_moves_in_one_plan]; else they pass untouched and are counted
  * [T:objects_without_hooks_pass]. The result has objects of the same type at the same paths [T:objects_keep_their_type].
- * A tree of very many levels takes time for each level [T:transfers_of_deep_trees_take_time_for_each_level].
+ * The cost of a transfer grows linearly with the depth of the tree [T:transfers_of_deep_trees_take_time_for_each_level].
  * Thread rule: every call may be made from any thread; several transfers run at once. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
@@ -38,12 +38,12 @@ typedef enum tdict_mode {
                                    queued already run */
 } tdict_mode;
 
-/** How pinned memory was come by. */
+/** How pinned memory was obtained. */
 typedef enum tdict_pin_path {
   TDICT_PIN_NONE,        /**< none was needed, or it was there already */
   TDICT_PIN_REGISTER,    /**< pages of our own, registered with the driver */
   TDICT_PIN_DRIVER,      /**< allocated by the driver */
-  TDICT_PIN_PAGEABLE,    /**< none was to be had; copied from ordinary memory */
+  TDICT_PIN_PAGEABLE,    /**< pinned memory was unavailable; copied from ordinary memory */
   TDICT_PIN_SMALL_PIECES /**< as TDICT_PIN_REGISTER, in pieces of 4 MiB, because the driver refused larger
                                registrations: see tdict_pinned_memory() */
 } tdict_pin_path;
@@ -53,9 +53,8 @@ typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;        /**< tensors in the tree */
   int64_t num_shared_leaves; /**< of those, shared: already there, or the same bytes as another leaf */
-  int64_t num_objects, num_objects_pinned,
-      num_objects_untouched; /**< objects; pinned by hook or flatten; passed as they
-                                                                       were for want of a hook */
+  /** Objects; those pinned by hook or flatten; those passed as they were for want of a hook. */
+  int64_t num_objects, num_objects_pinned, num_objects_untouched;
   size_t total_bytes;        /**< bytes that travelled */
   size_t direct_bytes;       /**< from or to pinned memory, or between devices, by the driver alone */
   size_t staged_bytes;       /**< through the staging ring */
@@ -159,11 +158,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree
  *          of range [T:transfer_refuses_bad_options]; #TDICT_ENODEVICE [T:transfer_refuses_absent_device];
  *          #TDICT_EWRONGDEVICE a leaf lives on a device that is not the context's, or options name memory or a stream of
  *          another device [T:transfer_refuses_foreign_device] [T:sim_devices_belong_to_their_context]; #TDICT_ECAPTURE
- *          `after` is being captured, asked first, also when nothing is to be copied [T:transfer_refuses_capture]
- *          [T:streams_are_checked_for_capture_first]; #TDICT_EINVAL with its path a leaf's bytes never came, because an earlier transfer
- *          into them failed and none has written them since [T:lost_source_is_refused]; #TDICT_EFORKED
- *          [T:fork_is_refused]; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path
- *          [T:lost_device_stays_lost]; what a hook answered, or #TDICT_EHOOK, with the object's path
+ *          `after` is being captured; this is checked first, even if nothing is to be copied
+ *          [T:transfer_refuses_capture] [T:streams_are_checked_for_capture_first]; #TDICT_EINVAL with its path a leaf's
+ *          bytes never came, because an earlier transfer into them failed and none has written them since
+ *          [T:lost_source_is_refused]; #TDICT_EFORKED [T:fork_is_refused]; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST
+ *          with the leaf's path [T:lost_device_stays_lost]; what a hook answered, or #TDICT_EHOOK, with the object's path
  *          [T:objects_failing_hook]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
                                                        const tdict_transfer_options *o, tdict_tree **out,
@@ -181,11 +180,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *  locked; no address of @p dst changes; its data is there on return [T:copy_into_keeps_addresses].
  *  @return as tdict_to_device(); #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE;
  *          #TDICT_EDTYPE; #TDICT_EREADONLY, err->path naming the leaf, and nothing is written in all these cases
- *          [T:copy_into_checks_first]; #TDICT_EINVAL, err->path naming the later one, two tensors of @p dst are one or share
- *          bytes, and their sources differ: nothing is written [T:copy_into_refuses_a_tensor_at_two_paths]
+ *          [T:copy_into_checks_first]; #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have different
+ *          sources. err->path names the second one, and nothing is written [T:copy_into_refuses_a_tensor_at_two_paths]
  *          [T:copy_into_refuses_a_tree_at_two_paths] [T:copy_into_refuses_overlapping_leaves]. Sources that share bytes in the
- *          same way are allowed. Strided tensors that overlap only in part may stay unnoticed if they have different
- *          strides; their common bytes are then unspecified. `memory` and `pinned_result` must not be set
+ *          same way are allowed. Strided tensors that overlap only in part may not be detected if their strides
+ *          differ. Their common bytes are then unspecified. `memory` and `pinned_result` must not be set
  *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
  *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later call has
  *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
@@ -255,8 +254,8 @@ TDICT_API tdict_future_state_code tdict_future_state(const tdict_future *f);
 /** @brief What the transfer did.
  *  @param[in,out] out  from tdict_transfer_stats_default(). At most its struct_size bytes are written
  *                      [T:future_stats_keep_to_their_size].
- *  @return #TDICT_OK; #TDICT_EINVAL it has not ended, NULL, or a struct_size of 0 [T:future_stats]
- *          [T:future_stats_refuses]. */
+ *  @return #TDICT_OK; #TDICT_EINVAL it has not ended, NULL, or a struct_size that no default function wrote
+ *          [T:future_stats] [T:future_stats_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out,
                                                           tdict_error *err);
 /** @brief Adds a reference and returns @p f [T:future_released_early]. */

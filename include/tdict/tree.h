@@ -194,7 +194,7 @@ typedef struct tdict_entry {
   void *object;
   const tdict_type *type; /**< the object's, or NULL */
 } tdict_entry;
-/** Answers a tdict_status; another number is #TDICT_EHOOK [T:visitors_answer_statuses]. */
+/** Returns a tdict_status; any other number becomes #TDICT_EHOOK [T:visitors_answer_statuses]. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
 /** @brief Shows every tensor, tree and object below @p td in insertion order, a tree before its children
  *  [T:tree_walk_order].
@@ -204,12 +204,12 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
-/** @brief Finds out what stands at the i-th key of this node, in order: a tensor, a tree or an object [T:tree_at_finds].
+/** @brief Returns the tensor, tree or object at the i-th key of @p td, in insertion order [T:tree_at_finds].
  *  @param[out] out  Written on success only. Its `path` is NULL, its `depth` 0. The rest is borrowed from the tree until it
  *                   is changed. Cost: as tdict_key_at().
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL [T:tree_at_refuses]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err);
-/** @brief Finds out what stands at a path: a tensor, a tree or an object [T:tree_lookup_finds].
+/** @brief Returns the tensor, tree or object at a path [T:tree_lookup_finds].
  *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until it is changed.
  *  Cost: as tdict_get().
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an empty

@@ -4,7 +4,7 @@
  * Both evaluate a call that returns a tdict_status, once. If the status is #TDICT_OK nothing else happens. If not, they
  * print one line to stderr, such as
  *
- *     train.c:41: TDICT_ENOTFOUND obs.stat: 'stat' is no key there
+ *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels
  *
  * and leave the function. They use the variable `err` of the place where they stand: a tdict_error that the call was
  * given (`&err`). For a call that was given NULL, set `err` to zero first; then the status alone is printed.

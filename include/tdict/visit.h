@@ -21,7 +21,7 @@ typedef struct tdict_leaves {
   size_t count;     /**< of trees */
   tdict_tensor *const *tensors;
 } tdict_leaves;
-/** Answers a tdict_status; another number is #TDICT_EHOOK, as of every function of a program [T:visitors_answer_statuses]. */
+/** Returns a tdict_status; any other number becomes #TDICT_EHOOK [T:visitors_answer_statuses]. */
 typedef tdict_status (*tdict_leaf_visitor)(void *user, const tdict_leaves *at, tdict_error *err);
 /** Answers a new reference in *out, or leaves it NULL: the key is left out. */
 typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err);

@@ -2,9 +2,9 @@
  *
  * What writes in place keeps keys, shapes and addresses, is allowed when locked [T:write_allowed_when_locked], and looks
  * at everything before the first byte is written; #TDICT_EDEVICE after that leaves elements unspecified. Writes from one
- * storage to itself that overlap are unspecified, but for a tensor written to itself. If a tensor stands at two paths of the
- * tree that is written, or tensors there share bytes, it is written once for each path, and the
- * last one stays; tdict_copy_into() refuses such trees. Writes wait as tdict_tensor_copy() does. Objects are written as their
+ * storage to itself that overlap are unspecified, but for a tensor written to itself. If a destination has one
+ * tensor at two paths, or tensors that share bytes, each path is written in turn and the last write remains.
+ * tdict_copy_into() refuses such trees. Writes wait as tdict_tensor_copy() does. Objects are written as their
  * tensors, by tdict_fill(), tdict_copy() and tdict_update_in_place() [T:objects_written_as_tensors]. Values have the
  * dtype of what is written; nothing is converted but the numbers of tdict_fill(). Host and device, as tdict_tensor_copy()
  * allows.
