@@ -109,7 +109,7 @@ TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device
 /** A program's own allocator. */
 typedef struct tdict_allocator {
   size_t struct_size;
-  tdict_device device; /**< where its memory is: the cpu, or a device of the context */
+  tdict_device device; /**< where its memory is: the cpu, or a device of the context; "auto": the default device */
   bool pinned;         /**< on the cpu: it is page-locked for the context's devices */
   /** Aligned to 256; NULL: there is none. Any thread, no lock held. */
   void *(*allocate)(void *user, size_t bytes);
@@ -120,8 +120,8 @@ typedef struct tdict_allocator {
 /** @brief A memory over the program's own allocator, for tensors, trees and the `memory` of a transfer
  *  [T:own_memory_is_used]. Ended by tdict_memory_release(); storage made from it keeps it alive, and the allocator must
  *  live as long.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or pinned memory on a device [T:own_memory_refuses]; #TDICT_ENODEVICE;
- *          #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL, a device that is no place, or pinned memory on a device [T:own_memory_refuses];
+ *          #TDICT_ENODEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
                                                            tdict_memory **out, tdict_error *err);
 /** @brief Drops the program's reference to a memory that tdict_memory_create() made; NULL is allowed

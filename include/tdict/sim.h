@@ -4,7 +4,7 @@
  * threads, copies from pinned memory are really asynchronous, an unfinished destination holds its old bytes. What is
  * measured on it says nothing about a GPU.
  * A context has simulated devices when its options carry `sim`, or when its device is tdict_sim(n). They are its own:
- * another context's sim:0 is another device, and calls that are given its memory or streams refuse them with
+ * another context's sim:0 is another device. Calls that take a context refuse its memory and streams with
  * #TDICT_EWRONGDEVICE [T:sim_devices_belong_to_their_context]. In a fork of the process that made the context every call
  * below returns at once: #TDICT_EFORKED, or NULL [T:fork_holds_all_locks]. */
 #ifndef TDICT_SIM_H

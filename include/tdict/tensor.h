@@ -169,6 +169,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
  *  The result is a view if the strides allow one, else a copy in C order in the memory that @p t lies in (plain host memory
  *  for memory of the program's own) [T:tensor_reshape_views_or_copies].
  *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements; #TDICT_EINVAL a NULL or a count that cannot be
+ *          [T:tensor_reshape_refuses]; #TDICT_EOVERFLOW counts that no tensor can have
  *          [T:tensor_reshape_refuses]; of a copy also errors of tdict_tensor_clone(); #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);

@@ -42,7 +42,7 @@ TDICT_API void tdict_trace_stop(tdict_context *context);
  *  [T:trace_is_written_meanwhile]. Copies that are not done are left out and counted
  *  [T:trace_leaves_out_unfinished_copies].
  *  @return #TDICT_OK [T:trace_holds_every_slice]; #TDICT_EINVAL a NULL, or nothing was ever recorded [T:trace_refuses];
- *          #TDICT_EIO the file cannot be written, err->native has errno [T:trace_refuses]; #TDICT_EFORMAT
+ *          #TDICT_EIO the file cannot be written, err->native has errno, as for a directory [T:trace_refuses]; #TDICT_EFORMAT
  *          @p path is neither a regular file nor a character device [T:trace_refuses_a_fifo]; #TDICT_EFORKED
  *          [T:trace_in_a_fork]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_error *err);

@@ -12,7 +12,9 @@
  * [T:lost_bytes_give_null], and no call of the library reads them. Leaves that share a storage are told apart
  * [T:lost_leaves_of_one_storage_are_told_apart] [T:lost_columns_are_told_apart]. A leaf becomes valid again when a
  * transfer or another call has written all of its bytes [T:lost_bytes_come_back_by_any_write]
- * [T:lost_rows_come_back_one_by_one]. Transfers that share bytes run in the order in which they were started, if one of
+ * [T:lost_rows_come_back_one_by_one] [T:lost_rows_come_back_in_any_order]. Exceptions, which stay lost until a call writes
+ * the tensor itself or a dense one over it: strided tensors of more than a million rows, and those rewritten in more than
+ * 4096 separate parts. Transfers that share bytes run in the order in which they were started, if one of
  * them writes [T:transfers_are_ordered]; one with hooks takes its place when its hooks have run
  * [T:transfer_with_hooks_takes_its_place_later] [T:transfer_with_hooks_reads_after_a_write].
  * Objects are moved by their type's hooks before the copies begin, several at once [T:objects_hooks_run_in_parallel]: by
@@ -184,7 +186,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *          sources. err->path names the second one, and nothing is written [T:copy_into_refuses_a_tensor_at_two_paths]
  *          [T:copy_into_refuses_a_tree_at_two_paths] [T:copy_into_refuses_overlapping_leaves]. Sources that share bytes in the
  *          same way are allowed. Strided tensors that overlap only in part may not be detected if their strides
- *          differ. Their common bytes are then unspecified. `memory` and `pinned_result` must not be set
+ *          differ, or if more than 16 other tensors begin between them. Their common bytes are then unspecified. `memory` and `pinned_result` must not be set
  *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
  *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later call has
  *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
