@@ -118,7 +118,7 @@ typedef struct tdict_allocator {
   void *user;
 } tdict_allocator;
 /** @brief A memory over the program's own allocator, for tensors, trees and the `memory` of a transfer
- *  [T:own_memory_is_used]. Ended by tdict_memory_release(); storage made from it keeps it alive, and the allocator must
+ *  [T:own_memory_is_used] [T:own_memory_is_of_the_default_device]. Ended by tdict_memory_release(); storage made from it keeps it alive, and the allocator must
  *  live as long.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL, a device that is no place, or pinned memory on a device [T:own_memory_refuses];
  *          #TDICT_ENODEVICE; #TDICT_ENOMEM. */

@@ -88,10 +88,6 @@ GPU_CASE(own_memory_is_used) {
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   assert_true(tdict_device_equal(tdict_memory_device(m), td_device()));
-  own automatic = {.from = b.memory};
-  tdict_memory *chosen = memory_of(b.context, &automatic, (tdict_device){TDICT_DEVICE_AUTO, 0}, false);
-  assert_true(tdict_device_equal(tdict_memory_device(chosen), tdict_context_device(b.context, NULL)));
-  tdict_memory_release(chosen);
   tdict_tree *src = tree_of(COUNT, 1), *out = NULL, *back = NULL;
   for (int k = 0; k < 4 * 3; k++) { /* the result of a transfer */
     tdict_transfer_options t = tdict_transfer_options_default();
@@ -142,6 +138,15 @@ GPU_CASE(own_memory_is_used) {
   check_bytes(b.context, out, 2);
   tdict_release(out);
   tdict_release(src);
+  bench_close(&b);
+}
+
+GPU_CASE(own_memory_is_of_the_default_device) {
+  bench b = bench_open(NULL);
+  own o = {.from = b.memory};
+  tdict_memory *m = memory_of(b.context, &o, (tdict_device){TDICT_DEVICE_AUTO, 0}, false);
+  assert_true(tdict_device_equal(tdict_memory_device(m), tdict_context_device(b.context, NULL)));
+  tdict_memory_release(m);
   bench_close(&b);
 }
 
