@@ -6,8 +6,8 @@
  * Cost of each, and of each piece of those that cut: O(tensors + nodes), one allocation for all tensors and one a node
  * [T:shape_costs_one_slab]; no byte of an element is copied but where a copy is spoken of.
  * All answer #TDICT_EINVAL for NULL and for a dimension or count that cannot be [T:shape_refuses], #TDICT_ENOMEM
- * [T:shape_survives_enomem], #TDICT_EOVERFLOW for counts that no tensor can have,
- * and #TDICT_ESHAPE where a tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions
+ * [T:shape_survives_enomem], #TDICT_EOVERFLOW for counts that no tensor can have
+ * [T:shape_refuses_counts_of_no_tensor], and #TDICT_ESHAPE where a tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions
  * or a child no longer agrees (see tdict/tree.h) [T:changed_child_is_not_reshaped].
  * They work on every device. Thread rule: as in tdict/tree.h; a result is a tree of its own. */
 #ifndef TDICT_SHAPE_H

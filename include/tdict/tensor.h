@@ -166,8 +166,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Returns the elements of @p t, in C order, in another shape. One size may be -1: the library computes it.
- *  The result is a view if the strides allow one, else a copy in C order in the memory that @p t lies in (plain host memory
- *  for memory of the program's own) [T:tensor_reshape_views_or_copies].
+ *  The result is a view if the strides allow one, else a copy in C order [T:tensor_reshape_views_or_copies]. The copy is
+ *  in the memory of @p t. For memory of the program's own it is in plain host memory.
  *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements; #TDICT_EINVAL a NULL or a count that cannot be
  *          [T:tensor_reshape_refuses]; #TDICT_EOVERFLOW counts that no tensor can have
  *          [T:tensor_reshape_refuses]; of a copy also errors of tdict_tensor_clone(); #TDICT_ENOMEM. */

@@ -186,11 +186,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *          sources. err->path names the second one, and nothing is written [T:copy_into_refuses_a_tensor_at_two_paths]
  *          [T:copy_into_refuses_a_tree_at_two_paths] [T:copy_into_refuses_overlapping_leaves]. Sources that share bytes in the
  *          same way are allowed. Strided tensors that overlap only in part may not be detected if their strides
- *          differ, or if more than 16 other tensors begin between them. Their common bytes are then unspecified. `memory` and `pinned_result` must not be set
- *          [T:transfer_refuses_bad_options]; an object without flatten is #TDICT_ENOTSUP [T:objects_copy_into]. When a
- *          later step fails the bytes of @p dst are unspecified, and its accessors give NULL until a later call has
- *          written them [T:lost_bytes_give_null]; transfers that read them fail [T:lost_source_is_refused], those too that
- *          were queued behind this one [T:lost_source_of_a_queued_transfer]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
+ *          differ, or if more than 16 other tensors begin between them. Their common bytes are then unspecified.
+ *          `memory` and `pinned_result` must not be set [T:transfer_refuses_bad_options]. An object without flatten is
+ *          #TDICT_ENOTSUP [T:objects_copy_into]. If a later step fails, the bytes of @p dst are unspecified. Accessors
+ *          then give NULL until a later call has written these bytes [T:lost_bytes_give_null]. Transfers that read them
+ *          fail [T:lost_source_is_refused], also those queued before the failure
+ *          [T:lost_source_of_a_queued_transfer]. Where storages of @p dst overlap those of @p src, bytes are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
                                                        const tdict_transfer_options *o, tdict_error *err);
 /** @brief As tdict_copy_into(), with a future whose tree is @p dst [T:copy_into_async]. */

@@ -32,29 +32,22 @@
 
 #include "tdict/status.h"
 
-/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`
- *         [T:try_prints_and_goes_to_done]. err.status is set since a call that was given NULL leaves `err` as it was. */
-#define TDICT_TRY(call)                               \
+#define tdict_try_(call, leave)                       \
   do {                                                \
     const tdict_status tdict_try_status = (call);     \
     if (tdict_try_status != TDICT_OK) {               \
       err.status = (int32_t)tdict_try_status;         \
       fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
       tdict_error_print(&err, stderr);                \
-      goto done;                                      \
+      leave;                                          \
     }                                                 \
   } while (0)
 
+/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`
+ *         [T:try_prints_and_goes_to_done]. err.status is set since a call that was given NULL leaves `err` as it was. */
+#define TDICT_TRY(call) tdict_try_(call, goto done)
+
 /** @brief The same, but on failure returns `value` from the function [T:try_return_prints_and_returns]. */
-#define TDICT_TRY_RETURN(call, value)                 \
-  do {                                                \
-    const tdict_status tdict_try_status = (call);     \
-    if (tdict_try_status != TDICT_OK) {               \
-      err.status = (int32_t)tdict_try_status;         \
-      fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
-      tdict_error_print(&err, stderr);                \
-      return value;                                   \
-    }                                                 \
-  } while (0)
+#define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif

@@ -174,6 +174,7 @@ tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
 static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *own; /* a handle of 0 is the legacy stream of the device whose context is current */
   tdict_gpu_scope scope;
+  if (!f->gpu) return TDICT_OK; /* between host memories: there is no tail */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &own, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(own, &scope, err);

@@ -19,7 +19,7 @@ tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees,
 void tdict_aligned_reset(tdict_aligned *aligned);
 
 /* Copies of the trees with their objects opened, which are what is aligned from here on: the list, an array of as many
- * trees as there are, is the caller's. The batch size asked of objects and tensors is their tree's when `whole` is set, else none. On
+ * trees as there are, is the caller's. With `whole`, objects and tensors must begin with the batch size of their tree. On
  * failure the trees are aligned as before. Errors of tdict_objects_open(). */
 tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *opening, bool whole,
                                 const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err);

@@ -335,3 +335,15 @@ CASE(shape_survives_enomem) {
   tdict_release(td);
   m_reset();
 }
+
+/* No element is there, and yet the other counts would overflow. */
+CASE(shape_refuses_counts_of_no_tensor) {
+  const int64_t most = (int64_t)1 << 40;
+  tdict_tree *td = TREE(0), *out = NULL;
+  help_put(td, "x", TENSOR(0, 3));
+  td_fails(TDICT_EOVERFLOW, "reshape", tdict_reshape(td, COUNTS(0, most, most), &out, err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_EOVERFLOW, "view", tdict_view(td, COUNTS(0, most, most), &out, err));
+  assert_null(out);
+  tdict_release(td);
+}
