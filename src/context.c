@@ -8,11 +8,11 @@
 #include "base/options.h"
 #include "device/devices.h"
 #include "device/placement.h"
+#include "ops/visit.h"
 #include "sched/pool.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
 #include "transfer/tuning_file.h"
-#include "tree/visit_pool.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 enum { MAX_THREADS = 1024 };

@@ -2,12 +2,12 @@
 #include "tdict/write.h"
 
 #include "base/error.h"
+#include "ops/check_copy.h"
+#include "ops/index_plan.h"
+#include "ops/select.h"
 #include "tensor/element.h"
-#include "tree/check_copy.h"
-#include "tree/index_plan.h"
 #include "tree/objects.h"
 #include "tree/place.h"
-#include "tree/select.h"
 #include "tree/text.h"
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };

@@ -1,6 +1,6 @@
 /* Parts of a tree by paths, for the calls that take them. Thread rule: as in tdict/tree.h. */
-#ifndef TDICT_TREE_SELECT_H
-#define TDICT_TREE_SELECT_H
+#ifndef TDICT_OPS_SELECT_H
+#define TDICT_OPS_SELECT_H
 
 #include "tree/node.h"
 

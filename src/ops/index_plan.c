@@ -1,6 +1,6 @@
 /* Reading an index, and what it does with a tensor. A plan owns the positions of its lists and masks. Thread rule: one
  * thread. */
-#include "tree/index_plan.h"
+#include "ops/index_plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ops/check_copy.h"
+#include "ops/index_plan.h"
+#include "ops/map.h"
 #include "tree/agree.h"
-#include "tree/check_copy.h"
-#include "tree/index_plan.h"
-#include "tree/map.h"
 #include "tree/text.h"
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };

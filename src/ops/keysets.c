@@ -7,12 +7,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/changes.h"
+#include "ops/map.h"
+#include "ops/select.h"
 #include "tdict/write.h"
-#include "tree/changes.h"
 #include "tree/cursor.h"
-#include "tree/map.h"
 #include "tree/place.h"
-#include "tree/select.h"
 
 static tdict_status check_paths(const char *what, const char *const *paths, size_t count, tdict_error *err) {
   if (count && !paths) return tdict_fail(err, TDICT_EINVAL, "%s: paths is NULL", what);

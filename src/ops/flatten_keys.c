@@ -5,9 +5,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/map.h"
 #include "tdict/keysets.h"
 #include "tree/agree.h"
-#include "tree/map.h"
 
 /* The name that leads to a node, with the separator that follows; a frame's mark is its length. Behind it is room for
  * one key more, which is copied by words. */

@@ -2,7 +2,7 @@
 #include "tdict/clone.h"
 
 #include "base/error.h"
-#include "tree/map.h"
+#include "ops/map.h"
 
 tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", td ? "out" : "td");

@@ -5,10 +5,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/shape.h"
 #include "tensor/affine.h"
 #include "tensor/layout.h"
 #include "tree/agree.h"
-#include "tree/dims.h"
 #include "tree/text.h"
 
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err) {

@@ -1,6 +1,6 @@
 /* Trees made of trees: one way to measure, one to make. What is made belongs to the caller once it is whole, until then
  * to the call. Thread rule: as in tdict/tree.h. */
-#include "tree/map.h"
+#include "ops/map.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Copies between the elements that an index names and another tensor. Takes no memory. Thread rule: as in tdict/index.h. */
+#include "ops/check_copy.h"
+#include "ops/index_plan.h"
 #include "tensor/layout.h"
 #include "tensor/rows.h"
-#include "tree/check_copy.h"
-#include "tree/index_plan.h"
 
 enum { MOST_ROWS = 256 }; /* that offsets are computed for at a time */
 

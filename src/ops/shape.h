@@ -1,9 +1,9 @@
 /* Batch dimensions named by the caller, and views of them. Functions of their arguments. Thread rule: as in
  * tdict/tree.h. */
-#ifndef TDICT_TREE_DIMS_H
-#define TDICT_TREE_DIMS_H
+#ifndef TDICT_OPS_SHAPE_H
+#define TDICT_OPS_SHAPE_H
 
-#include "tree/map.h"
+#include "ops/map.h"
 
 /* The dimension that `dim` names among `ndim`, negative ones from the end. TDICT_EINVAL. */
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err);

@@ -1,7 +1,7 @@
 /* Several trees with the same keys, looked at together: what stands at each path of the first one, in all of them.
  * Owned by one call; trees are borrowed. Thread rule: one thread. */
-#ifndef TDICT_TREE_ALIGN_H
-#define TDICT_TREE_ALIGN_H
+#ifndef TDICT_OPS_ALIGN_H
+#define TDICT_OPS_ALIGN_H
 
 #include "tree/objects.h"
 

@@ -2,10 +2,10 @@
  * as in tdict/combine.h. */
 #include "base/error.h"
 #include "base/options.h"
+#include "ops/align.h"
+#include "ops/map.h"
 #include "tdict/combine.h"
 #include "tensor/element.h"
-#include "tree/align.h"
-#include "tree/map.h"
 #include "tree/text.h"
 
 static const char what[] = "pad_sequence";

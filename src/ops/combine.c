@@ -8,9 +8,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "tree/align.h"
-#include "tree/check_copy.h"
-#include "tree/dims.h"
+#include "ops/align.h"
+#include "ops/check_copy.h"
+#include "ops/shape.h"
 #include "tree/text.h"
 
 typedef struct joiner {

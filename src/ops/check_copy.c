@@ -1,5 +1,5 @@
 /* What stands in the way of a copy. Nothing is kept. Thread rule: see check_copy.h. */
-#include "tree/check_copy.h"
+#include "ops/check_copy.h"
 
 #include <string.h>
 

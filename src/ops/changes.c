@@ -1,5 +1,5 @@
-/* Changes of several nodes that take effect together. Replacements belong to the call. Thread rule: as in tree/changes.h. */
-#include "tree/changes.h"
+/* Changes of several nodes that take effect together. Replacements belong to the call. Thread rule: as in ops/changes.h. */
+#include "ops/changes.h"
 
 #include "base/error.h"
 #include "tree/cursor.h"

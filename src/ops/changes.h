@@ -2,8 +2,8 @@
  * and one call that cannot fail gives every node what its replacement holds. Until then no tree has changed. Nodes stay
  * the same nodes, so handles of them stay valid. Owned by one call; the nodes are borrowed. Thread rule: as in
  * tdict/tree.h. */
-#ifndef TDICT_TREE_CHANGES_H
-#define TDICT_TREE_CHANGES_H
+#ifndef TDICT_OPS_CHANGES_H
+#define TDICT_OPS_CHANGES_H
 
 #include "tree/node.h"
 #include "tree/pointers.h"

@@ -10,9 +10,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "ops/align.h"
+#include "ops/visit.h"
 #include "tree/agree.h"
-#include "tree/align.h"
-#include "tree/visit_pool.h"
 
 typedef struct visit_job {
   const char *what;

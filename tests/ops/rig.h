@@ -1,10 +1,10 @@
 /* Trees of the model on the device that a case runs on. Everything is released by the case; m_reset() ends the model. */
-#ifndef TDICT_TESTS_TREE_RIG_H
-#define TDICT_TESTS_TREE_RIG_H
+#ifndef TDICT_TESTS_OPS_RIG_H
+#define TDICT_TESTS_OPS_RIG_H
 
-#include "help.h"
 #include "support/fail_alloc.h"
 #include "support/ops.h"
+#include "tree/help.h"
 
 typedef struct rig {
   tdict_context *context; /* NULL on the host */

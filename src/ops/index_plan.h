@@ -1,6 +1,6 @@
 /* An index read: what it does with the first dimensions of a tensor. Owned by one call. Thread rule: one thread. */
-#ifndef TDICT_TREE_INDEX_PLAN_H
-#define TDICT_TREE_INDEX_PLAN_H
+#ifndef TDICT_OPS_INDEX_PLAN_H
+#define TDICT_OPS_INDEX_PLAN_H
 
 #include "tdict/index.h"
 #include "tensor/affine.h"

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ops/changes.h"
+#include "ops/map.h"
 #include "tdict/keysets.h"
 #include "tree/agree.h"
-#include "tree/changes.h"
-#include "tree/map.h"
 
 typedef struct unflattener {
   const char *what, *separator;

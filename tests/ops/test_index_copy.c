@@ -1,10 +1,10 @@
 /* Rows copied by lists and masks: any layout, any width, and one wait for each tensor. */
-#include "help.h"
 #include "tdict/combine.h"
 #include "tdict/write.h"
 #include "tensor/naive.h"
 #include "tensor/slow_fence.h"
 #include "tensor/tensor.h"
+#include "tree/help.h"
 
 enum { MOST = 700, DIMS = 3 };
 

@@ -1,5 +1,5 @@
 /* Several trees with the same keys. The list of what stands where is the call's. Thread rule: see align.h. */
-#include "tree/align.h"
+#include "ops/align.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/shape.h"
 #include "tdict/shape.h"
-#include "tree/dims.h"
 
 typedef struct cutter {
   const char *what;

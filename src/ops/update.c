@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "ops/map.h"
+#include "ops/select.h"
 #include "tdict/write.h"
-#include "tree/map.h"
-#include "tree/select.h"
 
 static const char what[] = "update";
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };

@@ -1,8 +1,8 @@
 /* Making a tree with the keys of another one, its tensors made of that one's: views, or copies in new memory. Key
  * tables are shared, all tensors lie in one slab, all new elements of one memory in one storage. Trees are read only.
  * Thread rule: as in tdict/tree.h. */
-#ifndef TDICT_TREE_MAP_H
-#define TDICT_TREE_MAP_H
+#ifndef TDICT_OPS_MAP_H
+#define TDICT_OPS_MAP_H
 
 #include "tensor/affine.h"
 #include "tree/cursor.h"

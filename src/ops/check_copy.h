@@ -1,7 +1,7 @@
 /* What stands in the way of a copy between tensors, asked before the first byte moves, and copies that repeat a source.
  * Functions of their arguments. Thread rule: as in tdict/tensor.h. */
-#ifndef TDICT_TREE_CHECK_COPY_H
-#define TDICT_TREE_CHECK_COPY_H
+#ifndef TDICT_OPS_CHECK_COPY_H
+#define TDICT_OPS_CHECK_COPY_H
 
 #include "tensor/affine.h"
 

@@ -1,7 +1,7 @@
 /* A tree with an object, and its twin with the object's tensors as a tree in its place: what is done with both must come
  * to the same. Hooks count their calls and fail on demand. What is made here is ended by the test that asked for it. */
-#ifndef TDICT_TESTS_TREE_TWINS_H
-#define TDICT_TESTS_TREE_TWINS_H
+#ifndef TDICT_TESTS_OPS_TWINS_H
+#define TDICT_TESTS_OPS_TWINS_H
 
 #include "rig.h"
 #include "support/things.h"

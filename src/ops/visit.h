@@ -1,6 +1,6 @@
 /* What visitors need of a context; src/context.c defines it. Thread rule: safe from any thread. */
-#ifndef TDICT_TREE_VISIT_POOL_H
-#define TDICT_TREE_VISIT_POOL_H
+#ifndef TDICT_OPS_VISIT_H
+#define TDICT_OPS_VISIT_H
 
 #include "sched/pool.h"
 
