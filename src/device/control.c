@@ -1,9 +1,9 @@
-/* The public calls that go straight to a device: memories, counts, and the simulated device's controls. */
+/* The public calls that go straight to a device: memories and counts. They own nothing. Thread rule: as in
+ * tdict/context.h. */
 #include <string.h>
 
 #include "base/error.h"
 #include "device/devices.h"
-#include "device/driver_sim.h"
 #include "memory/pinned_pool.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
@@ -43,34 +43,4 @@ tdict_status tdict_context_get_counts(tdict_context *context, tdict_device devic
   out->num_streams = atomic_load_explicit(&d->num_streams, memory_order_relaxed);
   out->num_events = atomic_load_explicit(&d->num_events, memory_order_relaxed);
   return TDICT_OK;
-}
-
-static tdict_status sim_of(tdict_context *context, tdict_driver **out, tdict_error *err) {
-  if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
-  tdict_status status = tdict_devices_check_fork(tdict_context_devices(context), "sim", err);
-  if (status != TDICT_OK) return status;
-  *out = tdict_devices_sim(tdict_context_devices(context));
-  if (!*out) return tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
-  *out = tdict_driver_last(*out); /* a driver may stand before the simulated one */
-  return TDICT_OK;
-}
-
-tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err) {
-  tdict_driver *sim;
-  tdict_status status = sim_of(context, &sim, err);
-  if (status == TDICT_OK) tdict_driver_sim_hold(sim);
-  return status;
-}
-
-tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err) {
-  tdict_driver *sim;
-  tdict_status status = sim_of(context, &sim, err);
-  return status == TDICT_OK ? tdict_driver_sim_step(sim, count, err) : status;
-}
-
-tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err) {
-  tdict_driver *sim;
-  tdict_status status = sim_of(context, &sim, err);
-  if (status == TDICT_OK) tdict_driver_sim_resume(sim);
-  return status;
 }

@@ -2,7 +2,7 @@
 #include "device/driver_fault.h"
 
 #include "context.h"
-#include "sim_table.h"
+#include "sim/table.h"
 
 typedef struct pair {
   tdict_driver *inner, *d;

@@ -41,9 +41,10 @@ BELOW = {
     "tree": ["tensor"],
     "ops": ["tree"],
     "device": ["memory"],
+    "sim": ["device"],
     "transfer": ["tree", "device"],
     "loader": ["ops", "transfer"],
-    "context": ["loader"],  # src/context.c, the one file that sees all, and its header
+    "context": ["loader", "sim"],  # src/context.c, the one file that sees all, and its header
 }
 
 

@@ -6,7 +6,7 @@
 #define TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 
 #include "device/driver_fault.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
 #include "support/raw.h"
 #include "tdict/tdict.h"
 

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "device/sim_queue.h"
 #include "ops/visit.h"
+#include "sim/queue.h"
 #include "tdict/trace.h"
 #include "transfer/engine_state.h"
 

@@ -1,11 +1,11 @@
 /* The simulated driver and what its users can do with it beyond the table. Thread rule: safe from any thread. */
-#ifndef TDICT_DEVICE_DRIVER_SIM_H
-#define TDICT_DEVICE_DRIVER_SIM_H
+#ifndef TDICT_SIM_DRIVER_H
+#define TDICT_SIM_DRIVER_H
 
 #include "device/driver.h"
 #include "tdict/sim.h"
 
-/* options are complete and checked by tdict_driver_sim_check(). TDICT_ENOMEM. */
+/* options are complete. Errors of tdict_driver_sim_check(); TDICT_ENOMEM. */
 tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
 /* TDICT_EINVAL: num_devices not in 1..8, memory_bytes below 1 MiB, a negative or not finite rate, a negative
  * latency. */
@@ -19,9 +19,6 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_erro
 void tdict_driver_sim_hold(tdict_driver *base);
 tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err);
 void tdict_driver_sim_resume(tdict_driver *base);
-
-/* The driver whose stream this is, and the device's ordinal; NULL when it is no stream that stream_create() made. */
-const tdict_driver *tdict_driver_of_sim_stream(const void *handle, int32_t *ordinal);
 
 /* What the driver itself sees of its use. */
 typedef struct tdict_driver_sim_count {

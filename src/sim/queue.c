@@ -1,5 +1,5 @@
-/* Streams and operations of the simulated driver: see sim_queue.h for owner and thread rule. */
-#include "device/sim_queue.h"
+/* Streams and operations of the simulated driver: see queue.h for owner and thread rule. */
+#include "sim/queue.h"
 
 #include <stdlib.h>
 

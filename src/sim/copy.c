@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "device/sim_entries.h"
+#include "sim/entries.h"
 
 /* Bytes from the first byte of a rectangle to its last; false when they do not fit. */
 static bool get_extent(size_t pitch, size_t width, size_t height, size_t *out) {

@@ -1,5 +1,5 @@
 /* Copies and fills of the simulated driver, through its table. */
-#include "device/sim_table.h"
+#include "sim/table.h"
 
 enum { BYTES = 70001 };
 

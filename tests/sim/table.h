@@ -1,14 +1,14 @@
 /* What the tests of the simulated driver share: a driver with device 0's context current, calls through its table, and
  * functions for tdict_sim_launch(). They use no part of tdict above the table. */
-#ifndef TDICT_TESTS_DEVICE_SIM_TABLE_H
-#define TDICT_TESTS_DEVICE_SIM_TABLE_H
+#ifndef TDICT_TESTS_SIM_TABLE_H
+#define TDICT_TESTS_SIM_TABLE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
 #include "support/test.h"
 
 /* The call of an entry must answer TDICT_CU_<wanted>; `d` is the driver in scope. */

@@ -1,11 +1,11 @@
 /* The entries of the simulated driver's table, by file, and what they share. An entry answers as driver.h says.
  * Thread rule: safe from any thread; what says "locked" is called with the driver's lock held. */
-#ifndef TDICT_DEVICE_SIM_ENTRIES_H
-#define TDICT_DEVICE_SIM_ENTRIES_H
+#ifndef TDICT_SIM_ENTRIES_H
+#define TDICT_SIM_ENTRIES_H
 
-#include "device/sim_queue.h"
+#include "sim/queue.h"
 
-/* sim_context.c */
+/* context.c */
 tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context *out);
 tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal);
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context);
@@ -25,7 +25,7 @@ bool tdict_sim_is_stream(const void *handle);
 /* Frees what threads have left. Nobody uses the driver any more. */
 void tdict_sim_threads_end(tdict_sim_driver *d);
 
-/* sim_stream.c */
+/* stream.c */
 tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags);
 tdict_cu tdict_sim_stream_destroy(tdict_driver *base, tdict_cu_stream handle);
 tdict_cu tdict_sim_stream_query(tdict_driver *base, tdict_cu_stream handle);
@@ -39,7 +39,7 @@ tdict_cu tdict_sim_event_query(tdict_driver *base, tdict_cu_event event);
 tdict_cu tdict_sim_event_synchronize(tdict_driver *base, tdict_cu_event event);
 tdict_cu tdict_sim_event_elapsed(tdict_driver *base, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
 
-/* sim_alloc.c */
+/* alloc.c */
 tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out);
 tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool);
 tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes);
@@ -61,7 +61,7 @@ tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Unmaps host memory that is still allocated. Nobody uses the driver any more. */
 void tdict_sim_hosts_end(tdict_sim_driver *d);
 
-/* sim_copy.c */
+/* copy.c */
 tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes);
 tdict_cu tdict_sim_copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes);
 tdict_cu tdict_sim_copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes,

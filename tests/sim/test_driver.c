@@ -1,7 +1,7 @@
 /* The simulated driver as a whole: options, what it says of itself, opening and closing. */
 #include <math.h>
 
-#include "device/sim_table.h"
+#include "sim/table.h"
 #include "support/fail_alloc.h"
 
 CASE(sim_options_are_checked) {

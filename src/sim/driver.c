@@ -1,7 +1,7 @@
 /* The simulated driver: its table, opening and closing, hold, step and resume, and what tdict/sim.h adds for programs.
  * The driver owns its devices, their memory, streams, events and threads, and frees all of it when it closes.
  * Thread rule: safe from any thread; nobody uses a driver that closes. */
-#include "device/driver_sim.h"
+#include "sim/driver.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "device/sim_entries.h"
+#include "sim/entries.h"
 
 enum { DRIVER_VERSION = 12000, NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };
 
@@ -161,6 +161,13 @@ static void close_driver(tdict_driver *base) {
   free(d);
 }
 
+static const tdict_driver *stream_owner(const void *handle, int32_t *ordinal) {
+  const tdict_sim_stream *stream = handle;
+  if (!tdict_sim_is_stream(stream)) return NULL;
+  *ordinal = stream->device->ordinal;
+  return &stream->device->driver->base;
+}
+
 static const tdict_driver_ops sim_ops = {
     .close = close_driver,
     .error_text = error_text,
@@ -202,6 +209,7 @@ static const tdict_driver_ops sim_ops = {
     .copy_batch_async = tdict_sim_copy_batch_async,
     .stream_create = tdict_sim_stream_create,
     .stream_destroy = tdict_sim_stream_destroy,
+    .stream_owner = stream_owner,
     .stream_query = tdict_sim_stream_query,
     .stream_synchronize = tdict_sim_stream_synchronize,
     .stream_wait_event = tdict_sim_stream_wait_event,
@@ -232,9 +240,11 @@ static bool begin_device(tdict_sim_driver *d, int32_t ordinal, const pthread_con
 
 tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_driver **out, tdict_error *err) {
   pthread_condattr_t monotonic;
+  tdict_status status = tdict_driver_sim_check(options, err);
+  if (status != TDICT_OK) return status;
   tdict_sim_driver *d = calloc(1, sizeof *d);
   if (!d) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for the driver");
-  tdict_status status = tdict_forkmark_create(&d->mark, err);
+  status = tdict_forkmark_create(&d->mark, err);
   if (status != TDICT_OK) {
     free(d);
     return status;
@@ -338,13 +348,6 @@ void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_c
   out->num_streams = device->num_streams;
   out->num_events = device->num_events;
   tdict_sim_unlock(d);
-}
-
-const tdict_driver *tdict_driver_of_sim_stream(const void *handle, int32_t *ordinal) {
-  const tdict_sim_stream *stream = handle;
-  if (!tdict_sim_is_stream(stream)) return NULL;
-  *ordinal = stream->device->ordinal;
-  return &stream->device->driver->base;
 }
 
 tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user, tdict_error *err) {

@@ -1,11 +1,11 @@
 /* Engines of the simulated driver: threads that take the time that work needs, pass the gate that a hold closes, and
- * move bytes. See sim_queue.h for owner and thread rule. */
+ * move bytes. See queue.h for owner and thread rule. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "device/sim_queue.h"
+#include "sim/queue.h"
 
 void tdict_sim_engine_push(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_op **at = &engine->head; /* one operation a stream at most, so the list is short */

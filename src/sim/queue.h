@@ -6,13 +6,13 @@
  * read and written together.
  * One lock, the driver's, guards everything; bytes are copied and functions called without it. An operation is
  * counted: its stream, the event that it recorded, waits for it and waiting threads hold references. */
-#ifndef TDICT_DEVICE_SIM_QUEUE_H
-#define TDICT_DEVICE_SIM_QUEUE_H
+#ifndef TDICT_SIM_QUEUE_H
+#define TDICT_SIM_QUEUE_H
 
 #include <pthread.h>
 
 #include "base/forkmark.h"
-#include "device/sim_memory.h"
+#include "sim/memory.h"
 #include "tdict/sim.h"
 
 typedef struct tdict_sim_driver tdict_sim_driver;
@@ -20,7 +20,7 @@ typedef struct tdict_cu_context tdict_sim_device; /* a device is its own primary
 typedef struct tdict_cu_stream tdict_sim_stream;
 typedef struct tdict_cu_event tdict_sim_event;
 typedef struct tdict_sim_op tdict_sim_op;
-typedef struct tdict_sim_thread tdict_sim_thread; /* sim_context.c */
+typedef struct tdict_sim_thread tdict_sim_thread; /* sim/context.c */
 
 typedef enum tdict_sim_engine_index {
   TDICT_SIM_ENGINE_IN,
@@ -182,7 +182,7 @@ void tdict_sim_stream_end(tdict_sim_stream *stream);
 void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start);
 void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool);
 
-/* sim_engine.c. Starts what engines of the device do not run yet; OUT_OF_MEMORY. */
+/* sim/engine.c. Starts what engines of the device do not run yet; OUT_OF_MEMORY. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
 /* Ends and joins them; everything must be done. Called without the lock. */
 void tdict_sim_engines_stop(tdict_sim_driver *d);

@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "device/sim_table.h"
+#include "sim/table.h"
 #include "support/sanitized.h"
 
 enum { MIB = 1 << 20, SURVIVED = 7 };

@@ -5,7 +5,7 @@
  * own thread reads and writes a state; the lists are guarded by the driver's lock. */
 #include <stdlib.h>
 
-#include "device/sim_entries.h"
+#include "sim/entries.h"
 
 enum { MAX_DEPTH = 32 };
 

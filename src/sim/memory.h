@@ -3,8 +3,8 @@
  * A device's memory is one mapping of twice its size. The first half cannot be touched and gives the device addresses;
  * the second half holds the bytes, so that a device address used on the host is a segmentation fault.
  * Nothing here locks: the driver's lock guards all of it. A space owns its mapping and its table of live ranges. */
-#ifndef TDICT_DEVICE_SIM_MEMORY_H
-#define TDICT_DEVICE_SIM_MEMORY_H
+#ifndef TDICT_SIM_MEMORY_H
+#define TDICT_SIM_MEMORY_H
 
 #include "device/driver.h"
 

@@ -1,5 +1,5 @@
 /* Streams, events and the order of work on the simulated driver, through its table. */
-#include "device/sim_table.h"
+#include "sim/table.h"
 
 enum { BYTES = 100000 };
 

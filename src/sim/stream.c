@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "device/sim_entries.h"
+#include "sim/entries.h"
 
 tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);

@@ -1,5 +1,5 @@
 /* Contexts of the simulated driver: what is current belongs to a thread. */
-#include "device/sim_table.h"
+#include "sim/table.h"
 
 typedef struct visitor {
   tdict_driver *d;

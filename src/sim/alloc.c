@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "device/sim_entries.h"
+#include "sim/entries.h"
 
 /* CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED; registering knows PORTABLE, DEVICEMAP, IOMEMORY and
  * READ_ONLY. */

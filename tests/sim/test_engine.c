@@ -1,5 +1,5 @@
 /* Engines of the simulated driver: hold, step and resume, what runs at once, how long it takes. */
-#include "device/sim_table.h"
+#include "sim/table.h"
 
 enum { BYTES = 100000 };
 

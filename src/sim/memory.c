@@ -1,5 +1,5 @@
-/* Addresses of the simulated driver: see sim_memory.h for owner and thread rule. */
-#include "device/sim_memory.h"
+/* Addresses of the simulated driver: see memory.h for owner and thread rule. */
+#include "sim/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
