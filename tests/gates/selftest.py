@@ -15,6 +15,8 @@ GATES = pathlib.Path(__file__).resolve().parent
 LONG_FUNCTION = "\nvoid tdict_planted(void);\nvoid tdict_planted(void) {\n" + "  ;\n" * 59 + "}\n"
 SEVEN = "\nint tdict_planted(int a, int b, int c, int d, int e, int f, int g);\n"
 FALLIBLE = "\n/** @brief Planted. */\nTDICT_API TDICT_NODISCARD tdict_status tdict_planted(void);\n"
+MUTANT = ("\n[planted]\npromise = none\nfile = src/base/checked.h\nfunction = tdict_round_up\nmatch = {match}\n"
+          "replace =\ncase = {case}\n")
 FAULTS = [
     ("layers", "src/base/error.c", '#include "tree/node.h"\n', "base must not see tree"),
     ("layers", "src/device/driver.h", '#include "tensor/tensor.h"\n', "device must not see tensor"),
@@ -40,6 +42,9 @@ FAULTS = [
     ("tags", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
     ("tags", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
     ("tags", "docs/container.md", "<!-- cases begin -->\n| row | `planted_in_a_page` |\n<!-- cases end -->\n", "no test has a case planted_in_a_page"),
+    ("mutants", "tests/mutants.ini", MUTANT.format(match="return", case="checked_round_up"), "planted: the expression matches"),
+    ("mutants", "tests/mutants.ini", MUTANT.format(match="no such text", case="checked_round_up"), "planted: the expression matches 0 times"),
+    ("mutants", "tests/mutants.ini", MUTANT.format(match="step - 1", case="planted_case"), "no test has the case planted_case"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows a line that examples/quickstart.c has not"),
 ]
@@ -103,7 +108,7 @@ def main():
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)
-        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "tags", "pages")}
+        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "tags", "mutants", "pages")}
         for fault in FAULTS:
             check_fault(report, copy, fault, clean[fault[0]])
         check_symbols(report, root, pathlib.Path(name))

@@ -1,10 +1,13 @@
 """What the gates share: reading C source, and saying what is wrong."""
 
+import collections
 import pathlib
 import re
 import sys
 
 CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\(([a-z0-9_]+)\)", re.M)
+DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"]}
+Function = collections.namedtuple("Function", "name begin end")
 
 
 class Report:
@@ -53,6 +56,30 @@ def blank(text, keep_strings=False):
         return re.sub(r"[^\n]", " ", token)
 
     return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", spaces, text, flags=re.S)
+
+
+def functions(text):
+    """The functions that a file defines, each with the span of its definition; comments are blanked out already.
+
+    clang-format puts the head of a function at the start of a line, and its closing brace alone at one."""
+    found = []
+    text = re.sub(r"__attribute__\(\(.*?\)\)", lambda m: "_" * len(m.group()), text)
+    for match in re.finditer(r"^(?!typedef\b|enum\b|union\b|[A-Z_]+\()[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", text, re.M):
+        if text.find("\n", match.end()) != match.end():  # the body stands on the line of its brace
+            end = text.find("\n", match.end())
+        else:
+            end = re.compile(r"^\}", re.M).search(text, match.end()).end()
+        found.append(Function(match.group(1), match.start(), end))
+    return found
+
+
+def case_entries(root):
+    """Names of all CTest entries of the test files: a case, or a case and its device."""
+    names = set()
+    for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c"):
+        for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
+            names |= {f"{case}@{device}" for device in DEVICES.get(kind, [])} or {case}
+    return names
 
 
 def without_preprocessor(text):
