@@ -1,6 +1,6 @@
 /* The table of a driver that fails on demand: see driver_fault.h. It holds a reference to the driver behind it, and ends
  * with its own last reference. Thread rule: safe from any thread. */
-#include "device/driver_fault.h"
+#include "support/driver_fault.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * Calls that make something or queue work are not passed on when they are to fail. Calls that wait, free or end something
  * are passed on first and then answer the code, as the real driver's do when they report an error of earlier work.
  * The other driver is its `behind`. Thread rule: safe from any thread. */
-#ifndef TDICT_DEVICE_DRIVER_FAULT_H
-#define TDICT_DEVICE_DRIVER_FAULT_H
+#ifndef TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
+#define TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 
 #include "device/driver.h"
 
