@@ -1,9 +1,10 @@
 /* The public calls that go straight to a device: memories and counts. They own nothing. Thread rule: as in
  * tdict/context.h. */
-#include <string.h>
-
+#include "base/device.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "device/devices.h"
+#include "device/own_memory.h"
 #include "memory/pinned_pool.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
@@ -12,6 +13,26 @@ tdict_memory *tdict_pinned_memory(tdict_context *context) {
 
 tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device) {
   return tdict_devices_memory(tdict_context_devices(context), device);
+}
+
+tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator, tdict_memory **out,
+                                 tdict_error *err) {
+  tdict_allocator a = {0};
+  if (!context || !allocator || !out)
+    return tdict_fail(err, TDICT_EINVAL, "memory: %s is NULL", !context ? "context" : !allocator ? "allocator" : "out");
+  tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
+  if (status != TDICT_OK) return status;
+  if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
+  if (a.device.type == TDICT_DEVICE_AUTO) a.device = tdict_devices_default(tdict_context_devices(context), NULL);
+  status = tdict_device_check(a.device, "memory", err);
+  if (status != TDICT_OK) return status;
+  tdict_gpu *gpu = NULL;
+  if (a.device.type != TDICT_DEVICE_CPU) {
+    if (a.pinned) return tdict_fail(err, TDICT_EINVAL, "memory: pinned is for memory of the cpu");
+    status = tdict_devices_gpu(tdict_context_devices(context), a.device, &gpu, err);
+    if (status != TDICT_OK) return status;
+  }
+  return tdict_own_memory_create(&a, gpu, out, err);
 }
 
 tdict_device tdict_context_device(const tdict_context *context, tdict_error *why) {

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "device/gpu_open.h"
 #include "device/host.h"
 #include "device/placement.h"
 #include "memory/pinned_pool.h"

@@ -5,6 +5,7 @@
  * own thread reads and writes a state; the lists are guarded by the driver's lock. */
 #include <stdlib.h>
 
+#include "sim/engine.h"
 #include "sim/entries.h"
 
 enum { MAX_DEPTH = 32 };

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "sim/engine.h"
 #include "sim/entries.h"
 
 enum { DRIVER_VERSION = 12000, NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };

@@ -1,19 +1,12 @@
 /* Engines of the simulated driver: threads that take the time that work needs, pass the gate that a hold closes, and
  * move bytes. See queue.h for owner and thread rule. */
+#include "sim/engine.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "sim/queue.h"
-
-void tdict_sim_engine_push(tdict_sim_engine *engine, tdict_sim_op *op) {
-  tdict_sim_op **at = &engine->head; /* one operation a stream at most, so the list is short */
-  while (*at && (*at)->seq < op->seq) at = &(*at)->link;
-  op->link = *at;
-  *at = op;
-  if (engine->idle) pthread_cond_signal(&engine->wake);
-}
 
 void tdict_sim_engines_wake(tdict_sim_driver *d) {
   for (int32_t i = 0; i < d->num_devices; i++)

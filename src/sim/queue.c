@@ -103,6 +103,15 @@ static void retire(tdict_sim_stream *stream) {
   tdict_sim_op_drop(op);
 }
 
+/* Gives work that can begin to its engine. */
+static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
+  tdict_sim_op **at = &engine->head; /* one operation a stream at most, so the list is short */
+  while (*at && (*at)->seq < op->seq) at = &(*at)->link;
+  op->link = *at;
+  *at = op;
+  if (engine->idle) pthread_cond_signal(&engine->wake);
+}
+
 /* Does the markers at the head of a stream and hands the first work to its engine. */
 static void settle_stream(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
@@ -125,7 +134,7 @@ static void settle_stream(tdict_sim_stream *stream) {
     } else {
       op->started = true;
       if (op->ready_ns < stream->clock_ns) op->ready_ns = stream->clock_ns;
-      tdict_sim_engine_push(&stream->device->engines[op->engine], op);
+      push_work(&stream->device->engines[op->engine], op);
     }
   }
   if (!op && stream->destroyed) free_stream(stream);

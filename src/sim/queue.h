@@ -182,12 +182,6 @@ void tdict_sim_stream_end(tdict_sim_stream *stream);
 void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start);
 void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool);
 
-/* sim/engine.c. Starts what engines of the device do not run yet; OUT_OF_MEMORY. */
-tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
-/* Ends and joins them; everything must be done. Called without the lock. */
-void tdict_sim_engines_stop(tdict_sim_driver *d);
-void tdict_sim_engine_push(tdict_sim_engine *engine, tdict_sim_op *op);
-void tdict_sim_engines_wake(tdict_sim_driver *d);
 /* Takes finished work from the head of its stream and lets everything go on that waited for it. */
 void tdict_sim_finish(tdict_sim_op *op);
 
