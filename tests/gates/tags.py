@@ -26,7 +26,7 @@ def read_cases(report, root):
 
 
 def check_tags(report, root, cases):
-    for file in source.files(root, "include/tdict/*.h", "src/*/*.h"):
+    for file in source.files(root, "include/tdict/*.h", "src/**/*.h"):
         text = file.read_text()
         for match in re.finditer(r"\[T:([^\]]*)\]", text):
             report.checked()
