@@ -43,11 +43,11 @@
     }                                                 \
   } while (0)
 
-/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`
- *         [T:try_prints_and_goes_to_done]. err.status is set since a call that was given NULL leaves `err` as it was. */
+/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`. err.status is
+ *         set since a call that was given NULL leaves `err` as it was. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
-/** @brief The same, but on failure returns `value` from the function [T:try_return_prints_and_returns]. */
+/** @brief The same, but on failure returns `value` from the function. */
 #define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif
