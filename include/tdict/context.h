@@ -82,9 +82,10 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  registered in pieces of 4 MiB (#TDICT_PIN_SMALL_PIECES), and copies must be cut at multiples of 4 MiB. The context's
  *  log gets a warning at the first block of either kind.
  *
- *  **The price of large blocks.** While a block is registered or unregistered, no other thread can queue a copy or kernel.
- *  With `pin_piece_bytes`, the library registers piece by piece and pauses after each. The times below are of an NVIDIA
- *  H200, by `bench/pinning`: medians of nine new processes. A wait is the longest of another thread's small copies.
+ *  **The price of large blocks.** While a block is registered or unregistered, no other thread can queue a copy or
+ *  kernel. With `pin_piece_bytes`, the library registers piece by piece and pauses after each. The times below are of
+ *  an NVIDIA H200, by `bench/pinning`: medians of nine new processes. A wait is the longest of another thread's small
+ *  copies.
  *  - 1 GiB takes 49 ms, and others wait 28 ms. In pieces of 32 MiB it takes 36 ms, and others wait 1.2 ms.
  *  - 4 GiB take 194 ms, and others wait 110 ms. In pieces of 32 MiB they take 151 ms, and others wait 1.3 ms.
  *  - Unpinning 4 GiB takes 88 ms, and others wait 74 ms. In pieces it takes 135 ms, and others wait 1 ms.

@@ -1,10 +1,11 @@
 /* Datasets: where a loader's samples come from - a table of the program's own functions, or one of those made here.
  *
- * A sample is named by an index from 0; equal indices give equal samples. There are three ways to give one, and a dataset
- * has at least one of `fetch` with `schema`, `fetch_batch` with `schema`, `fetch_sample`: a row written straight into the
- * batch that will travel, a whole batch of rows, or a tree of its own, which the loader stacks, pads or collates.
- * Thread rule: the functions of one dataset are called from several threads at once, unless `in_order` is set; `release`
- * is called once, when no other call runs or follows. */
+ * A sample is named by an index from 0; equal indices give equal samples. There are three ways to give one, and a
+ * dataset has at least one of `fetch` with `schema`, `fetch_batch` with `schema`, `fetch_sample`: a row written
+ * straight into the batch that will travel, a whole batch of rows, or a tree of its own, which the loader stacks, pads
+ * or collates.
+ * Thread rule: the functions of one dataset are called from several threads at once, unless `in_order` is set;
+ * `release` is called once, when no other call runs or follows. */
 #ifndef TDICT_DATASET_H
 #define TDICT_DATASET_H
 
@@ -23,9 +24,9 @@ typedef struct tdict_dataset {
   int64_t (*length)(void *self);
   /** The fields of a sample, without the batch dimension; borrowed from the dataset, never changed. NULL: none. */
   const tdict_schema *(*schema)(void *self);
-  /** Writes sample @p index to row @p row of @p batch, whose tensors are those of the schema with the batch's size before
-   *  them, in host memory. Elements that are not written are unspecified. Several rows of one batch are never written
-   *  at once. */
+  /** Writes sample @p index to row @p row of @p batch, whose tensors are those of the schema with the batch's size
+   *  before them, in host memory. Elements that are not written are unspecified. Several rows of one batch are never
+   *  written at once. */
   tdict_status (*fetch)(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err);
   /** Writes @p count samples to rows 0, 1, ... of @p batch; preferred to `fetch` where both are there. Not for streams.
    *  What it says when it fails should name the sample: the loader knows the batch only. */
@@ -58,8 +59,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 /** How a file of tokens is laid out. */
 typedef enum tdict_token_format {
   TDICT_TOKENS_AUTO, /**< by its first bytes: an llm.c shard, else 16-bit tokens */
-  TDICT_TOKENS_LLMC, /**< llm.c's: 256 little-endian int32 - magic 20240520 and version 1 (16-bit tokens) or 20240801 and
-                           7 (32-bit), the number of tokens - then the tokens */
+  TDICT_TOKENS_LLMC, /**< llm.c's: 256 little-endian int32 - magic 20240520 and version 1 (16-bit tokens) or 20240801
+                          and 7 (32-bit), the number of tokens - then the tokens */
   TDICT_TOKENS_U16,  /**< little-endian 16-bit tokens and nothing else */
   TDICT_TOKENS_U32   /**< little-endian 32-bit tokens and nothing else */
 } tdict_token_format;
@@ -80,8 +81,8 @@ static inline tdict_token_options tdict_token_options_default(void) {
   return o;
 }
 /** @brief A dataset of windows over files of token ids: sample i has `tokens` and `targets`, each of `window` elements,
- *  `targets` being one token further on; no window spans two files, so a file of n tokens gives (n - 1 - window) / step
- *  + 1 samples, or none.
+ *  `targets` being one token further on; no window spans two files, so a file of n tokens gives
+ *  (n - 1 - window) / step + 1 samples, or none.
  *  @return #TDICT_OK; #TDICT_EINVAL no file, window below 1, step below 0, another dtype; #TDICT_EIO a file cannot be
  *          read, err->path its name and err->native the errno; #TDICT_EFORMAT its size or header is wrong, or it is no
  *          regular file, err->path its name; #TDICT_ESHAPE no file holds one window; #TDICT_EOVERFLOW a 32-bit token

@@ -109,10 +109,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdi
                                                        tdict_error *err);
 /** @brief As tdict_index_get(), into the storage of @p out: addresses stay, and @p out may be pinned or locked. Use it
  *  to draw many minibatches into one tree.
- *  @param[in,out] out  has the keys of @p td, and the batch size, shapes and element types of the result. Its elements are
- *                      unspecified where they overlap those of @p td.
- *  Cost: O(tensors + nodes), twice, since all is checked first, and the bytes of the result. Nothing is allocated but for
- *  lists, masks and objects.
+ *  @param[in,out] out  has the keys of @p td, and the batch size, shapes and element types of the result. Its elements
+ *                      are unspecified where they overlap those of @p td.
+ *  Cost: O(tensors + nodes), twice, since all is checked first, and the bytes of the result. Nothing is allocated but
+ *  for lists, masks and objects.
  *  @return as tdict_index_get(); #TDICT_ENOTFOUND a key that one of the two lacks; #TDICT_ETYPE a tensor meets a tree;
  *          #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); all before the
  *          first element is written. */
@@ -123,8 +123,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_into(const tdict_tree *td
  *  and masks name their elements one by one; of a position named twice the last counts. Keys that @p value lacks stay
  *  as they are. Objects are written as their tensors. When @p td holds no key at all, zeroed tensors and objects for
  *  all of @p td are made first. Allowed when locked, unless they have to be made.
- *  Cost: O(tensors of @p value), twice, since all is looked at first, and the bytes that are written; nothing is allocated
- *  but for lists, masks, objects and preallocation.
+ *  Cost: O(tensors of @p value), twice, since all is looked at first, and the bytes that are written; nothing is
+ *  allocated but for lists, masks, objects and preallocation.
  *  @return as tdict_index_get(); #TDICT_ENOTFOUND @p td lacks a key of @p value; #TDICT_ETYPE a tensor meets a tree;
  *          #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(), all
  *          before the first element is written. */

@@ -1,4 +1,5 @@
-/* The loader: worker threads prepare batches ahead of the training loop, and tdict_loader_next() hands them over in order.
+/* The loader: worker threads prepare batches ahead of the training loop, and tdict_loader_next() hands them over in
+ * order.
  *
  * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete.
  * Batches are handed over in the order of the sampler, whichever worker is first. The samples of a batch depend on the
@@ -9,8 +10,8 @@
  * last reference is released and the streams that used the batch have finished. At most four batches are copied to the
  * device at once. The loader may keep up to four batches that the program has released, until it sends others.
  *
- * Thread rule: one thread at a time calls tdict_loader_next() or tdict_loader_set_state(); any thread may call the other
- * functions. Destroy a loader before its context, in the process that created it. */
+ * Thread rule: one thread at a time calls tdict_loader_next() or tdict_loader_set_state(); any thread may call the
+ * other functions. Destroy a loader before its context, in the process that created it. */
 #ifndef TDICT_LOADER_H
 #define TDICT_LOADER_H
 
@@ -22,8 +23,9 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_loader tdict_loader;
 
-/** Makes a batch from samples: a new tree of any tensors and objects. The samples stay the loader's. Several threads call
- *  it at once. @p memory is where the tensors of the batch should be allocated; it is pinned memory if the loader pins. */
+/** Makes a batch from samples: a new tree of any tensors and objects. The samples stay the loader's. Several threads
+ *  call it at once. @p memory is where the tensors of the batch should be allocated; it is pinned memory if the loader
+ *  pins. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
@@ -37,7 +39,8 @@ typedef struct tdict_loader_options {
   /** No batch is begun while the batches ahead hold this many bytes; 0 (default): no limit. */
   size_t prefetch_bytes;
   bool drop_last; /**< leaves out a last batch of an epoch that is not full */
-  /** Draws samples in the order of a SHUFFLED sampler with `seed`; else in sequence. Must not be set beside `sampler`. */
+  /** Draws samples in the order of a SHUFFLED sampler with `seed`; else in sequence. Must not be set beside
+   *  `sampler`. */
   bool shuffle;
   uint64_t seed;
   /** Retained; NULL (default): see `shuffle`. Its indices must be smaller than the dataset's length. Not for
@@ -100,8 +103,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *                      the loader keeps the batch until the next call, which records the stream's work as a use of it.
  *                      NULL: the call waits until the batch has arrived, and the program calls tdict_record_stream()
  *                      where a stream uses it.
- *  @param[out] out     a new reference; NULL at the end of an epoch. An epoch of an empty dataset has no batch, nor has one
- *                      of fewer samples than a batch with `drop_last`: every call then returns NULL.
+ *  @param[out] out     a new reference; NULL at the end of an epoch. An epoch of an empty dataset has no batch, nor has
+ *                      one of fewer samples than a batch with `drop_last`: every call then returns NULL.
  *  @return #TDICT_OK; the error of fetching, collating, pinning or the transfer. Its message begins with the index of
  *          the sample that was fetched, else with the number of the batch; #TDICT_ETIMEDOUT, naming the worker and what
  *          it fetches, or the batch that has not arrived on the device. The call may be repeated; #TDICT_EINVAL a NULL,

@@ -53,8 +53,8 @@ struct tdict_type {
    *  changed, but elements may be written. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
   /** A new object like `self` whose tensors are those of `tree`, which has the keys that flatten gave and maybe other
-   *  dimensions. The tree is borrowed; tensors are retained as needed; their bytes are not there yet (of a transfer) and
-   *  are not to be read. */
+   *  dimensions. The tree is borrowed; tensors are retained as needed; their bytes are not there yet (of a transfer)
+   *  and are not to be read. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
   /** A copy with elements of its own. *out == self keeps the object, as for all hooks that make one. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);

@@ -22,7 +22,8 @@ typedef struct tdict_sampler_options {
   size_t struct_size;
   int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
-  /** Drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take at most the length. */
+  /** Drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take at most the
+   *  length. */
   int64_t num_samples;
   const double *weights; /**< WEIGHTED: `num_weights` of them, finite, none negative, one positive; copied */
   /** This process takes positions rank, rank + world_size, ...; default 0 of 1. */

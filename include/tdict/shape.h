@@ -46,8 +46,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *td, int32
 TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
 /** @brief Makes a tree whose batch dimension i is dimension @p order[i] of @p td.
- *  @param[in] order  @p ndim dimensions, which must be as many batch dimensions as @p td has; may be NULL when @p ndim is
- *                    0.
+ *  @param[in] order  @p ndim dimensions, which must be as many batch dimensions as @p td has; may be NULL when @p ndim
+ *                    is 0.
  *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tree's, or @p order names a dimension twice. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out,
                                                      tdict_error *err);

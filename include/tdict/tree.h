@@ -192,13 +192,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_vi
                                                   tdict_error *err);
 
 /** @brief Returns the tensor, tree or object at the i-th key of @p td, in insertion order.
- *  @param[out] out  Written on success only. Its `path` is NULL, its `depth` 0. The rest is borrowed from the tree until it
- *                   is changed. Cost: as tdict_key_at().
+ *  @param[out] out  Written on success only. Its `path` is NULL, its `depth` 0. The rest is borrowed from the tree
+ *                   until it is changed. Cost: as tdict_key_at().
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.
- *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until it is changed.
- *  Cost: as tdict_get().
+ *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until it is
+ *                   changed. Cost: as tdict_get().
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
  *          empty key, or NULL; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *out,

@@ -9,7 +9,8 @@
  * and leave the function. They use the variable `err` of the place where they stand: a tdict_error that the call was
  * given (`&err`). For a call that was given NULL, set `err` to zero first; then the status alone is printed.
  *
- * In main, and in a function that returns a tdict_status, `err.status` is the result, since it is written on failure only:
+ * In main, and in a function that returns a tdict_status, `err.status` is the result, since it is written on failure
+ * only:
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};

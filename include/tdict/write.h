@@ -7,8 +7,8 @@
  * Writes wait as tdict_tensor_copy() does. Objects are written as their tensors, by tdict_fill(), tdict_copy() and
  * tdict_update_in_place(). Values have the dtype of what is written; nothing is converted but the numbers of
  * tdict_fill(). Host and device, as tdict_tensor_copy() allows.
- * Cost of what writes in place: the bytes that are written, and O(tensors written), twice, since all is looked at first;
- * nothing is allocated but for lists, masks, objects and very deep trees.
+ * Cost of what writes in place: the bytes that are written, and O(tensors written), twice, since all is looked at
+ * first; nothing is allocated but for lists, masks, objects and very deep trees.
  * Thread rule: as in tdict/tree.h; different tensors may be written by several threads at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H

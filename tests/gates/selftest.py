@@ -28,6 +28,7 @@ FAULTS = [
     ("layers", "src/elsewhere/planted.c", "\n", "src/elsewhere/planted.c: lies in no layer's folder"),
     ("sizes", "src/base/error.c", "\n" * 600, "src/base/error.c: has"),
     ("sizes", "include/tdict/status.h", "\n" * 400, "include/tdict/status.h: has"),
+    ("sizes", "include/tdict/status.h", "/* " + "x" * 115 + " */\n", "has 121 columns"),
     ("sizes", "src/base/error.c", LONG_FUNCTION, "tdict_planted has 61 lines"),
     ("sizes", "src/base/error.h", SEVEN, "tdict_planted has 7 parameters"),
     ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
