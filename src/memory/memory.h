@@ -27,8 +27,6 @@ typedef enum tdict_direction {
 
 typedef struct tdict_memory_ops {
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
-  /* The same, of pages on a memory node; -1: on the memory's own. NULL where a memory knows no nodes. */
-  tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
   /* Takes the block back. `fences` (counted references, handed over) must be done before its bytes are used again. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
   /* Both wait until the bytes are there. NULL where the host can touch the memory: plain code is used then. */
@@ -37,6 +35,8 @@ typedef struct tdict_memory_ops {
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
+  /* As `allocate`, of pages on a memory node; -1: on the memory's own. NULL where a memory knows no nodes. */
+  tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
 } tdict_memory_ops;
 
 struct tdict_memory {
