@@ -1,5 +1,5 @@
-/* Finds out from /proc/self/task whether other threads of the process run. It owns a table of them. Thread rule: one
- * thread at a time calls it. */
+/* Finds out from /proc/self/task whether other threads of the process run. It owns nothing. Thread rule: safe from
+ * any thread. */
 #include "support/rest.h"
 
 #include <dirent.h>
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-enum { MAX_THREADS = 512, POLLS = 100 };
+enum { MAX_THREADS = 256, POLLS = 100 };
 static const int64_t PATIENCE_NS = 60 * INT64_C(1000000000);
 
 /* A thread at its latest look. The kernel counts a switch each time that a thread goes to sleep or is preempted. */
@@ -21,8 +21,10 @@ typedef struct thread {
   bool exists, asleep;
   int64_t sleeps, preemptions, first_sleeps;
 } thread;
-static thread threads[MAX_THREADS];
-static int num_threads;
+typedef struct thread_list {
+  int count;
+  thread threads[MAX_THREADS];
+} thread_list;
 
 static void give_up(const char *why) {
   fprintf(stderr, "td_rest: %s\n", why);
@@ -57,34 +59,35 @@ static bool look_at(thread *t) {
 }
 
 /* Enters threads that are new; true if there are any. */
-static bool find_new(void) {
+static bool find_new(thread_list *l) {
   const long own = syscall(SYS_gettid);
-  const int before = num_threads;
+  const int before = l->count;
   DIR *tasks = opendir("/proc/self/task");
   if (!tasks) give_up("/proc/self/task cannot be read");
   for (struct dirent *e; (e = readdir(tasks));) {
     thread t = {.id = strtol(e->d_name, NULL, 10)};
     bool known = t.id == 0 || t.id == own;
-    for (int i = 0; i < num_threads && !known; i++) known = threads[i].id == t.id;
+    for (int i = 0; i < l->count && !known; i++) known = l->threads[i].id == t.id;
     if (known) continue;
     read_thread(&t);
     t.first_sleeps = t.sleeps;
-    if (num_threads == MAX_THREADS) give_up("too many threads");
-    threads[num_threads++] = t;
+    if (l->count == MAX_THREADS) give_up("too many threads");
+    l->threads[l->count++] = t;
   }
   closedir(tasks);
-  return num_threads > before;
+  return l->count > before;
 }
 
 /* Threads that slept at two looks and did not run in between slept all the time. So when all threads pass, they slept at
  * the moment at which the look before ended. */
 void td_rest(void) {
   const int64_t until = tdict_now_ns() + PATIENCE_NS;
-  num_threads = 0;
+  thread_list l;
+  l.count = 0;
   for (bool rest = false; !rest;) {
     if (tdict_now_ns() > until) give_up("threads still run after a minute");
-    rest = !find_new();
-    for (int i = 0; i < num_threads; i++) rest = look_at(&threads[i]) && rest;
+    rest = !find_new(&l);
+    for (int i = 0; i < l.count; i++) rest = look_at(&l.threads[i]) && rest;
     if (!rest) usleep(100);
   }
 }
