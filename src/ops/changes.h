@@ -18,11 +18,11 @@ enum tdict_changes_from { TDICT_CHANGES_EMPTY, TDICT_CHANGES_COPY };
 
 void tdict_changes_init(tdict_changes *c, const char *what);
 /* The replacement of a node, made when it has none. TDICT_ELOCKED the node is locked; TDICT_ENOMEM. */
-tdict_status tdict_changes_of(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
-                              tdict_error *err);
+tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
+                               tdict_error *err);
 /* A new node under a replacement, for the leaf of a key: its reference is the caller's. It can be changed as it is. NULL
  * without memory. */
-tdict_tree *tdict_changes_new(tdict_changes *c, const tdict_tree *under);
+tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under);
 /* TDICT_EINVAL when `tree`, put into `under`, would hold itself once the changes have taken effect; TDICT_ENOMEM. */
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err);

@@ -13,51 +13,50 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *above;   /* the path of a; NULL: none */
-  tdict_cursor cursor; /* over a; a frame's mark is b's node */
+  const char *parent_path; /* the path of a; NULL: none */
+  tdict_cursor cursor;     /* over a; a frame's mark is b's node */
 } comparer;
 
 /* Notes a difference; the text is in out->message already. */
-static void differ(comparer *c, const tdict_key *extra) {
+static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
-  tdict_cursor_path(&c->cursor, c->above, c->out->path, sizeof c->out->path);
+  tdict_cursor_path(&c->cursor, c->parent_path, c->out->path, sizeof c->out->path);
   if (extra) tdict_node_path(c->out->path, extra, c->out->path, sizeof c->out->path);
 }
 
-#define SAY(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
+#define SET_MESSAGE(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
 
-static bool same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
+static bool is_same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
   return a == b && (a == 0 || memcmp(sa, sb, (size_t)a * sizeof *sa) == 0);
 }
 
-static bool say_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
+static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
   char x[96], y[96];
-  SAY(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
-      tdict_text_shape(b->ndim, b->dims, y, sizeof y));
-  return false;
+  SET_MESSAGE(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
+              tdict_text_shape(b->ndim, b->dims, y, sizeof y));
 }
 
 /* Nodes: batch sizes and the number of keys. False when they differ. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
-  if (!same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
-    SAY(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
-        tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
-    differ(c, NULL);
+  if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
+    SET_MESSAGE(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
+                tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
+    note_difference(c, NULL);
     return false;
   }
   if (b->keys->num_live <= a->keys->num_live) return true; /* a key that b lacks is found on the way */
   for (uint32_t i = 0; i < b->keys->num_slots; i++) {
     const tdict_key *key = &b->keys->slots[i];
     if (!key->name || tdict_keys_find_hashed(a->keys, key->name, key->length, key->hash) >= 0) continue;
-    SAY(c, "only the second tree has this key");
-    differ(c, key);
+    SET_MESSAGE(c, "only the second tree has this key");
+    note_difference(c, key);
     return false;
   }
   return true;
 }
 
-static bool close_numbers(const tdict_compare_options *o, double a, double b) {
+static bool is_close(const tdict_compare_options *o, double a, double b) {
   if (a == b) return true;
   if (isnan(a) || isnan(b)) return o->nan_equal && isnan(a) && isnan(b);
   if (isinf(a) || isinf(b)) return false;
@@ -66,23 +65,23 @@ static bool close_numbers(const tdict_compare_options *o, double a, double b) {
 
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
-static bool same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
+static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
   if (memcmp(a, b, tdict_dtype_bytes(dtype)) == 0 && (is_exact(dtype) || c->o.nan_equal)) return true;
   if (is_exact(dtype) && !tolerant) return dtype == TDICT_BOOL && !*(const char *)a == !*(const char *)b;
   if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi)) return false;
-  return close_numbers(&c->o, ar, br) && close_numbers(&c->o, ai, bi);
+  return is_close(&c->o, ar, br) && is_close(&c->o, ai, bi);
 }
 
-static void say_element(comparer *c, tdict_dtype dtype, const void *a, const void *b) {
+static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi))
-    SAY(c, "the elements' bytes");
+    SET_MESSAGE(c, "the elements' bytes");
   else if ((dtype & 0xffu) == 5)
-    SAY(c, "elements (%.9g, %.9g) and (%.9g, %.9g)", ar, ai, br, bi);
+    SET_MESSAGE(c, "elements (%.9g, %.9g) and (%.9g, %.9g)", ar, ai, br, bi);
   else
-    SAY(c, "elements %.17g and %.17g", ar, br);
+    SET_MESSAGE(c, "elements %.17g and %.17g", ar, br);
 }
 
 /* Counts the numbers that are equal, from the first on, a block at a time; NaN is not. The program's own memory may be
@@ -125,11 +124,11 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
     int64_t oa = 0, ob = 0;
     for (int d = 0; d < a->ndim; d++) oa += at[d] * sa[d], ob += at[d] * sb[d];
     const char *x = pa + oa * (int64_t)item, *y = pb + ob * (int64_t)item;
-    if (!same_element(c, a->dtype, x, y)) {
-      say_element(c, a->dtype, x, y);
+    if (!is_same_element(c, a->dtype, x, y)) {
+      describe_elements(c, a->dtype, x, y);
       memcpy(c->out->index, at, (size_t)a->ndim * sizeof *at);
       c->out->ndim = a->ndim;
-      differ(c, NULL);
+      note_difference(c, NULL);
       return;
     }
     for (int d = a->ndim - 1; d >= 0 && ++at[d] == a->dims[d]; d--) at[d] = 0;
@@ -137,8 +136,8 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
 }
 
 /* The tensor, or a copy of a device's tensor on the host, which *copy then is and the caller releases. */
-static tdict_status to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out, tdict_tensor **copy,
-                            tdict_error *err) {
+static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out,
+                                               tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t))
     return tdict_fail(err, TDICT_EINVAL, "compare: the bytes in the %s tree never came, a transfer into them failed",
@@ -152,48 +151,48 @@ static tdict_status to_host(const tdict_tensor *t, const char *which, const tdic
 
 static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const tdict_tensor *b, tdict_error *err) {
   if (a->dtype != b->dtype) {
-    char one[TDICT_DTYPE_TEXT_BYTES], other[TDICT_DTYPE_TEXT_BYTES];
-    SAY(c, "dtypes %s and %s", tdict_dtype_format(a->dtype, one, sizeof one),
-        tdict_dtype_format(b->dtype, other, sizeof other));
-    differ(c, NULL);
+    char first_text[TDICT_DTYPE_TEXT_BYTES], other_text[TDICT_DTYPE_TEXT_BYTES];
+    SET_MESSAGE(c, "dtypes %s and %s", tdict_dtype_format(a->dtype, first_text, sizeof first_text),
+                tdict_dtype_format(b->dtype, other_text, sizeof other_text));
+    note_difference(c, NULL);
     return TDICT_OK;
   }
-  if (!same_shape(a->ndim, a->dims, b->ndim, b->dims)) {
-    (void)say_shapes(c, "shapes", a, b);
-    differ(c, NULL);
+  if (!is_same_shape(a->ndim, a->dims, b->ndim, b->dims)) {
+    describe_shapes(c, "shapes", a, b);
+    note_difference(c, NULL);
     return TDICT_OK;
   }
   const tdict_tensor *x, *y;
   tdict_tensor *copies[2] = {NULL, NULL};
-  tdict_status status = to_host(a, "first", &x, &copies[0], err);
-  if (status == TDICT_OK) status = to_host(b, "second", &y, &copies[1], err);
+  tdict_status status = copy_device_tensor_to_host(a, "first", &x, &copies[0], err);
+  if (status == TDICT_OK) status = copy_device_tensor_to_host(b, "second", &y, &copies[1], err);
   if (status == TDICT_OK) compare_elements(c, x, y);
   tdict_tensor_release(copies[0]);
   tdict_tensor_release(copies[1]);
   return status;
 }
 
-static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
+static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
 /* Two objects of one type, by their tensors. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_opening opening = {.what = "compare", .way = TDICT_WAY_TENSORS};
   if (a == b) return TDICT_OK;
   if (a->type != b->type) {
-    SAY(c, "objects of type %.60s and %s%.60s", a->type->name,
-        strcmp(a->type->name, b->type->name) == 0 ? "another one named " : "", b->type->name);
-    differ(c, NULL);
+    SET_MESSAGE(c, "objects of type %.60s and %s%.60s", a->type->name,
+                strcmp(a->type->name, b->type->name) == 0 ? "another one named " : "", b->type->name);
+    note_difference(c, NULL);
     return TDICT_OK;
   }
   char path[sizeof((tdict_error *)NULL)->path];
   tdict_tree *x = NULL, *y = NULL;
-  comparer inner = {.o = c->o, .out = c->out, .above = path};
-  tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
+  comparer inner = {.o = c->o, .out = c->out, .parent_path = path};
+  tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
   tdict_status status = tdict_box_open(&opening, a, path, &x, err);
   if (status == TDICT_OK) status = tdict_box_open(&opening, b, path, &y, err);
   if (status == TDICT_OK) {
     tdict_cursor_init(&inner.cursor, x, false);
-    status = compare(&inner, x, y, err);
+    status = compare_trees(&inner, x, y, err);
     tdict_cursor_reset(&inner.cursor);
   }
   tdict_release(x);
@@ -217,16 +216,16 @@ static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **belo
   if (tdict_leaf_box(leaf) && tdict_leaf_box(there))
     return compare_objects(c, tdict_leaf_box(leaf), tdict_leaf_box(there), err);
   if (!there) {
-    SAY(c, "only the first tree has this key");
+    SET_MESSAGE(c, "only the first tree has this key");
   } else {
     char x[TDICT_TEXT_LEAF_BYTES], y[TDICT_TEXT_LEAF_BYTES];
-    SAY(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(there, y));
+    SET_MESSAGE(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(there, y));
   }
-  differ(c, NULL);
+  note_difference(c, NULL);
   return TDICT_OK;
 }
 
-static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err) {
+static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err) {
   c->cursor.frames[0].mark = (size_t)b;
   if (!compare_nodes(c, a, b)) return TDICT_OK;
   for (tdict_leaf leaf; !c->out->differs && (leaf = tdict_cursor_next(&c->cursor)) != 0;) {
@@ -235,7 +234,7 @@ static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
       if (tdict_leaf_box(leaf)) return status; /* has its path */
-      tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
+      tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
       return tdict_error_at(err, status, path);
     }
     if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;
@@ -257,7 +256,7 @@ tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b, const tdict
     return tdict_fail(err, TDICT_EINVAL, "compare: tolerances %g and %g, wanted 0 or more", c.o.relative, c.o.absolute);
   memset(&found, 0, sizeof found);
   tdict_cursor_init(&c.cursor, a, false);
-  status = compare(&c, a, b, err);
+  status = compare_trees(&c, a, b, err);
   tdict_cursor_reset(&c.cursor);
   if (status == TDICT_OK) *out = found;
   return status;

@@ -12,8 +12,8 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-static tdict_status plan_for(tdict_index_plan *plan, const char *what, const tdict_tree *td, const tdict_indices *index,
-                             tdict_error *err) {
+static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, const tdict_tree *td,
+                                     const tdict_indices *index, tdict_error *err) {
   if (td->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension", what);
   tdict_status status = tdict_index_plan_init(plan, what, td->batch_ndim, td->batch_size, index, err);
   if (status == TDICT_OK && plan->ndim > TDICT_MAX_BATCH_NDIM) {
@@ -29,15 +29,15 @@ typedef struct getter {
   tdict_pick pick;
 } getter;
 
-static tdict_status describe_get(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                                 tdict_error *err) {
+static tdict_status describe_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                     tdict_error *err) {
   const getter *g = map->user;
   (void)entry;
   return tdict_index_plan_describe(&g->plan, from, made, err);
 }
 
-static tdict_status fill_get(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                             tdict_error *err) {
+static tdict_status copy_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                 tdict_error *err) {
   const getter *g = map->user;
   (void)entry;
   return tdict_index_plan_copy(&g->plan, from, made, false, err);
@@ -53,20 +53,20 @@ static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *
 tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out, tdict_error *err) {
   getter g;
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", td ? "out" : "td");
-  tdict_status status = plan_for(&g.plan, "index", td, &index, err);
+  tdict_status status = plan_batch_index(&g.plan, "index", td, &index, err);
   if (status != TDICT_OK) return status;
   const tdict_index_plan *plan = &g.plan;
-  const bool copies = plan->num_gathers > 0;
+  const bool has_gathers = plan->num_gathers > 0;
   const tdict_map map = {.what = "index",
                          .batch_in = td->batch_ndim,
                          .batch_out = plan->ndim,
                          .batch_size = plan->shape,
                          .more_dims = plan->ndim > td->batch_ndim ? plan->ndim - td->batch_ndim : 0,
-                         .unlocked = true,
-                         .describe = describe_get,
-                         .fill = copies ? fill_get : NULL,
+                         .drops_locks = true,
+                         .describe = describe_indexed,
+                         .fill = has_gathers ? copy_indexed : NULL,
                          .user = &g,
-                         .way = copies ? TDICT_WAY_TENSORS : tdict_way_of(&plan->affine, td->batch_size, &g.pick),
+                         .way = has_gathers ? TDICT_WAY_TENSORS : tdict_way_of(&plan->affine, td->batch_size, &g.pick),
                          .object = index_object};
   status = tdict_map_run(&map, td, out, err);
   tdict_index_plan_reset(&g.plan);
@@ -78,19 +78,20 @@ tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tr
 typedef struct writer {
   const tdict_index_plan *plan;
   const tdict_tree *to, *from;
-  bool gets;
+  bool reads_index;
   tdict_cursor cursor; /* over `from`; a frame's mark is the node that is written to */
   tdict_open_pairs pairs;
 } writer;
 
-static tdict_status check_count(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
-  if (!w->gets || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
+static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
+  if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTFOUND, "%s: out has %zu keys, the tree %zu", w->plan->what, tdict_num_keys(to),
                     tdict_num_keys(from));
 }
 
 /* Finds what stands at a cursor's key in the tree that is written: what stands in the value must be of its kind. */
-static tdict_status find(const writer *w, const tdict_cursor *c, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
+static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, tdict_leaf leaf, tdict_leaf *out,
+                                      tdict_error *err) {
   const tdict_frame *top = &c->frames[c->depth - 1];
   const tdict_tree *to = (const tdict_tree *)top->mark;
   int64_t slot = top->slot - 1;
@@ -104,7 +105,8 @@ static tdict_status find(const writer *w, const tdict_cursor *c, tdict_leaf leaf
   if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf)) return TDICT_OK;
   char there[TDICT_TEXT_LEAF_BYTES], here[TDICT_TEXT_LEAF_BYTES];
   return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the tree that is written, and %s in the %s", w->plan->what,
-                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here), w->gets ? "tree that is read" : "value");
+                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here),
+                    w->reads_index ? "tree that is read" : "value");
 }
 
 /* The layout of a value's tensor, repeated where its batch size is short, for what the index names of `to`. */
@@ -114,71 +116,74 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
-  bool lead = from->ndim == wanted.ndim - (plan->ndim - w->from->batch_ndim);
-  return lead && tdict_repeat(from, wanted.ndim, wanted.shape, made)
+  bool is_valid_rank = from->ndim == wanted.ndim - (plan->ndim - w->from->batch_ndim);
+  return is_valid_rank && tdict_repeat_leading(from, wanted.ndim, wanted.shape, made)
              ? TDICT_OK
              : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
 }
 
-static tdict_status get_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from, bool dry,
-                               tdict_error *err) {
+static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from,
+                                        bool checks_only, tdict_error *err) {
   tdict_made wanted;
-  if (!dry) return tdict_index_plan_copy(w->plan, from, to, false, err);
+  if (!checks_only) return tdict_index_plan_copy(w->plan, from, to, false, err);
   tdict_status status = tdict_index_plan_describe(w->plan, from, &wanted, err);
   if (status == TDICT_OK) status = tdict_check_shape(w->plan->what, to, wanted.ndim, wanted.shape, err);
-  if (status == TDICT_OK) status = tdict_check_kinds(w->plan->what, to, from, err);
-  return status == TDICT_OK ? tdict_index_plan_check_came(w->plan, from, err) : status;
+  if (status == TDICT_OK) status = tdict_check_copy_allowed(w->plan->what, to, from, err);
+  return status == TDICT_OK ? tdict_index_plan_check_not_lost(w->plan, from, err) : status;
 }
 
-static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool dry,
+static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
                                  tdict_error *err) {
   tdict_made made;
   tdict_temp temp;
-  const tdict_tree *indexed = w->gets ? w->from : w->to; /* whose batch size the plan is made for */
-  const tdict_tensor *tensor = w->gets ? from : to;
-  if (dry && !tdict_tensor_begins_with(tensor, indexed->batch_ndim, indexed->batch_size))
+  const tdict_tree *indexed = w->reads_index ? w->from : w->to; /* whose batch size the plan is made for */
+  const tdict_tensor *tensor = w->reads_index ? from : to;
+  if (checks_only && !tdict_tensor_begins_with(tensor, indexed->batch_ndim, indexed->batch_size))
     return tdict_batch_mismatch(w->plan->what, indexed, tensor, err);
-  if (w->gets) return get_tensor(w, to, from, dry, err);
+  if (w->reads_index) return read_indexed_tensor(w, to, from, checks_only, err);
   tdict_status status = describe_value(w, to, from, &made, err);
-  if (status == TDICT_OK && dry) return tdict_check_copy(w->plan->what, to, from, err);
+  if (status == TDICT_OK && checks_only) return tdict_check_copy(w->plan->what, to, from, err);
   if (status != TDICT_OK) return status;
   return tdict_index_plan_copy(w->plan, to, tdict_temp_over(&temp, from, &made), true, err);
 }
 
-static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, tdict_error *err);
+static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
+                                 tdict_error *err);
 
 /* Writes an object's tensors to another's. */
-static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool dry, tdict_error *err) {
-  if (dry) {
+static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
+                                 tdict_error *err) {
+  if (checks_only) {
     const char *what = w->plan->what;
     const tdict_opening to = {what, TDICT_WAY_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};
     const tdict_opening from = {what, TDICT_WAY_TENSORS, false, w->from->batch_ndim, w->from->batch_size, NULL};
     tdict_status status = tdict_open_pairs_add(&w->pairs, &to, &from, boxes, path, err);
     if (status != TDICT_OK) return status;
   }
-  const tdict_open_pair pair = tdict_open_pairs_take(&w->pairs, dry);
+  const tdict_open_pair pair = tdict_open_pairs_take(&w->pairs, checks_only);
   tdict_cursor inner;
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
-  tdict_status status = check_count(w, pair.to, pair.from, err);
-  status = status == TDICT_OK ? go(w, &inner, path, dry, err) : tdict_error_at(err, status, path);
+  tdict_status status = check_extra_keys(w, pair.to, pair.from, err);
+  status = status == TDICT_OK ? write_leaves(w, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;
 }
 
 /* Goes through the value, or an object in it, from the cursor's beginning; `dry`: only looks whether all can be
  * written. What flatten gives holds no objects, so this goes one level down at most. */
-static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, tdict_error *err) {
+static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
+                                 tdict_error *err) {
   for (tdict_leaf leaf, there = 0; (leaf = tdict_cursor_next(c)) != 0;) {
     char path[PATH_BYTES];
     tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    tdict_status status = find(w, c, leaf, &there, err);
-    if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, dry, err);
-    if (status == TDICT_OK && tree) status = check_count(w, tdict_leaf_tree(there), tree, err);
-    if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, above, path, sizeof path);
+    tdict_status status = find_written_leaf(w, c, leaf, &there, err);
+    if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, checks_only, err);
+    if (status == TDICT_OK && tree) status = check_extra_keys(w, tdict_leaf_tree(there), tree, err);
+    if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, parent_path, path, sizeof path);
     if (status != TDICT_OK) return tdict_error_at(err, status, path);
-    if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){there, leaf}, path, dry, err);
+    if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){there, leaf}, path, checks_only, err);
     if (status != TDICT_OK) return status;
     if (!tree) continue;
     if (!tdict_cursor_enter(c, tree))
@@ -189,10 +194,10 @@ static tdict_status go(writer *w, tdict_cursor *c, const char *above, bool dry, 
 }
 
 /* The batch size of the value must be the last dimensions of what is written. */
-static tdict_status check_value(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
-  int lead = plan->ndim - value->batch_ndim;
-  bool fits = lead >= 0;
-  for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[lead + i];
+static tdict_status check_value_batch_size(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+  int is_valid_rank = plan->ndim - value->batch_ndim;
+  bool fits = is_valid_rank >= 0;
+  for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[is_valid_rank + i];
   if (fits) return TDICT_OK;
   char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the value's batch size is %s, wanted the last dimensions of %s", plan->what,
@@ -229,33 +234,37 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
                          .batch_out = td->batch_ndim,
                          .batch_size = td->batch_size,
                          .more_dims = td->batch_ndim > value->batch_ndim ? td->batch_ndim - value->batch_ndim : 0,
-                         .unlocked = true,
+                         .drops_locks = true,
                          .describe = describe_zeros,
                          .fill = fill_zeros,
                          .user = &a};
   return tdict_map_run(&map, value, out, err);
 }
 
-/* Looks at all first, and then writes. */
-static tdict_status run(writer *w, tdict_error *err) {
+static tdict_status write_from_start(writer *w, bool checks_only, tdict_error *err) {
+  tdict_cursor_rewind(&w->cursor, w->from);
+  w->cursor.frames[0].mark = (size_t)w->to;
+  return write_leaves(w, &w->cursor, NULL, checks_only, err);
+}
+
+/* Checks every tensor before it writes the first element. */
+static tdict_status check_then_write(writer *w, tdict_error *err) {
   tdict_cursor_init(&w->cursor, w->from, false);
-  tdict_status status = check_count(w, w->to, w->from, err);
-  for (int dry = 1; dry >= 0 && status == TDICT_OK; dry--) {
-    tdict_cursor_rewind(&w->cursor, w->from);
-    w->cursor.frames[0].mark = (size_t)w->to;
-    status = go(w, &w->cursor, NULL, dry, err);
-  }
+  tdict_status status = check_extra_keys(w, w->to, w->from, err);
+  if (status == TDICT_OK) status = write_from_start(w, true, err);
+  if (status == TDICT_OK) status = write_from_start(w, false, err);
   tdict_cursor_reset(&w->cursor);
   tdict_open_pairs_reset(&w->pairs);
   return status;
 }
 
-static tdict_status write(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+static tdict_status write_value(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value,
+                                tdict_error *err) {
   writer w = {.plan = plan, .to = td, .from = value};
-  return run(&w, err);
+  return check_then_write(&w, err);
 }
 
-static tdict_status check_out(const tdict_index_plan *plan, const tdict_tree *out, tdict_error *err) {
+static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdict_tree *out, tdict_error *err) {
   bool same = out->batch_ndim == plan->ndim;
   for (int i = 0; same && i < plan->ndim; i++) same = out->batch_size[i] == plan->shape[i];
   if (same) return TDICT_OK;
@@ -268,51 +277,52 @@ static tdict_status check_out(const tdict_index_plan *plan, const tdict_tree *ou
 tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdict_tree *out, tdict_error *err) {
   tdict_index_plan plan;
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index_get_into: %s is NULL", td ? "out" : "td");
-  tdict_status status = plan_for(&plan, "index_get_into", td, &index, err);
+  tdict_status status = plan_batch_index(&plan, "index_get_into", td, &index, err);
   if (status != TDICT_OK) return status;
-  writer w = {.plan = &plan, .to = out, .from = td, .gets = true};
-  status = check_out(&plan, out, err);
-  if (status == TDICT_OK) status = run(&w, err);
+  writer w = {.plan = &plan, .to = out, .from = td, .reads_index = true};
+  status = check_out_batch_size(&plan, out, err);
+  if (status == TDICT_OK) status = check_then_write(&w, err);
   tdict_index_plan_reset(&plan);
   return status;
 }
 
 /* Writes to a tree that holds nothing: tensors are made and written first, then they are put into the tree. */
-static tdict_status write_new(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
+static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value,
+                                        tdict_error *err) {
   tdict_tree *made = NULL;
   if (tdict_node_is_locked(td))
     return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is empty and locked, so no tensors can be made", plan->what);
   tdict_status status = make_zeros(td, value, plan->what, &made, err);
   if (status != TDICT_OK) return status;
-  status = write(made, plan, value, err);
+  status = write_value(made, plan, value, err);
   if (status == TDICT_OK && td->has_device) status = tdict_set_device(made, &td->device, err);
   if (status == TDICT_OK) tdict_node_swap(td, made);
   tdict_release(made);
   return status;
 }
 
-static tdict_status set(tdict_tree *td, const char *what, const tdict_indices *index, const tdict_tree *value,
-                        tdict_error *err) {
+static tdict_status set_indexed(tdict_tree *td, const char *what, const tdict_indices *index, const tdict_tree *value,
+                                tdict_error *err) {
   tdict_index_plan plan;
-  tdict_status status = plan_for(&plan, what, td, index, err);
+  tdict_status status = plan_batch_index(&plan, what, td, index, err);
   if (status != TDICT_OK) return status;
-  status = check_value(&plan, value, err);
+  status = check_value_batch_size(&plan, value, err);
   if (status == TDICT_OK)
-    status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_new(td, &plan, value, err)
-                                                                   : write(td, &plan, value, err);
+    status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_to_empty_tree(td, &plan, value, err)
+                                                                   : write_value(td, &plan, value, err);
   tdict_index_plan_reset(&plan);
   return status;
 }
 
 tdict_status tdict_index_set(tdict_tree *td, tdict_indices index, const tdict_tree *value, tdict_error *err) {
   if (!td || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", td ? "value" : "td");
-  return set(td, "index_set", &index, value, err);
+  return set_indexed(td, "index_set", &index, value, err);
 }
 
 tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row, tdict_error *err) {
   if (!td || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", td ? "row" : "td");
   const tdict_indices index = TDICT_INDEX(TDICT_AT(i));
-  return set(td, "write_row", &index, row, err);
+  return set_indexed(td, "write_row", &index, row, err);
 }
 
 tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows, tdict_error *err) {
@@ -324,5 +334,5 @@ tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *r
     return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
                       (long long)first, (long long)td->batch_size[0]);
   const tdict_indices index = TDICT_INDEX(TDICT_RANGE(first, first + count, 1));
-  return set(td, "write_rows", &index, rows, err);
+  return set_indexed(td, "write_rows", &index, rows, err);
 }

@@ -4,7 +4,7 @@
 #include "tensor/layout.h"
 #include "tensor/rows.h"
 
-enum { MOST_ROWS = 256 }; /* that offsets are computed for at a time */
+enum { MAX_ROWS = 256 }; /* that offsets are computed for at a time */
 
 /* Takes element i of what the lists and masks name; the last dimensions first, so that the others keep their numbers. */
 static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
@@ -15,25 +15,25 @@ static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int6
   }
 }
 
-tdict_status tdict_index_plan_check_came(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
+tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
   tdict_made whole, here;
   tdict_temp temp;
   tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* nearly always */
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK) return status;
-  if (!plan->num_gathers) return tdict_check_came(plan->what, tdict_temp_over(&temp, t, &whole), err);
+  if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &whole), err);
   for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
     here = whole;
     select_gathered(plan, &here, i, tdict_dtype_bytes(t->dtype));
-    status = tdict_check_came(plan->what, tdict_temp_over(&temp, t, &here), err);
+    status = tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &here), err);
   }
   return status;
 }
 
 /* One tensor copy for each position. Serves devices too. */
-static tdict_status copy_singly(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                bool set, tdict_error *err) {
+static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                                       bool set, tdict_error *err) {
   tdict_made whole, here, there;
   tdict_temp a, b;
   const size_t item = tdict_dtype_bytes(t->dtype);
@@ -43,8 +43,8 @@ static tdict_status copy_singly(const tdict_index_plan *plan, const tdict_tensor
     select_gathered(plan, &here, i, item);
     tdict_made_of(other, &there);
     tdict_made_select(&there, plan->gather_at, i, item);
-    tdict_tensor *mine = tdict_temp_over(&a, t, &here), *others = tdict_temp_over(&b, other, &there);
-    status = tdict_tensor_copy(set ? mine : others, set ? others : mine, err);
+    tdict_tensor *indexed = tdict_temp_over(&a, t, &here), *other_side = tdict_temp_over(&b, other, &there);
+    status = tdict_tensor_copy(set ? indexed : other_side, set ? other_side : indexed, err);
   }
   return status;
 }
@@ -59,25 +59,26 @@ typedef struct gathering {
 } gathering;
 
 /* Where there is one element only, its stride means nothing and may wrap. */
-static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 /* Offsets of `count` positions from position `first` on: in the tensor that is indexed, and in the other one. */
-static void find_offsets(const gathering *g, int64_t first, int64_t count, int64_t *mine, int64_t *others) {
+static void find_offsets(const gathering *g, int64_t first, int64_t count, int64_t *indexed, int64_t *other_side) {
   for (int64_t i = 0; i < count; i++) {
-    mine[i] = 0;
-    others[i] = times(first + i, g->step);
+    indexed[i] = 0;
+    other_side[i] = wrapping_multiply(first + i, g->step);
   }
   for (int n = 0; n < g->plan->num_gathers; n++) {
     const tdict_gather *list = &g->plan->gathers[n];
     const int64_t next = list->count == 1 ? 0 : list->dims;
     for (int d = 0; d < list->dims; d++) {
-      const int64_t *at = list->positions + first * next + d, bytes = times(g->strides[list->axis + d], g->item);
-      for (int64_t i = 0; i < count; i++) mine[i] += times(at[i * next], bytes);
+      const int64_t *at = list->positions + first * next + d,
+                    bytes = wrapping_multiply(g->strides[list->axis + d], g->item);
+      for (int64_t i = 0; i < count; i++) indexed[i] += wrapping_multiply(at[i * next], bytes);
     }
   }
 }
 
-static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+static tdict_status copy_position_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)user, (void)err;
   tdict_rect_copy(rect);
   return TDICT_OK;
@@ -103,21 +104,21 @@ static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_b
     tdict_pair_part one = *all;
     one.dst = (void *)((uintptr_t)all->dst + (uintptr_t)g->rows.dst[i]);
     one.src = (const void *)((uintptr_t)all->src + (uintptr_t)g->rows.src[i]);
-    (void)tdict_pair_walk(&g->rest, &one, copy_rect, NULL, NULL);
+    (void)tdict_pair_walk(&g->rest, &one, copy_position_rect, NULL, NULL);
   }
 }
 
 /* Both sides on the host, waited for, and no byte of them lost: copies nothing but rows. */
-static tdict_status copy_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                 bool set, tdict_error *err) {
+static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
+                                   bool set, tdict_error *err) {
   tdict_made whole, here, there;
-  int64_t mine[MOST_ROWS], others[MOST_ROWS];
+  int64_t indexed[MAX_ROWS], other_side[MAX_ROWS];
   const size_t item = tdict_dtype_bytes(t->dtype);
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK || other->numel == 0) return status;
   gathering g = {.plan = plan, .strides = whole.strides, .item = (int64_t)item};
-  g.step = times(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
-  g.rows = set ? (tdict_rows){mine, others, 0} : (tdict_rows){others, mine, 0};
+  g.step = wrapping_multiply(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
+  g.rows = set ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
   here = whole;
   for (int n = plan->num_gathers - 1; n >= 0; n--)
     for (int d = plan->gathers[n].dims - 1; d >= 0; d--) tdict_made_select(&here, plan->gathers[n].axis + d, 0, item);
@@ -130,14 +131,12 @@ static tdict_status copy_on_host(const tdict_index_plan *plan, const tdict_tenso
   /* Whichever is more of runs in a position and positions is the inner loop. */
   const bool position_by_position = all.end / g.rest.run_bytes > (size_t)plan->gather_count;
   for (int64_t i = 0; i < plan->gather_count; i += g.rows.count) {
-    g.rows.count = plan->gather_count - i < MOST_ROWS ? plan->gather_count - i : MOST_ROWS;
-    find_offsets(&g, i, g.rows.count, mine, others);
+    g.rows.count = plan->gather_count - i < MAX_ROWS ? plan->gather_count - i : MAX_ROWS;
+    find_offsets(&g, i, g.rows.count, indexed, other_side);
     copy_chunk(&g, &all, position_by_position);
   }
   return TDICT_OK;
 }
-
-static bool on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool set, tdict_error *err) {
@@ -149,12 +148,12 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
     /* Where bytes were lost each position is asked for by itself: those that are not lost may be read, and those that
      * are written are there again. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
-    return on_host(t) && on_host(other) && !lost ? copy_on_host(plan, t, other, set, err)
-                                                 : copy_singly(plan, t, other, set, err);
+    return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost ? gather_on_host(plan, t, other, set, err)
+                                                                   : copy_each_position(plan, t, other, set, err);
   }
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK) return status;
   tdict_made_of(other, &there);
-  tdict_tensor *mine = tdict_temp_over(&a, t, &whole), *others = tdict_temp_over(&b, other, &there);
-  return tdict_tensor_copy(set ? mine : others, set ? others : mine, err);
+  tdict_tensor *indexed = tdict_temp_over(&a, t, &whole), *other_side = tdict_temp_over(&b, other, &there);
+  return tdict_tensor_copy(set ? indexed : other_side, set ? other_side : indexed, err);
 }

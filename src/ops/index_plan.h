@@ -30,7 +30,7 @@ void tdict_index_plan_reset(tdict_index_plan *plan);
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
 /* Waits for what the plan names of `t`. TDICT_EINVAL: some of it never came. */
-tdict_status tdict_index_plan_check_came(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
+tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
 /* Copies between the elements of `t` that the plan names and `other`, which has their shape: to `other`, or with `set`
  * from it. Takes no memory. */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,

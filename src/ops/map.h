@@ -15,7 +15,7 @@ struct tdict_map {
   int batch_in, batch_out;
   const int64_t *batch_size;
   int more_dims;        /* the most dimensions that a tensor gains */
-  bool unlocked;        /* locks are not taken over */
+  bool drops_locks;     /* locks are not taken over */
   tdict_memory *memory; /* of new elements; NULL: the source's on a device, else plain host memory */
   /* What tensor `from` becomes; `entry` counts what a walk shows, trees too. Called twice for each where fill is set. */
   tdict_status (*describe)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -28,7 +28,7 @@ struct tdict_map {
    * their tensors, which `describe` is shown. `opened`: the caller has done that, and closes them in the result. */
   tdict_way way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
-  bool opened;
+  bool objects_opened;
 };
 /* The result is locked where the source is, unless `unlocked`. TDICT_ENOMEM; TDICT_ESHAPE a node would have too many batch
  * dimensions, or a tensor does not begin with the first batch_in counts of the source's batch size; what the functions answer, err->path being the leaf's where they left it empty; TDICT_ENOTSUP an object

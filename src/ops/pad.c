@@ -19,12 +19,12 @@ typedef struct padder {
   tdict_aligned aligned;
 } padder;
 
-static const tdict_tensor *part_of(const padder *p, size_t entry, size_t item) {
+static const tdict_tensor *get_sequence(const padder *p, size_t entry, size_t item) {
   return tdict_leaf_tensor(p->aligned.leaves[entry * p->count + item]);
 }
 
 /* The batch size of the result. */
-static tdict_status plan_batch(padder *p, tdict_error *err) {
+static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   const tdict_tree *first = p->items[0];
   if (first->batch_ndim == TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", what, TDICT_MAX_BATCH_NDIM);
@@ -48,8 +48,8 @@ static tdict_status plan_batch(padder *p, tdict_error *err) {
   return TDICT_OK;
 }
 
-static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                             tdict_error *err) {
+static tdict_status describe_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                    tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   if (from->ndim == TDICT_MAX_NDIM)
@@ -60,7 +60,7 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
   made->shape[1] = p->batch_size[1];
   for (int i = 1; i < from->ndim; i++) made->shape[i + 1] = from->dims[i];
   for (size_t i = 1; i < p->count; i++) {
-    const tdict_tensor *t = part_of(p, entry, i);
+    const tdict_tensor *t = get_sequence(p, entry, i);
     bool same = t->ndim == from->ndim;
     for (int d = 1; same && d < t->ndim; d++) same = t->dims[d] == from->dims[d];
     if (!same) {
@@ -88,8 +88,8 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
 }
 
 /* Copies one sequence to its row and fills what is left of the row. */
-static tdict_status write_part(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
-                               const void *element, tdict_error *err) {
+static tdict_status write_sequence(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
+                                   const void *element, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(made->dtype);
   const int64_t length = part->dims[0];
   tdict_made here, end;
@@ -101,18 +101,18 @@ static tdict_status write_part(const padder *p, const tdict_tensor *made, const 
   tdict_made_narrow(&end, 0, length, p->batch_size[1] - length, item);
   tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, made, &here), part, err);
   if (status != TDICT_OK || length == p->batch_size[1]) return status;
-  const tdict_tensor *rest = tdict_temp_over(&temp, made, &end);
-  status = tdict_element_check(what, rest, element, err);
-  return status == TDICT_OK ? tdict_element_fill(rest, element, err) : status;
+  const tdict_tensor *padding = tdict_temp_over(&temp, made, &end);
+  status = tdict_element_check(what, padding, element, err);
+  return status == TDICT_OK ? tdict_element_fill(padding, element, err) : status;
 }
 
-static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                         tdict_error *err) {
+static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   tdict_status status = tdict_element_of(what, from->dtype, p->value, element, err);
   for (size_t i = 0; i < p->count && status == TDICT_OK; i++)
-    status = write_part(p, made, part_of(p, entry, i), (int64_t)i, element, err);
+    status = write_sequence(p, made, get_sequence(p, entry, i), (int64_t)i, element, err);
   return status;
 }
 
@@ -127,8 +127,8 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);
   if (status != TDICT_OK) return status;
   tdict_tree **opened = NULL, *made = NULL;
-  status = plan_batch(&p, err);
-  if (status == TDICT_OK && p.aligned.objects) {
+  status = plan_padded_batch_size(&p, err);
+  if (status == TDICT_OK && p.aligned.has_objects) {
     const tdict_opening opening = {.what = what, .way = TDICT_WAY_TENSORS};
     status = tdict_aligned_open(&p.aligned, &opening, true, items, &opened, err);
   }
@@ -137,12 +137,12 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
                          .batch_out = p.ndim,
                          .batch_size = p.batch_size,
                          .more_dims = 1,
-                         .unlocked = true,
+                         .drops_locks = true,
                          .memory = o.memory,
-                         .describe = describe,
-                         .fill = fill,
+                         .describe = describe_padded,
+                         .fill = fill_padded,
                          .user = &p,
-                         .opened = opened != NULL};
+                         .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : items[0], &made, err);
   if (status == TDICT_OK && opened) status = tdict_objects_close(what, items[0], made, err);
   tdict_aligned_reset(&p.aligned);

@@ -127,7 +127,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
 }
 
 /* An empty tree that hangs in two others: the first may give it another batch size. */
-DEVICE_CASE(changed_child_of_two_trees_is_found) {
+DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   rig r = rig_open();
   tdict_tree *a = TREE(3), *b = TREE(3), *c = TREE(3), *made = NULL;
   td_ok(tdict_set_tree(a, "c", c, err));
@@ -153,7 +153,7 @@ DEVICE_CASE(changed_child_of_two_trees_is_found) {
 }
 
 /* Tensors decide: a child tree whose own batch size is not the tree's takes it in results. */
-CASE(changed_child_takes_the_batch_size_in_results) {
+CASE(changed_child_gets_the_parent_batch_size) {
   tdict_tree *td = TREE(2), *made = NULL;
   help_put(td, "n.x", TENSOR(2, 5));
   help_put(td, "n.m.z", TENSOR(2));
@@ -222,7 +222,7 @@ CASE(changed_child_is_not_flattened) {
 }
 
 /* The tree of an object's tensors is checked to its bottom. */
-CASE(changed_child_of_an_object_is_found) {
+CASE(changed_child_of_an_object_is_refused) {
   const rig host = {NULL, NULL};
   tdict_tree *td = TREE(3, 2), *made = NULL, *bad = shrunk(&host);
   td_ok(tdict_set_object(td, "o", &tree_type, bad, err));

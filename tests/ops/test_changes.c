@@ -149,7 +149,7 @@ CASE(in_place_is_atomic) {
   family_close(&f);
 }
 
-CASE(in_place_refuses) {
+CASE(in_place_refuses_bad_arguments) {
   family f = family_open();
   char *before = help_snapshot(f.td);
   td_fails(TDICT_EINVAL, "td is NULL", tdict_select_in_place(NULL, PATHS("a"), true, err));

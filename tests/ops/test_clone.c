@@ -168,7 +168,7 @@ static void close_material(const material *m) {
 }
 
 /* Clones hold one list of leaves; whichever of them changes, and however, the others see nothing of it. */
-CASE(clone_changes_are_seen_by_nobody) {
+CASE(clone_and_original_change_independently) {
   const material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
     for (int which = 0; which < 3; which++) {

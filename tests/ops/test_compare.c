@@ -83,7 +83,7 @@ CASE(compare_equal) {
   tdict_release(a);
 }
 
-CASE(compare_close) {
+CASE(compare_uses_tolerances) {
   tdict_tree *a = numbers(), *b = NULL;
   tdict_compare_options o = tdict_compare_options_default();
   td_ok(tdict_clone_deep(a, NULL, &b, err));

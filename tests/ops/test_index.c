@@ -178,7 +178,7 @@ CASE(index_mask_copies) {
 
 /* Several lists and masks go along together: element i of the result is at position i of each. Side by side their
  * dimension comes where the first one was, apart it comes first. */
-CASE(index_lists_go_together) {
+CASE(index_lists_are_paired) {
   rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
   tdict_tree *td = rig_tree(&r, t);
@@ -277,7 +277,7 @@ GPU_CASE(index_list_refuses_device) {
   rig_close(&r);
 }
 
-DEVICE_CASE(index_unlocks) {
+DEVICE_CASE(index_result_is_unlocked) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3));
   tdict_lock(td);
@@ -291,7 +291,7 @@ DEVICE_CASE(index_unlocks) {
   rig_close(&r);
 }
 
-CASE(index_counts_arguments) {
+CASE(index_macro_takes_one_to_eight_items) {
   assert_int_equal(TDICT_INDEX(TDICT_ALL).count, 1);
   const tdict_indices eight = TDICT_INDEX(TDICT_AT(1), TDICT_AT(2), TDICT_AT(3), TDICT_AT(4), TDICT_AT(5), TDICT_AT(6),
                                           TDICT_AT(7), TDICT_AT(8));
@@ -431,7 +431,7 @@ CASE(index_set_writes_lists) {
   rig_close(&r);
 }
 
-DEVICE_CASE(index_set_repeats) {
+DEVICE_CASE(index_set_repeats_the_value) {
   rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(3));
   tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
@@ -454,7 +454,7 @@ static m_array *zeros_of(const m_array *a, void *user) {
   return made;
 }
 
-DEVICE_CASE(index_set_preallocates) {
+DEVICE_CASE(index_set_allocates_missing_tensors) {
   rig r = rig_open();
   m_tree *whole = SAMPLE(4, 3), *row = rig_like(SAMPLE(3));
   m_tree *t = m_tree_each(whole, 2, 2, whole->bs, zeros_of, NULL);

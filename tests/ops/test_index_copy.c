@@ -187,7 +187,7 @@ CASE(index_copy_refuses_lost_bytes) {
 }
 
 /* A column of lost bytes, rewritten row by row in any order, and in part. */
-CASE(lost_rows_come_back_in_any_order) {
+CASE(lost_rows_are_restored_in_any_order) {
   enum { ROWS = 100 };
   int64_t positions[ROWS];
   tdict_tensor *whole = TENSOR(ROWS, 25), *column = NULL, *row = NULL;

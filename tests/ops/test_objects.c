@@ -158,7 +158,7 @@ DEVICE_CASE(objects_pass_by_hooks) {
 }
 
 /* Hooks know no memory: where one is given, what can show its tensors does. */
-CASE(objects_in_given_memory) {
+CASE(objects_are_copied_to_the_given_memory) {
   rig r = {NULL, NULL};
   tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
@@ -212,7 +212,7 @@ DEVICE_CASE(objects_refused_by_name) {
 }
 
 /* Where every element stays where it is, so does the object, whatever its type. */
-CASE(objects_stay_where_nothing_moves) {
+CASE(objects_are_shared_if_no_element_moves) {
   rig r = rig_open();
   twins w = make_twins(&r, &bare_type);
   const thing *before = thing_at(w.td, &bare_type);
@@ -265,7 +265,7 @@ static void expect_failure(const named *o, const twins *w, tdict_status wanted, 
   help_unchanged(w->td, before);
 }
 
-CASE(objects_hooks_fail) {
+CASE(object_hook_errors_are_returned) {
   rig r = rig_open();
   for (int i = 0; i < OPERATIONS; i++) {
     const named *o = &operations[i];
@@ -306,7 +306,7 @@ DEVICE_CASE(objects_survive_enomem) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_of_two_types) {
+CASE(objects_of_two_types_are_refused) {
   rig r = rig_open();
   twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
@@ -328,7 +328,7 @@ CASE(objects_of_two_types) {
 }
 
 /* The tensors of an object that takes part as a tree have the batch size. */
-CASE(objects_need_the_batch_size) {
+CASE(objects_with_another_batch_size_are_refused) {
   tdict_tree *td = TREE(2, 3), *out = NULL;
   td_ok(tdict_set_object(td, "o", &flat_type, thing_create(TENSOR(2, 3), TENSOR(5)), err));
   for (int i = 0; i < OPERATIONS; i++) {

@@ -70,7 +70,7 @@ DEVICE_CASE(objects_written_as_tensors) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_written_or_refused_whole) {
+CASE(objects_are_written_all_or_none) {
   rig r = rig_open();
   for (int i = 0; i < WRITINGS; i++)
     for (int way = 0; way < 4; way++) {
@@ -108,7 +108,7 @@ CASE(objects_written_or_refused_whole) {
 }
 
 /* The first row makes objects for all rows. */
-DEVICE_CASE(objects_preallocated) {
+DEVICE_CASE(objects_are_preallocated) {
   rig r = rig_open();
   twins w = make_twins(&r, &flat_type);
   tdict_tree *td = TREE(4, 2, 3), *plain = TREE(4, 2, 3);

@@ -337,7 +337,7 @@ CASE(shape_survives_enomem) {
 }
 
 /* No element is there, and yet the other counts would overflow. */
-CASE(shape_refuses_counts_of_no_tensor) {
+CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
   tdict_tree *td = TREE(0), *out = NULL;
   help_put(td, "x", TENSOR(0, 3));

@@ -84,7 +84,7 @@ DEVICE_CASE(split_unbind) {
   rig_close(&r);
 }
 
-CASE(split_tells_the_count) {
+CASE(split_counts_pieces) {
   static const int64_t sizes[] = {1, 3, 7, 8, INT64_MAX};
   for (int64_t whole = 0; whole < 9; whole++) {
     tdict_tree *td = TREE(2, whole), *out[ROOM];

@@ -41,7 +41,7 @@ CASE(update_takes_paths) {
   m_reset();
 }
 
-CASE(update_replaces_kinds) {
+CASE(update_replaces_leaves_of_another_kind) {
   tdict_tree *td = TREE(2), *from = TREE(2);
   help_put(td, "x", TENSOR(2));
   help_put_tree(td, "y", TREE(2));
@@ -54,7 +54,7 @@ CASE(update_replaces_kinds) {
   tdict_release(from);
 }
 
-CASE(update_makes_no_circle) {
+CASE(update_makes_no_cycle) {
   /* two trees that would come to hang in each other */
   tdict_tree *td = TREE(2), *from = TREE(2), *p = TREE(2), *q = TREE(2);
   help_put(p, "t", TENSOR(2));
@@ -75,7 +75,7 @@ CASE(update_makes_no_circle) {
   tdict_release(from);
 }
 
-CASE(update_reaches_a_tree_twice) {
+CASE(update_merges_twice_into_one_child) {
   /* one tree at two places of the destination takes what comes to both */
   tdict_tree *td = TREE(2), *from = TREE(2), *n = TREE(2);
   td_ok(tdict_set_tree(td, "x", n, err));
@@ -151,7 +151,7 @@ CASE(update_survives_enomem) {
 }
 
 /* A tree that was taken over, merged into and replaced in one call: its node hangs at three places. */
-CASE(update_of_a_tree_at_several_places) {
+CASE(update_of_a_child_at_several_paths) {
   tdict_tree *dst = TREE(2), *node = TREE(2), *src = TREE(2);
   static const char *const places[] = {"p", "q", "r"};
   for (int i = 0; i < 3; i++) td_ok(tdict_set_tree(dst, places[i], node, err));

@@ -35,7 +35,7 @@ static tdict_status subtract(void *user, const tdict_leaves *at, tdict_error *er
   return TDICT_OK;
 }
 
-CASE(visit_shows_all) {
+CASE(visit_passes_every_tensor) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *other = NULL;
   seen s = {.calls = 0};
   const tdict_visit_options o = with(&s);
@@ -249,7 +249,7 @@ static tdict_status entry_number(void *user, const tdict_entry *entry, tdict_err
   (void)entry, (void)err;
   return (tdict_status) * (int *)user;
 }
-CASE(visitors_answer_statuses) {
+CASE(visitor_statuses_are_checked) {
   tdict_tree *td = NULL, *out = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));

@@ -217,7 +217,7 @@ static void take_tree(m_tree *to, m_tree *from) {
   for (int i = 0; i < count; i++) take_values(a[i], b[i]);
 }
 
-DEVICE_CASE(copy_copies_all) {
+DEVICE_CASE(copy_copies_every_element) {
   rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   tdict_tree *td = rig_tree(&r, t), *from = ops_tree(value), *back = ops_tree(SAMPLE(4, 3));
