@@ -1,4 +1,5 @@
-/* Several trees with the same keys. The list of what stands where is the call's. Thread rule: see align.h. */
+/* Matches the entries of several trees that must have the same keys. The table is owned by one call; the trees are
+ * borrowed. Thread rule: see align.h. */
 #include "ops/align.h"
 
 #include <stdlib.h>
@@ -16,14 +17,16 @@ typedef struct aligner {
   const tdict_tree *const *trees;
   bool checks_batch_size; /* tensors must begin with the batch size of their tree */
   tdict_aligned *aligned;
-  size_t cap;          /* entries */
-  tdict_cursor cursor; /* a frame's mark is the entry of its node, counted from 1; 0: the trees themselves */
+  size_t cap;          /* capacity of aligned->leaves, in entries */
+  tdict_cursor cursor; /* over trees[0]; a frame's mark is 1 + the entry of its node, 0 for the roots */
 } aligner;
 
+/* Returns the node of tree number `tree` for a frame's mark. */
 static const tdict_tree *get_node_of_tree(const aligner *a, size_t mark, size_t tree) {
   return mark ? tdict_leaf_tree(a->aligned->leaves[(mark - 1) * a->aligned->count + tree]) : a->trees[tree];
 }
 
+/* Puts the cursor's path into the error, with `key` appended if it is not NULL. */
 static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   tdict_cursor_path(&a->cursor, NULL, path, sizeof path);
@@ -31,7 +34,8 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
   return tdict_error_at(err, status, path);
 }
 
-/* One node in all trees: each has as many keys as the first. `at` is where the cursor stands: the key of the node. */
+/* Checks that no tree has a key that the first tree lacks, for the node at the cursor. Missing keys are found by
+ * add_entry(), so only nodes with more keys than the first tree's node are searched. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {
@@ -47,7 +51,7 @@ static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_err
   return TDICT_OK;
 }
 
-/* What stands in the trees at one key, all of them tensors, begins with their batch sizes. */
+/* Checks that the tensors of one entry begin with the batch sizes of their trees. */
 static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_error *err) {
   for (size_t t = 0; t < a->aligned->count; t++) {
     const tdict_tree *td = a->trees[t];
@@ -62,6 +66,7 @@ static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_
   return TDICT_OK;
 }
 
+/* Makes room for one more entry. Returns false without memory. */
 static bool reserve_entry(aligner *a) {
   if (a->aligned->num_entries < a->cap) return true;
   size_t cap = a->cap ? a->cap * 2 : 16, leaves, bytes;
@@ -74,7 +79,7 @@ static bool reserve_entry(aligner *a) {
   return true;
 }
 
-/* What stands in all trees where the cursor stands in the first one. */
+/* Adds the entries of all trees at the cursor's key. `leaf` is the entry of the first tree. */
 static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
   const tdict_frame *top = &a->cursor.frames[a->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&a->cursor);
@@ -84,6 +89,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
   for (size_t t = 1; t < a->aligned->count; t++) {
     const tdict_tree *node = get_node_of_tree(a, top->mark, t);
     int64_t slot = top->slot - 1;
+    /* Trees that share a key table have the same slots, so no search is needed. */
     if (node->keys != top->node->keys) slot = tdict_keys_find_hashed(node->keys, key->name, key->length, key->hash);
     if (slot < 0) {
       tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu lacks a key that tree 0 has", a->what, t);
@@ -105,6 +111,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
   return a->checks_batch_size && tdict_leaf_tensor(leaf) ? check_shapes(a, row, err) : TDICT_OK;
 }
 
+/* Walks through the first tree and adds an entry for each leaf and child tree. */
 static tdict_status align_entries(aligner *a, tdict_error *err) {
   tdict_status status = check_no_extra_keys(a, 0, err);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&a->cursor)) != 0;) {
@@ -155,6 +162,7 @@ tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *ope
     one_opening.batch_size = trees[t]->batch_size;
     status = tdict_objects_open(&one_opening, trees[t], &opened[t], err);
   }
+  /* Match the copies into a second table, so that the first one survives a failure. */
   tdict_aligned realigned = {0, 0, false, NULL};
   if (status == TDICT_OK)
     status = tdict_align_trees(one_opening.what, (const tdict_tree *const *)opened, count, checks_batch_size,

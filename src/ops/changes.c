@@ -1,4 +1,4 @@
-/* Changes of several nodes that take effect together. Replacements belong to the call. Thread rule: as in ops/changes.h. */
+/* Changes several nodes together, or none of them. Replacements are owned by the call. Thread rule: see changes.h. */
 #include "ops/changes.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@ void tdict_changes_init(tdict_changes *c, const char *what) {
   tdict_pointers_init(&c->replacement);
 }
 
-/* One node that shares all leaves, trees too; NULL without memory. */
+/* Copies one node with references to all of its leaves and children. Returns NULL without memory. */
 static tdict_tree *copy_node_with_leaves(const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
@@ -46,7 +46,7 @@ tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under) {
   return NULL;
 }
 
-/* What a node will hold, as a node. */
+/* Returns the node that has the contents which `node` will have after the changes. */
 static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *node) {
   tdict_tree *made = tdict_pointers_get(&c->replacement, node);
   return made ? made : node;
@@ -55,7 +55,8 @@ static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *n
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err) {
   tdict_cursor cursor;
-  tdict_pointers seen; /* the cursor's own list leaves out nodes that are counted once, and a replacement always is */
+  /* The cursor's own list leaves out nodes with one reference, and a replacement always has one. */
+  tdict_pointers seen;
   tdict_cursor_init(&cursor, get_replacement_or_self(c, tree), false);
   tdict_pointers_init(&seen);
   bool found = get_replacement_or_self(c, tree) == under, ok = true;
@@ -79,7 +80,7 @@ tdict_status tdict_changes_end(tdict_changes *c, tdict_status status) {
   for (size_t i = 0; status == TDICT_OK && i < c->replacement.cap; i++)
     if (pairs[i].key && pairs[i].key != pairs[i].value)
       tdict_node_swap((tdict_tree *)(uintptr_t)pairs[i].key, pairs[i].value);
-  /* Only now, when all is in place: nodes may be freed, and callbacks run. */
+  /* Release only after all swaps: a release may free nodes and run callbacks, which must see the finished trees. */
   for (size_t i = 0; i < c->replacement.cap; i++)
     if (pairs[i].key && pairs[i].key != pairs[i].value) tdict_release(pairs[i].value);
   tdict_pointers_reset(&c->replacement);

@@ -1,4 +1,4 @@
-/* What stands in the way of a copy. Nothing is kept. Thread rule: see check_copy.h. */
+/* Checks whether a copy between tensors is possible. Keeps no state. Thread rule: see check_copy.h. */
 #include "ops/check_copy.h"
 
 #include <string.h>
@@ -8,6 +8,7 @@
 
 enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
 
+/* Returns true if a context that the library knows can copy the tensor's device memory. */
 static bool has_copy_function(const tdict_tensor *t) {
   const tdict_memory *m = t->storage->memory;
   return !tdict_is_on_host(t) && m && m->ops->copy;

@@ -1,4 +1,4 @@
-/* Copies of trees. Results belong to the caller. Thread rule: as in tdict/clone.h. */
+/* Clones trees, with shared or copied elements. Results are owned by the caller. Thread rule: as in tdict/clone.h. */
 #include "tdict/clone.h"
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
 
 tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", td ? "out" : "td");
-  /* No batch dimension changes, so none is asked of objects. */
+  /* batch_in and batch_out stay 0: no batch dimension changes, so objects need not begin with the batch size. */
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
                          .memory = memory,

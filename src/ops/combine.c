@@ -1,5 +1,5 @@
-/* Several trees made one: stack and cat, into new storage or an existing tree's. Results belong to the caller. Thread
- * rule: as in tdict/combine.h. */
+/* Implements stack and cat, into a new tree or into an existing one. Results are owned by the caller. Thread rule:
+ * as in tdict/combine.h. */
 #include "tdict/combine.h"
 
 #include <stdlib.h>
@@ -17,12 +17,12 @@ typedef struct joiner {
   const char *what;
   const tdict_tree *const *items;
   size_t count;
-  bool is_stack; /* a new dimension, else an old one grows */
+  bool is_stack; /* true: stack, adds a dimension; false: cat, extends a dimension */
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* of the result */
   tdict_memory *memory;
-  tdict_aligned aligned; /* the items, behind the tree that is written when there is one */
-  size_t first_item;     /* 1: there is one */
+  tdict_aligned aligned; /* the items; if an existing tree is written, that tree comes first */
+  size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
 } joiner;
 
 static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *err) {
@@ -37,7 +37,7 @@ static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *
                     tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
 }
 
-/* The batch size of the result. */
+/* Computes the batch size of the result, and checks that the batch sizes of the trees allow it. */
 static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
   const tdict_tree *first = j->items[0];
   if (j->is_stack && first->batch_ndim == TDICT_MAX_BATCH_NDIM)
@@ -74,7 +74,7 @@ static const tdict_tensor *get_joined_part(const joiner *j, size_t entry, size_t
   return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->first_item + item]);
 }
 
-/* The shape of the result's tensor at an entry, and whether all parts fit into it. */
+/* Computes the shape of the result's tensor at an entry. Checks that all parts match in shape, dtype and device. */
 static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
   const tdict_tensor *first = get_joined_part(j, entry, 0);
   if (first->ndim + j->is_stack > TDICT_MAX_NDIM)
@@ -104,7 +104,7 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
   return TDICT_OK;
 }
 
-/* Copies all parts to their places. */
+/* Copies the tensors of all trees at an entry into their slices of `made`. */
 static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
   if (!made->numel) return TDICT_OK;
   const size_t item = tdict_dtype_bytes(made->dtype);
@@ -123,7 +123,8 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  if (status == TDICT_OK) tdict_tensor_regain(made); /* strided parts do not tell that they are all of it */
+  /* Each copy covered only a part, so no copy has marked the tensor as completely written. */
+  if (status == TDICT_OK) tdict_tensor_regain(made);
   return status;
 }
 
@@ -154,10 +155,12 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
   const tdict_way way = j->is_stack && j->dim == 0 ? TDICT_WAY_STACK : TDICT_WAY_TENSORS;
+  /* Stack objects with their `stack` hook if there is one, else through their tensors. */
   if (j->aligned.has_objects) {
     const tdict_opening opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
   }
+  /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
   const tdict_map map = {.what = j->what,
                          .batch_in = first->batch_ndim,
                          .batch_out = j->ndim,
@@ -194,7 +197,7 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, options, out, err);
 }
 
-/* Looks whether the parts fit what they are written to. */
+/* Checks that the tensors of all trees at an entry can be copied into the existing tensor `to`. */
 static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
   tdict_made made;
   tdict_status status = describe_joined(j, entry, &made, err);
@@ -204,7 +207,7 @@ static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict
   return status;
 }
 
-/* Goes through the tree that is written, which is the first of the aligned ones; `dry`: only looks. */
+/* Writes the tensors of `out`, the first tree in `aligned`. With `checks_only` only checks that this is possible. */
 static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
@@ -239,6 +242,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
                       tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
                       tdict_text_shape(j->ndim, j->batch_size, wanted, sizeof wanted));
   }
+  /* Match `out` and the trees, `out` first. */
   size_t bytes;
   const tdict_tree **all = NULL;
   tdict_tree **opened = NULL;
@@ -255,6 +259,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   }
   free(all);
   if (status != TDICT_OK) return status;
+  /* Check everything before the first byte is written. */
   const tdict_tree *to = opened ? opened[0] : out;
   status = write_joined_tensors(j, to, true, err);
   if (status == TDICT_OK) status = write_joined_tensors(j, to, false, err);

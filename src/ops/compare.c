@@ -1,4 +1,4 @@
-/* Whether two trees are the same. What is copied from a device is the call's. Thread rule: as in tdict/clone.h. */
+/* Compares two trees. Host copies of device tensors are owned by the call. Thread rule: as in tdict/clone.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *parent_path; /* the path of a; NULL: none */
-  tdict_cursor cursor;     /* over a; a frame's mark is b's node */
+  const char *parent_path; /* path of `a` in the outermost tree, if `a` was made of an object; else NULL */
+  tdict_cursor cursor;     /* over a; a frame's mark is the node of b at the same path */
 } comparer;
 
-/* Notes a difference; the text is in out->message already. */
+/* Records a difference at the cursor's path, with `extra` appended if it is not NULL. The message is set before. */
 static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
   tdict_cursor_path(&c->cursor, c->parent_path, c->out->path, sizeof c->out->path);
@@ -36,7 +36,7 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
               tdict_text_shape(b->ndim, b->dims, y, sizeof y));
 }
 
-/* Nodes: batch sizes and the number of keys. False when they differ. */
+/* Compares the batch sizes of two nodes, and finds a key that only b has. Returns false if there is a difference. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
   if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
@@ -45,7 +45,7 @@ static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b)
     note_difference(c, NULL);
     return false;
   }
-  if (b->keys->num_live <= a->keys->num_live) return true; /* a key that b lacks is found on the way */
+  if (b->keys->num_live <= a->keys->num_live) return true; /* compare_leaf() finds keys that b lacks */
   for (uint32_t i = 0; i < b->keys->num_slots; i++) {
     const tdict_key *key = &b->keys->slots[i];
     if (!key->name || tdict_keys_find_hashed(a->keys, key->name, key->length, key->hash) >= 0) continue;
@@ -56,6 +56,7 @@ static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b)
   return true;
 }
 
+/* Compares like numpy.isclose(): the tolerance is relative to b. */
 static bool is_close(const tdict_compare_options *o, double a, double b) {
   if (a == b) return true;
   if (isnan(a) || isnan(b)) return o->nan_equal && isnan(a) && isnan(b);
@@ -63,6 +64,7 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
   return fabs(a - b) <= o->absolute + o->relative * fabs(b);
 }
 
+/* Returns true for dtypes whose elements are compared as bytes: integers, bool and types of several lanes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
 static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
@@ -84,8 +86,8 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     SET_MESSAGE(c, "elements %.17g and %.17g", ar, br);
 }
 
-/* Counts the numbers that are equal, from the first on, a block at a time; NaN is not. The program's own memory may be
- * aligned to less than its numbers. */
+/* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. NaN is not equal to
+ * NaN. memcpy is needed since memory of the program may have less alignment than the type. */
 #define COUNT_EQUAL(type)                                                          \
   while (found < count) {                                                          \
     type x[BLOCK], y[BLOCK];                                                       \
@@ -98,7 +100,8 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     found += n;                                                                    \
   }
 
-/* Elements at the beginning of two contiguous tensors that are seen to be equal: whole blocks of the common floats. */
+/* Returns the number of equal elements at the start of two contiguous tensors. Covers whole blocks of f32 and f64
+ * only. */
 static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) {
   enum { BLOCK = 32 };
   int64_t count = t->numel, found = 0;
@@ -107,19 +110,21 @@ static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) 
   return found;
 }
 
-/* Elements of two host tensors of one dtype and shape. */
+/* Compares the elements of two host tensors of the same dtype and shape, and records the first difference. */
 static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_tensor *b) {
   const int64_t *sa = tdict_tensor_dims_strides(a), *sb = tdict_tensor_dims_strides(b);
   const size_t item = tdict_dtype_bytes(a->dtype);
   int64_t at[TDICT_MAX_NDIM] = {0};
   const char *pa = a->data, *pb = b->data;
   int64_t equal = 0;
+  /* Skip the elements that are equal, many at a time. */
   if (a->numel && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b)) {
     if (is_exact(a->dtype) && memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0) return;
     equal = count_equal(a, pa, pb);
     for (int64_t d = a->ndim - 1, rest = equal; d >= 0 && equal < a->numel; rest /= a->dims[d--])
       at[d] = rest % a->dims[d];
   }
+  /* Compare the other elements one by one, at any strides. */
   for (int64_t n = a->numel - equal; n > 0; n--) {
     int64_t oa = 0, ob = 0;
     for (int d = 0; d < a->ndim; d++) oa += at[d] * sa[d], ob += at[d] * sb[d];
@@ -135,7 +140,8 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   }
 }
 
-/* The tensor, or a copy of a device's tensor on the host, which *copy then is and the caller releases. */
+/* Waits for transfers that write `t`. Returns `t`, or a host copy of it if it is on a device. The caller releases
+ * *copy. */
 static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out,
                                                tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
@@ -174,7 +180,7 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
 
 static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Two objects of one type, by their tensors. */
+/* Compares two objects of one type through their tensors. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
   static const tdict_opening opening = {.what = "compare", .way = TDICT_WAY_TENSORS};
   if (a == b) return TDICT_OK;
@@ -200,7 +206,8 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   return status;
 }
 
-/* What the cursor shows of a, with what stands there in b; *below is b's node when both are trees. */
+/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the
+ * tree of b, and compare_trees() descends. */
 static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&c->cursor);
@@ -233,7 +240,7 @@ static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_
     tdict_status status = compare_leaf(c, leaf, &below, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
-      if (tdict_leaf_box(leaf)) return status; /* has its path */
+      if (tdict_leaf_box(leaf)) return status; /* the error names the path inside the object already */
       tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
       return tdict_error_at(err, status, path);
     }

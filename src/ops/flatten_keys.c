@@ -1,5 +1,5 @@
-/* Nested names made flat. Results belong to the caller; leaves are shared. Thread rule: as in
- * tdict/keysets.h. */
+/* Joins nested keys into the flat keys of one node. Results are owned by the caller; leaves are shared. Thread rule:
+ * as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +9,15 @@
 #include "tdict/keysets.h"
 #include "tree/agree.h"
 
-/* The name that leads to a node, with the separator that follows; a frame's mark is its length. Behind it is room for
- * one key more, which is copied by words. */
+/* Holds the path of the current node and the separator after it. A frame's mark is the length of that prefix. The
+ * buffer has room for one more key, which append_key() may copy as whole words. */
 typedef struct name_buffer {
   char *text;
   size_t cap;
 } name_buffer;
 
-/* An empty name in a buffer of its own, so that there is always one to read from and write to. */
+/* Allocates an empty name. Callers may then read and write the buffer without a check for NULL. Returns false
+ * without memory. */
 static bool init_name_buffer(name_buffer *name) {
   enum { BYTES = 64 };
   name->text = calloc(1, BYTES);
@@ -32,11 +33,11 @@ static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   return true;
 }
 
-/* Puts a key behind a name of `mark` bytes, with room for `more`; false without memory. */
+/* Appends a key at offset `mark` and leaves room for `more` bytes after it. Returns false without memory. */
 static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
   const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
   if (bytes > name->cap && !grow_name_buffer(name, bytes)) return false;
-  if (key->length > TDICT_WORD_BYTES) /* of shorter ones eight bytes may be read */
+  if (key->length > TDICT_WORD_BYTES) /* key tables pad short names, so a whole word may be read */
     memcpy(name->text + mark, key->name, key->length);
   else
     memcpy(name->text + mark, key->name, TDICT_WORD_BYTES);
@@ -53,7 +54,7 @@ static tdict_status no_memory_to_flatten(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* The next tree among the children of a frame's node, or NULL. */
+/* Returns the next child tree of a frame's node, or NULL after the last one. */
 static tdict_tree *get_next_child(tdict_frame *top) {
   const tdict_tree *node = top->node;
   for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
@@ -63,7 +64,7 @@ static tdict_tree *get_next_child(tdict_frame *top) {
   return NULL;
 }
 
-/* Makes room in a new tree for all keys that it will have. */
+/* Reserves room in a new tree for all keys of the result, so that adding keys does not reallocate. */
 static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *made) {
   size_t slots = cursor->frames[0].node->keys->num_live, bytes = cursor->frames[0].node->keys->name_bytes;
   while (cursor->depth) {
@@ -77,7 +78,7 @@ static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *
     keys = tree->keys;
     size_t mark = top->mark + tdict_cursor_key(cursor)->length + between;
     slots += keys->num_live;
-    slots--; /* the tree's own key */
+    slots--; /* the key of the child tree itself is not in the result */
     bytes += keys->name_bytes + mark * keys->num_live;
     if (!tdict_cursor_enter(cursor, tree)) return false;
     cursor->frames[cursor->depth - 1].mark = mark;
@@ -85,6 +86,7 @@ static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *
   return tdict_node_reserve(made, slots) && tdict_keys_reserve(made->keys, slots, bytes);
 }
 
+/* Checks that a leaf of a child still has the batch size and device of the result. */
 static tdict_status check_flat_leaf(const char *what, const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
   const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
   const tdict_demand demand = tdict_demand_of(made, what, NULL);
@@ -101,7 +103,8 @@ static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdic
   return TDICT_OK;
 }
 
-/* The name of a key that was put behind a prefix; `prefix` holds one of up to 7 bytes. */
+/* Returns the full name of a key that append_key() put after a prefix of `mark` bytes. If both are short, the hash
+ * is computed from words; `prefix` holds the bytes of a prefix shorter than 8 bytes. */
 static inline tdict_name make_flat_name(const char *text, uint64_t prefix, size_t mark, const tdict_key *key) {
   const size_t length = key->length;
   if (mark >= TDICT_WORD_BYTES || length > TDICT_WORD_BYTES || length == 0) return tdict_name_of(text, mark + length);
@@ -109,7 +112,7 @@ static inline tdict_name make_flat_name(const char *text, uint64_t prefix, size_
   return tdict_name_join(text, prefix, mark, word, length);
 }
 
-/* Adds what hangs at a node up to the next tree, which *below is; NULL: there is none. */
+/* Adds the leaves of a node up to its next child tree. Sets *below to that tree, or to NULL after the last key. */
 static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer *name, tdict_tree *made,
                                  tdict_tree **below, tdict_error *err) {
   const tdict_tree *node = top->node;
@@ -134,6 +137,7 @@ static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer
 
 static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const char *separator, name_buffer *name,
                                  tdict_tree *made, tdict_error *err) {
+  /* Measure the result first. */
   const size_t between = strlen(separator);
   if (!reserve_flat_keys(cursor, between, made) || !init_name_buffer(name)) return no_memory_to_flatten(what, err);
   tdict_cursor_rewind(cursor, cursor->frames[0].node);
@@ -147,6 +151,7 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
       cursor->depth--;
       continue;
     }
+    /* Append the key of the child tree and a separator, then descend. */
     const tdict_key *key = tdict_cursor_key(cursor);
     const size_t mark = top->mark + key->length;
     if (!append_key(name, top->mark, key, between)) return no_memory_to_flatten(what, err);
@@ -157,7 +162,7 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
   return TDICT_OK;
 }
 
-/* A new node with all leaves of the tree. */
+/* Makes a new node with all leaves of the tree, under flat keys. */
 static tdict_status make_flat(const char *what, const tdict_tree *td, const char *separator, tdict_tree **out,
                               tdict_error *err) {
   if (!separator) separator = ".";
@@ -192,6 +197,6 @@ tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator, 
   tdict_status status = make_flat(what, td, separator, &made, err);
   if (status != TDICT_OK) return status;
   tdict_node_swap(td, made);
-  tdict_release(made); /* last: a callback may run then */
+  tdict_release(made); /* last, since the release may run callbacks */
   return TDICT_OK;
 }

@@ -1,4 +1,5 @@
-/* Reading and writing what an index names. Results belong to the caller. Thread rule: as in tdict/index.h. */
+/* Reads and writes the elements that an index selects. Results are owned by the caller. Thread rule: as in
+ * tdict/index.h. */
 #include "tdict/index.h"
 
 #include <string.h>
@@ -12,6 +13,7 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
+/* Makes the plan of an index for the batch dimensions of `td`. The caller resets the plan on success. */
 static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, const tdict_tree *td,
                                      const tdict_indices *index, tdict_error *err) {
   if (td->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension", what);
@@ -56,6 +58,7 @@ tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tr
   tdict_status status = plan_batch_index(&g.plan, "index", td, &index, err);
   if (status != TDICT_OK) return status;
   const tdict_index_plan *plan = &g.plan;
+  /* Lists and masks copy elements, so objects take part through their tensors. Other indices may use a hook. */
   const bool has_gathers = plan->num_gathers > 0;
   const tdict_map map = {.what = "index",
                          .batch_in = td->batch_ndim,
@@ -73,23 +76,25 @@ tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tr
   return status;
 }
 
-/* A write under way: from all leaves of a tree to those of another one with the same paths. The plan names elements of the
- * tree that is written, or with `gets` of the one that is read, and then both have the same keys. */
+/* The state of a write from all leaves of one tree to the leaves at the same paths of another. The plan selects
+ * elements of `to`. With `reads_index` it selects elements of `from`, and both trees must have the same keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
   const tdict_tree *to, *from;
   bool reads_index;
-  tdict_cursor cursor; /* over `from`; a frame's mark is the node that is written to */
+  tdict_cursor cursor; /* over `from`; a frame's mark is the node of `to` at the same path */
   tdict_open_pairs pairs;
 } writer;
 
+/* Checks that `to` has no key that `from` lacks, if both must have the same keys. */
 static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
   if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTFOUND, "%s: out has %zu keys, the tree %zu", w->plan->what, tdict_num_keys(to),
                     tdict_num_keys(from));
 }
 
-/* Finds what stands at a cursor's key in the tree that is written: what stands in the value must be of its kind. */
+/* Finds the entry of `to` at the cursor's key. Returns TDICT_ENOTFOUND if the key is missing, TDICT_ETYPE if the
+ * entry differs in kind from `leaf`. */
 static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, tdict_leaf leaf, tdict_leaf *out,
                                       tdict_error *err) {
   const tdict_frame *top = &c->frames[c->depth - 1];
@@ -109,10 +114,13 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
                     w->reads_index ? "tree that is read" : "value");
 }
 
-/* The layout of a value's tensor, repeated where its batch size is short, for what the index names of `to`. */
+/* Describes the value's tensor as a view with the shape of the elements that the plan selects in `to`. A value with
+ * fewer batch dimensions is repeated. */
 static tdict_status describe_value(const writer *w, const tdict_tensor *to, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   tdict_made wanted;
+  /* The value must have its own batch dimensions plus the dimensions after the batch size; only batch dimensions may
+   * be missing. */
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
@@ -122,6 +130,7 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
              : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
 }
 
+/* Copies the selected elements of `from` to `to`. With `checks_only` only checks whether this is possible. */
 static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from,
                                         bool checks_only, tdict_error *err) {
   tdict_made wanted;
@@ -136,7 +145,7 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
                                  tdict_error *err) {
   tdict_made made;
   tdict_temp temp;
-  const tdict_tree *indexed = w->reads_index ? w->from : w->to; /* whose batch size the plan is made for */
+  const tdict_tree *indexed = w->reads_index ? w->from : w->to; /* the tree whose batch size the plan was made for */
   const tdict_tensor *tensor = w->reads_index ? from : to;
   if (checks_only && !tdict_tensor_begins_with(tensor, indexed->batch_ndim, indexed->batch_size))
     return tdict_batch_mismatch(w->plan->what, indexed, tensor, err);
@@ -150,7 +159,8 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err);
 
-/* Writes an object's tensors to another's. */
+/* Writes the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
+ * pairs again, in the same order. */
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                  tdict_error *err) {
   if (checks_only) {
@@ -170,8 +180,8 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   return status;
 }
 
-/* Goes through the value, or an object in it, from the cursor's beginning; `dry`: only looks whether all can be
- * written. What flatten gives holds no objects, so this goes one level down at most. */
+/* Writes the leaves from the cursor's start. With `checks_only` only checks whether they can be written. Opened
+ * objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
   for (tdict_leaf leaf, there = 0; (leaf = tdict_cursor_next(c)) != 0;) {
@@ -193,7 +203,7 @@ static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_
   return TDICT_OK;
 }
 
-/* The batch size of the value must be the last dimensions of what is written. */
+/* Checks that the batch size of the value equals the last dimensions of the indexed batch size. */
 static tdict_status check_value_batch_size(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
   int is_valid_rank = plan->ndim - value->batch_ndim;
   bool fits = is_valid_rank >= 0;
@@ -224,7 +234,7 @@ static tdict_status fill_zeros(const tdict_map *map, size_t entry, const tdict_t
   return TDICT_OK;
 }
 
-/* Zeroed tensors like those of `value`, with the batch size of `td`, as a new tree. */
+/* Makes a new tree of zeroed tensors like those of `value`, with the batch size of `td`. */
 static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, const char *what, tdict_tree **out,
                                tdict_error *err) {
   tdict_affine a = {.ndim_in = value->batch_ndim, .ndim_out = td->batch_ndim, .grows = true};
@@ -241,13 +251,14 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
   return tdict_map_run(&map, value, out, err);
 }
 
+/* Makes one pass over the leaves: a check pass or a write pass. */
 static tdict_status write_from_start(writer *w, bool checks_only, tdict_error *err) {
   tdict_cursor_rewind(&w->cursor, w->from);
   w->cursor.frames[0].mark = (size_t)w->to;
   return write_leaves(w, &w->cursor, NULL, checks_only, err);
 }
 
-/* Checks every tensor before it writes the first element. */
+/* Checks every tensor before the first element is written. */
 static tdict_status check_then_write(writer *w, tdict_error *err) {
   tdict_cursor_init(&w->cursor, w->from, false);
   tdict_status status = check_extra_keys(w, w->to, w->from, err);
@@ -286,7 +297,7 @@ tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdi
   return status;
 }
 
-/* Writes to a tree that holds nothing: tensors are made and written first, then they are put into the tree. */
+/* Creates the tensors of a tree without keys. Writes into a new tree first, so that a failure leaves `td` unchanged. */
 static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *plan, const tdict_tree *value,
                                         tdict_error *err) {
   tdict_tree *made = NULL;

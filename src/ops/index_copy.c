@@ -1,12 +1,14 @@
-/* Copies between the elements that an index names and another tensor. Takes no memory. Thread rule: as in tdict/index.h. */
+/* Copies between the elements that an index selects and another tensor. Allocates nothing. Thread rule: as in
+ * tdict/index.h. */
 #include "ops/check_copy.h"
 #include "ops/index_plan.h"
 #include "tensor/layout.h"
 #include "tensor/rows.h"
 
-enum { MAX_ROWS = 256 }; /* that offsets are computed for at a time */
+enum { MAX_ROWS = 256 }; /* offsets are computed for this many positions at a time, on the stack */
 
-/* Takes element i of what the lists and masks name; the last dimensions first, so that the others keep their numbers. */
+/* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers
+ * of the earlier dimensions stay valid. */
 static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
   for (int n = plan->num_gathers - 1; n >= 0; n--) {
     const tdict_gather *g = &plan->gathers[n];
@@ -19,7 +21,7 @@ tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const
   tdict_made whole, here;
   tdict_temp temp;
   tdict_tensor_await(t, false);
-  if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* nearly always */
+  if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* The common case: no transfer into the tensor failed. */
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK) return status;
   if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &whole), err);
@@ -31,7 +33,7 @@ tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const
   return status;
 }
 
-/* One tensor copy for each position. Serves devices too. */
+/* Copies with one tensor copy per position. Also works for devices. */
 static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                        bool set, tdict_error *err) {
   tdict_made whole, here, there;
@@ -49,19 +51,21 @@ static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict
   return status;
 }
 
-/* A host copy under way. */
+/* The state of a copy in host memory. */
 typedef struct gathering {
   const tdict_index_plan *plan;
-  const int64_t *strides; /* of the affine result, in elements */
-  int64_t item, step;     /* bytes of an element, and from one position of the other tensor to the next */
-  tdict_pair rest;        /* what each position holds, on both sides */
+  const int64_t *strides; /* strides of the affine result, in elements */
+  int64_t item, step;     /* item: bytes of an element; step: bytes between two positions in the other tensor */
+  tdict_pair rest;        /* the elements of one position, on both sides */
   tdict_rows rows;
 } gathering;
 
-/* Where there is one element only, its stride means nothing and may wrap. */
+/* Multiplies without undefined overflow. The stride of a dimension of one element is never used and may be any
+ * number. */
 static int64_t wrapping_multiply(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
-/* Offsets of `count` positions from position `first` on: in the tensor that is indexed, and in the other one. */
+/* Computes the byte offsets of `count` positions from position `first` on, in the indexed tensor and in the other
+ * tensor. */
 static void find_offsets(const gathering *g, int64_t first, int64_t count, int64_t *indexed, int64_t *other_side) {
   for (int64_t i = 0; i < count; i++) {
     indexed[i] = 0;
@@ -84,7 +88,7 @@ static tdict_status copy_position_rect(void *user, const tdict_rect *rect, tdict
   return TDICT_OK;
 }
 
-/* The same run of every position, for each run of a rectangle. */
+/* Copies one run of bytes at every position, for each row of the rectangle. */
 static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)err;
   uintptr_t dst = (uintptr_t)rect->dst, src = (uintptr_t)rect->src;
@@ -95,6 +99,7 @@ static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *e
   return TDICT_OK;
 }
 
+/* Copies a chunk of positions whose offsets are in g->rows. */
 static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_by_position) {
   if (!position_by_position) {
     (void)tdict_pair_walk(&g->rest, all, copy_rows, &g->rows, NULL);
@@ -108,7 +113,7 @@ static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_b
   }
 }
 
-/* Both sides on the host, waited for, and no byte of them lost: copies nothing but rows. */
+/* Copies in host memory. Both tensors have been waited for, and none of their bytes are lost. */
 static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool set, tdict_error *err) {
   tdict_made whole, here, there;
@@ -116,6 +121,7 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
   const size_t item = tdict_dtype_bytes(t->dtype);
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
   if (status != TDICT_OK || other->numel == 0) return status;
+  /* Describe one position as a pair of layouts, on both sides. */
   gathering g = {.plan = plan, .strides = whole.strides, .item = (int64_t)item};
   g.step = wrapping_multiply(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
   g.rows = set ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
@@ -128,8 +134,9 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
   tdict_pair_init(&g.rest, here.ndim, here.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
   const tdict_pair_part all = {dst->data, src->data, 0, (size_t)row * item};
-  /* Whichever is more of runs in a position and positions is the inner loop. */
+  /* Make the longer dimension the inner loop: the runs of one position, or the positions. */
   const bool position_by_position = all.end / g.rest.run_bytes > (size_t)plan->gather_count;
+  /* Copy in chunks of MAX_ROWS positions. */
   for (int64_t i = 0; i < plan->gather_count; i += g.rows.count) {
     g.rows.count = plan->gather_count - i < MAX_ROWS ? plan->gather_count - i : MAX_ROWS;
     find_offsets(&g, i, g.rows.count, indexed, other_side);
@@ -145,8 +152,8 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
   if (plan->num_gathers) {
     tdict_tensor_await(t, set);
     tdict_tensor_await(other, !set);
-    /* Where bytes were lost each position is asked for by itself: those that are not lost may be read, and those that
-     * are written are there again. */
+    /* After a failed transfer only some positions may be lost. Copy each position separately: a copy checks the
+     * bytes it reads, and clears the loss of the bytes it writes. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost ? gather_on_host(plan, t, other, set, err)
                                                                    : copy_each_position(plan, t, other, set, err);

@@ -1,5 +1,5 @@
-/* Reading an index, and what it does with a tensor. A plan owns the positions of its lists and masks. Thread rule: one
- * thread. */
+/* Translates an index into a plan, and describes its result for a tensor. A plan owns its lists of positions. Thread
+ * rule: one thread. */
 #include "ops/index_plan.h"
 
 #include <stdlib.h>
@@ -13,14 +13,14 @@ enum { SHAPE_BYTES = 96 };
 
 typedef struct index_reader {
   tdict_index_plan *plan;
-  int ndim; /* of what is indexed */
+  int ndim; /* number of dimensions that are indexed */
   const int64_t *shape;
-  int next_dim;  /* the dimension that comes next */
-  int rest_dims; /* what the rest stands for */
+  int next_dim;  /* the dimension that the next item applies to */
+  int rest_dims; /* number of dimensions that TDICT_REST selects */
   bool has_rest;
 } index_reader;
 
-/* How many dimensions an item takes; -1 for one that is none. */
+/* Returns the number of dimensions that an item applies to, or -1 if the item is invalid. */
 static int count_dims_taken(const tdict_index *item) {
   switch (item->kind) {
   case TDICT_INDEX_AT:
@@ -47,6 +47,7 @@ static tdict_status add_axis(index_reader *r, tdict_axis axis, tdict_error *err)
   return TDICT_OK;
 }
 
+/* Adds the next `count` dimensions whole. */
 static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (; count > 0 && status == TDICT_OK; count--, r->next_dim++)
@@ -69,7 +70,7 @@ static tdict_status add_at(index_reader *r, const tdict_index *item, tdict_error
   return status;
 }
 
-/* A bound cut to [low, high], counted from the end where it is negative. */
+/* Clips a bound to the dimension, after counting negative bounds from the end. `missing` replaces TDICT_NONE. */
 static int64_t clip_bound(int64_t value, int64_t missing, int64_t count, bool is_reversed) {
   int64_t low = is_reversed ? -1 : 0, high = is_reversed ? count - 1 : count;
   if (value == TDICT_NONE) return missing;
@@ -87,14 +88,15 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   uint64_t stride = is_reversed ? 0 - (uint64_t)step : (uint64_t)step;
   bool is_nonempty = is_reversed ? start > stop : start < stop;
   int64_t found = is_nonempty ? (int64_t)((span + stride - 1) / stride) : 0;
-  if (is_nonempty && stride > span) found = 1; /* the sum above may not fit */
+  if (is_nonempty && stride > span) found = 1; /* span + stride - 1 may have overflowed */
   r->plan->affine.starts[r->next_dim] = found ? start : 0;
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
+/* Adds a list or mask of `count` positions, with room for the positions. Checks that its length fits the others. */
 static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_error *err) {
   tdict_index_plan *p = r->plan;
-  tdict_gather *g = &p->gathers[p->num_gathers]; /* there are no more of them than items */
+  tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so there is room */
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions does not fit", p->what, (long long)count);
@@ -138,8 +140,8 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
   return TDICT_OK;
 }
 
-/* One row of a mask: the elements that are set; without `row` only their number. Words of 8 elements that are not set are
- * passed by. */
+/* Finds the elements of a mask row that are not 0. Stores their positions at row[0], row[dims], ... and returns
+ * their number; `row` may be NULL. Skips 8 zero bytes at a time if the row is contiguous. */
 static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride, int64_t *row, int dims) {
   int64_t found = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -153,7 +155,8 @@ static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride
   return found;
 }
 
-/* Goes through the mask's elements in C order; without `positions` only counts those that are set. */
+/* Finds the elements of the mask that are not 0, in C order, and returns their number. Stores their positions if
+ * `positions` is not NULL. */
 static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   const int64_t *strides = tdict_tensor_dims_strides(mask);
   const int dims = mask->ndim, last = dims - 1;
@@ -178,6 +181,7 @@ static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_err
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask))
     return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes never came, a transfer into them failed", r->plan->what);
+  /* Count first, to allocate the positions at their exact size. */
   status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
   scan_mask(mask, r->plan->gathers[r->plan->num_gathers - 1].positions);
@@ -196,7 +200,7 @@ static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_err
     return add_list(r, item, err);
   case TDICT_INDEX_MASK:
     return add_mask(r, item, err);
-  default: /* the rest */
+  default: /* TDICT_INDEX_REST: count_dims_taken() rejected all other kinds */
     if (r->has_rest) return tdict_fail(err, TDICT_EINVAL, "%s: two rests in one index", r->plan->what);
     r->has_rest = true;
     return add_whole_dims(r, r->rest_dims, err);
@@ -224,21 +228,22 @@ static tdict_status read_items(index_reader *r, const tdict_indices *index, tdic
   return status == TDICT_OK ? add_whole_dims(r, r->ndim - r->next_dim, err) : status;
 }
 
-/* Whether the affine result's dimension is one that lists and masks take. */
+/* Returns true if a list or mask replaces dimension `dim` of the affine result. */
 static bool is_gathered(const tdict_index_plan *p, int dim) {
   for (int i = 0; i < p->num_gathers; i++)
     if (dim >= p->gathers[i].axis && dim < p->gathers[i].axis + p->gathers[i].dims) return true;
   return false;
 }
 
-/* Where the dimension of all lists and masks comes: where the first one was when they stand side by side, else first. */
+/* Returns the position of the dimension of all lists and masks. As in NumPy: at the first of them if they are
+ * adjacent, else 0. */
 static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)
     if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;
   return p->gathers[0].axis;
 }
 
-/* Puts one dimension in the place of those that lists and masks take, of `ndim` counts; answers how many there are. */
+/* Replaces the dimensions of lists and masks in `shape` by one dimension. Returns the new number of dimensions. */
 static int replace_gathered_dims(const tdict_index_plan *p, int ndim, int64_t *shape) {
   int kept = 0;
   for (int d = 0; d < ndim; d++)

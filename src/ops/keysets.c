@@ -1,5 +1,5 @@
-/* Trees without some of their paths, trees split by paths, and merges. Results belong to the caller; leaves are shared.
- * Thread rule: as in tdict/keysets.h. */
+/* Removes paths from trees, splits trees by paths, and merges trees. Results are owned by the caller; leaves are
+ * shared. Thread rule: as in tdict/keysets.h. */
 #include "tdict/keysets.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Takes the paths out of a tree; those that lead nowhere are ignored. */
+/* Removes the paths from the replacements of the nodes that they lead to. Ignores paths that do not exist. */
 static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
                                  tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -30,10 +30,10 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
     status = tdict_changes_get(c, place.node, TDICT_CHANGES_COPY, &replacement, err);
     if (status == TDICT_OK && !tdict_node_own(replacement)) status = no_memory_for_keys(c->what, err);
     int64_t slot = status == TDICT_OK ? tdict_keys_find_name(replacement->keys, &place.path.name) : -1;
-    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0; /* 0: a path that was given twice */
+    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0; /* 0 if an earlier path named the same entry */
     if (leaf) {
       tdict_node_remove(replacement, (uint32_t)slot);
-      tdict_leaf_release(leaf); /* not its last reference */
+      tdict_leaf_release(leaf); /* never the last reference: the node itself still holds the leaf */
     }
     tdict_place_reset(&place);
     if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);
@@ -55,7 +55,7 @@ tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, si
   return status == TDICT_OK ? exclude_paths(what, td, paths, count, err) : status;
 }
 
-/* Takes the trees without a tensor or object out of a tree that no one else has. */
+/* Removes the trees without tensors and objects from a tree that only this call holds, children before parents. */
 static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
@@ -64,6 +64,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
     tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *below = NULL;
     while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
+    /* Descend before this node is examined. */
     if (below) {
       if (!tdict_cursor_enter(&cursor, below)) status = no_memory_for_keys(what, err);
       continue;
@@ -76,7 +77,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
       status = no_memory_for_keys(what, err);
       continue;
     }
-    /* The slots stay where they are: the node is gone through. */
+    /* Keep the slots in place, since the cursor is in the middle of this node. */
     tdict_keys_delete(top->node->keys, top->slot - 1);
     top->node->leaves[top->slot - 1] = 0;
     tdict_release(visited);
@@ -109,6 +110,7 @@ tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, s
   tdict_tree **made = NULL;
   if (tdict_add_size(count, 1, &trees) && tdict_mul_size(trees, sizeof *made, &bytes)) made = calloc(1, bytes);
   if (!made) return no_memory_for_keys(what, err);
+  /* Start with a copy of the whole tree as the last result, and remove the paths of each set from it. */
   tdict_status status = tdict_map_share(td, what, &made[count], err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_selection selection = {sets[i].paths, sets[i].count, true};

@@ -1,5 +1,5 @@
-/* Trees made of trees: one way to measure, one to make. What is made belongs to the caller once it is whole, until then
- * to the call. Thread rule: as in tdict/tree.h. */
+/* Makes trees from trees in two passes: measure, then create. The call owns the new tree until it is complete, then
+ * the caller. Thread rule: as in tdict/tree.h. */
 #include "ops/map.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* The new elements in one memory. */
+/* All new elements in one memory: bytes measured, offset of the next tensor, storage. */
 typedef struct arena {
   tdict_memory *memory;
   size_t bytes, next;
@@ -19,11 +19,11 @@ typedef struct arena {
 } arena;
 typedef struct maker {
   const tdict_map *map;
-  const tdict_tree *root; /* the source, its objects opened: tensors must begin with its batch size */
+  const tdict_tree *root; /* the source, with its objects opened; tensors must begin with its batch size */
   tdict_cursor cursor;
   size_t entry, num_tensors, num_dims;
-  bool is_locked;     /* some node of the source is */
-  bool found_objects; /* objects were met that are not opened yet */
+  bool is_locked;     /* true if a node of the source is locked */
+  bool found_objects; /* true if the source contains objects that are not opened yet */
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
@@ -40,6 +40,7 @@ static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_erro
   return tdict_error_at(err, status, path);
 }
 
+/* Chooses the memory of the new elements for `from`. */
 static tdict_status choose_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
                                   tdict_error *err) {
   const tdict_storage *s = from->storage;
@@ -51,6 +52,7 @@ static tdict_status choose_memory(const tdict_map *map, const tdict_tensor *from
                     "%s: the device's bytes are the program's own: no memory is known for the result", map->what);
 }
 
+/* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
 static arena *get_arena(maker *m, tdict_memory *memory) {
   for (int i = 0; i < m->num_arenas; i++)
     if (m->arenas[i].memory == memory) return &m->arenas[i];
@@ -60,6 +62,7 @@ static arena *get_arena(maker *m, tdict_memory *memory) {
   return added;
 }
 
+/* Adds the bytes of a new tensor to the arena of its memory. */
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
@@ -79,7 +82,8 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
 }
 
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* A tree below may have been changed by itself: no offset is computed from a dimension that is not there. */
+  /* A child may have been changed through its own handle. Without this check a dimension that is not there would be
+   * read. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   m->num_tensors++;
@@ -107,6 +111,7 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Allocates one storage per memory and one slab for all tensors. */
 static tdict_status allocate_result(maker *m, tdict_error *err) {
   for (int i = 0; i < m->num_arenas; i++) {
     arena *a = &m->arenas[i];
@@ -117,7 +122,8 @@ static tdict_status allocate_result(maker *m, tdict_error *err) {
   return m->num_tensors ? tdict_slab_create(m->num_tensors, m->num_dims, NULL, &m->slab, err) : TDICT_OK;
 }
 
-/* The batch dimensions of `from` that stay: none where it does not agree, being empty. */
+/* Returns the number of batch dimensions of `from` after the mapped ones. An empty child may not have the batch size
+ * of the root; then returns 0. */
 static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
   if (from->batch_ndim < map->batch_in) return 0;
   for (int i = 0; i < map->batch_in; i++)
@@ -174,7 +180,7 @@ static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, 
   tdict_error hook_error = {0};
   tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {
-    hook_error.path[0] = 0; /* of something inside the hook */
+    hook_error.path[0] = 0; /* drop the path inside the hook; fail_at_leaf() sets the path of the object */
     if (err) *err = hook_error;
     return status;
   }
@@ -182,7 +188,7 @@ static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, 
   return TDICT_OK;
 }
 
-/* Fills the nodes; a frame's mark is the node that is made of the frame's. */
+/* Creates all leaves and child nodes. A frame's mark is the new node for the frame's node. */
 static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree *made, tdict_error *err) {
   tdict_cursor *c = &m->cursor;
   tdict_cursor_rewind(c, root);
@@ -202,7 +208,8 @@ static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree
   return TDICT_OK;
 }
 
-/* Locks what is made of locked nodes. Walks as make() did, so no memory is needed. */
+/* Locks the new nodes of locked source nodes. Visits the same nodes as make_all_leaves(), so the cursor needs no new
+ * memory. */
 static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   tdict_cursor *c = &m->cursor;
   if (tdict_node_is_locked(root)) tdict_lock(made);
@@ -219,7 +226,8 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
-/* All but the locks. *met: nothing was made, since there are objects to be opened first. */
+/* Measures and creates the tree, without locks. If unopened objects are found, sets *found_objects and creates
+ * nothing. */
 static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
   tdict_tree *made = NULL;
   m->entry = m->num_tensors = m->num_dims = 0;
@@ -234,6 +242,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   status = allocate_result(m, err);
   if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
   if (status == TDICT_OK) status = make_all_leaves(m, td, made, err);
+  /* Drop our own references; the tensors hold theirs. */
   for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
   if (m->slab) tdict_slab_release(m->slab, 1);
   if (status == TDICT_OK)
@@ -243,7 +252,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   return status;
 }
 
-/* With its objects as trees, which become objects again in the result. */
+/* Maps a copy of the tree whose objects are opened, and makes objects of the results again. */
 static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   const tdict_map *map = m->map;
   const tdict_opening opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
@@ -265,7 +274,8 @@ static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tre
   return status;
 }
 
-/* True when some node of a tree with objects is locked: the first look at it ended at the first object. */
+/* Returns true if a node of a tree with objects is locked. The first measuring pass stopped at the first object, so
+ * it did not see all nodes. */
 static bool has_locked_node(maker *m, const tdict_tree *td) {
   bool locked = tdict_node_is_locked(td);
   tdict_cursor_rewind(&m->cursor, td);
@@ -273,7 +283,7 @@ static bool has_locked_node(maker *m, const tdict_tree *td) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree) continue;
     locked = tdict_node_is_locked(tree);
-    (void)tdict_cursor_enter(&m->cursor, tree); /* as run() did in the opened tree */
+    (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: map_once() entered the same nodes in the opened tree */
   }
   return locked;
 }
@@ -311,7 +321,7 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    if (!from) continue; /* shared already */
+    if (!from) continue; /* tdict_node_share() has shared it */
     status = tdict_node_share(from, &node, &trees, err);
     if (status != TDICT_OK) break;
     ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);

@@ -1,4 +1,4 @@
-/* Sequences of different lengths stacked, their ends filled with a value. The result belongs to the caller. Thread rule:
+/* Stacks sequences of different lengths and pads the shorter ones. The result is owned by the caller. Thread rule:
  * as in tdict/combine.h. */
 #include "base/error.h"
 #include "base/options.h"
@@ -23,7 +23,7 @@ static const tdict_tensor *get_sequence(const padder *p, size_t entry, size_t it
   return tdict_leaf_tensor(p->aligned.leaves[entry * p->count + item]);
 }
 
-/* The batch size of the result. */
+/* Computes the batch size of the result: [count, longest, ...]. Checks that the other batch dimensions are equal. */
 static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   const tdict_tree *first = p->items[0];
   if (first->batch_ndim == TDICT_MAX_BATCH_NDIM)
@@ -48,6 +48,8 @@ static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Computes the shape of the result's tensor at an entry. Checks that the tensors match and that the dtype can hold
+ * the value. */
 static tdict_status describe_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                     tdict_error *err) {
   const padder *p = map->user;
@@ -59,6 +61,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   made->shape[0] = p->batch_size[0];
   made->shape[1] = p->batch_size[1];
   for (int i = 1; i < from->ndim; i++) made->shape[i + 1] = from->dims[i];
+  /* Check that all tensors match the first one, except in the length of the sequence. */
   for (size_t i = 1; i < p->count; i++) {
     const tdict_tensor *t = get_sequence(p, entry, i);
     bool same = t->ndim == from->ndim;
@@ -82,12 +85,13 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
                         tdict_device_format(tdict_tensor_device(from), wanted, sizeof wanted));
     }
   }
+  /* Check that the dtype can hold the value. */
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes", what, tdict_dtype_bytes(from->dtype));
   return tdict_element_of(what, from->dtype, p->value, element, err);
 }
 
-/* Copies one sequence to its row and fills what is left of the row. */
+/* Copies one sequence to the start of its row, and fills the rest of the row with `element`. */
 static tdict_status write_sequence(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
                                    const void *element, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(made->dtype);
@@ -127,11 +131,13 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);
   if (status != TDICT_OK) return status;
   tdict_tree **opened = NULL, *made = NULL;
+  /* Open the objects, so that their tensors are padded too. */
   status = plan_padded_batch_size(&p, err);
   if (status == TDICT_OK && p.aligned.has_objects) {
     const tdict_opening opening = {.what = what, .way = TDICT_WAY_TENSORS};
     status = tdict_aligned_open(&p.aligned, &opening, true, items, &opened, err);
   }
+  /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
   const tdict_map map = {.what = what,
                          .batch_in = items[0]->batch_ndim,
                          .batch_out = p.ndim,

@@ -1,4 +1,5 @@
-/* Parts of trees by paths. Results belong to the caller; leaves are shared. Thread rule: as in tdict/keysets.h. */
+/* Selects parts of trees by paths. Results are owned by the caller; leaves are shared. Thread rule: as in
+ * tdict/keysets.h. */
 #include "ops/select.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static tdict_status no_memory_to_select(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Adds or replaces a key of a private node; takes the leaf's reference, on failure too. */
+/* Adds or replaces a key of a node that only this call holds. Takes over the reference of the leaf, also on failure. */
 static tdict_status put_selected_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot,
                                       tdict_leaf leaf, tdict_error *err) {
   if (slot >= 0) {
@@ -36,7 +37,8 @@ static tdict_status put_selected_leaf(const char *what, tdict_tree *to, const td
   return no_memory_to_select(what, err);
 }
 
-/* Puts what stands at a path of `td`, which is there, at the same path of a private tree. */
+/* Puts the entry at a path of `td` at the same path of `to`, a tree that only this call holds. The path must exist
+ * in `td`. */
 static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree *to, const char *text,
                               tdict_error *err) {
   tdict_path path;
@@ -47,6 +49,7 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
     int64_t slot = tdict_keys_find_name(to->keys, &path.name);
     const tdict_key *key = &td->keys->slots[from];
     tdict_tree *tree = tdict_leaf_tree(td->leaves[from]), *node = NULL;
+    /* Copy the nodes of a tree at the end of the path, and share other leaves. */
     if (path.last) {
       tdict_leaf leaf = 0;
       if (tree) status = tdict_map_share(tree, what, &node, err);
@@ -54,6 +57,7 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
       if (status == TDICT_OK) status = put_selected_leaf(what, to, key, slot, leaf, err);
       break;
     }
+    /* Create the child on the way, unless an earlier path has created it. */
     if (slot < 0) {
       node = tdict_node_create_under(tree);
       status =
@@ -73,9 +77,11 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
 tdict_status tdict_path_resolve(const char *what, const tdict_tree *td, const char *path, bool strict,
                                 tdict_place *place, tdict_error *err) {
   tdict_status status =
-      tdict_place_get(place, td, path, what, strict ? err : NULL); /* without a text that nobody reads */
+      /* no error text here: formatting it would be the main cost of an ignored path */
+      tdict_place_get(place, td, path, what, strict ? err : NULL);
   const bool is_ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
-  if (!strict && status != TDICT_OK && !is_ignored) status = tdict_place_get(place, td, path, what, err); /* says why */
+  /* fails again, this time with an error text */
+  if (!strict && status != TDICT_OK && !is_ignored) status = tdict_place_get(place, td, path, what, err);
   if (status != TDICT_OK) place->node = NULL;
   return is_ignored ? TDICT_OK : status;
 }
@@ -110,7 +116,8 @@ tdict_status tdict_select(const tdict_tree *td, const char *const *paths, size_t
   return tdict_select_paths("select", td, &selection, out, err);
 }
 
-/* Keeps the keys on the way to a path that leads somewhere, up to a tree that is kept whole. */
+/* Puts the keys on a path into the replacements of their nodes. Stops at a tree that is kept whole. The path must
+ * exist. */
 static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole_trees, tdict_tree *node, const char *text,
                               tdict_error *err) {
   tdict_path path;
@@ -136,7 +143,7 @@ static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole_tree
   return status == TDICT_OK ? status : tdict_error_at(err, status, text);
 }
 
-/* Marks the paths that lead somewhere in `found`, and the trees that they lead to in `whole`. */
+/* Sets found[i] for each path that exists, and collects the trees at these paths in `whole_trees`. */
 static tdict_status find_paths(const char *what, const tdict_tree *td, const tdict_selection *selection, bool *found,
                                tdict_pointers *whole_trees, tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -166,6 +173,7 @@ tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, siz
   if (!found) return no_memory_to_select(what, err);
   tdict_changes_init(&changes, what);
   tdict_pointers_init(&whole_trees);
+  /* Find all paths before any key changes, since a missing path must leave the tree unchanged. */
   status = find_paths(what, td, &selection, found, &whole_trees, err);
   if (status == TDICT_OK) status = tdict_changes_get(&changes, td, TDICT_CHANGES_EMPTY, &root, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)

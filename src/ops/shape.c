@@ -1,4 +1,5 @@
-/* Other batch dimensions over the same elements. Results belong to the caller. Thread rule: as in tdict/tree.h. */
+/* Changes the batch dimensions of trees by views, and by copies where strides allow no view. Results are owned by
+ * the caller. Thread rule: as in tdict/tree.h. */
 #include "tdict/shape.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
   return TDICT_OK;
 }
 
-/* A map of all batch dimensions. */
+/* An affine map of all batch dimensions, and the elements that it picks if objects can use their `index` hook. */
 typedef struct dims_map {
   const tdict_affine *affine;
   tdict_pick pick;
@@ -56,11 +57,11 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
   return tdict_map_run(&map, td, out, err);
 }
 
-/* Another grouping of all batch dimensions. */
+/* A new batch size with the same number of elements. */
 typedef struct grouping {
   int ndim;
   int64_t shape[TDICT_MAX_BATCH_NDIM];
-  bool may_copy; /* where strides do not allow a view */
+  bool may_copy; /* tensors whose strides allow no view are copied */
 } grouping;
 
 static tdict_status describe_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -80,8 +81,9 @@ static tdict_status describe_grouping(const tdict_map *map, size_t entry, const 
     made->shape[g->ndim + i] = from->dims[batch + i];
     made->strides[g->ndim + i] = strides[batch + i];
   }
+  /* Find strides for the new shape. */
   if (from->numel == 0) {
-    tdict_layout_size size; /* counts beside one of 0 may be too large for any tensor */
+    tdict_layout_size size; /* if one size is 0, the product of the others may still be too large */
     tdict_status status = tdict_layout_check(map->what, from->dtype, made->ndim, made->shape, &size, err);
     if (status != TDICT_OK) return status;
     tdict_layout_strides(made->ndim, made->shape, made->strides);
@@ -98,12 +100,13 @@ static tdict_status fill_grouping(const tdict_map *map, size_t entry, const tdic
   tdict_made like;
   tdict_temp temp;
   (void)map, (void)entry;
-  tdict_made_of(from, &like); /* the new elements in the old shape */
+  tdict_made_of(from, &like); /* a view of the new elements in the old shape */
   like.data = made->data;
   tdict_layout_strides(like.ndim, like.shape, like.strides);
   return tdict_tensor_copy(tdict_temp_over(&temp, made, &like), from, err);
 }
 
+/* Makes the tree with the new batch size. If the batch size is unchanged, objects are shared. */
 static tdict_status regroup(const char *what, const tdict_tree *td, const grouping *g, tdict_tree **out,
                             tdict_error *err) {
   bool same = g->ndim == td->batch_ndim;
@@ -120,6 +123,7 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
   return tdict_map_run(&map, td, out, err);
 }
 
+/* Computes the product of some dimensions. Returns false if it overflows; a dimension of 0 makes it 0. */
 static bool count_elements(const tdict_tree *td, int first, int last, int64_t *total) {
   bool fits = true;
   *total = 1;
@@ -133,7 +137,7 @@ static bool count_elements(const tdict_tree *td, int first, int last, int64_t *t
   return fits;
 }
 
-/* Puts `ndim` counts, of which one may be -1, in the place of the batch dimensions [first, last]. */
+/* Replaces the batch dimensions [first, last] by the g->ndim sizes in g->shape, of which one may be -1. */
 static tdict_status replace_dims(const char *what, const tdict_tree *td, int first, int last, grouping *g,
                                  tdict_error *err) {
   int64_t total, counts[TDICT_MAX_BATCH_NDIM];
@@ -153,7 +157,7 @@ static tdict_status replace_dims(const char *what, const tdict_tree *td, int fir
   return TDICT_OK;
 }
 
-/* Reads the caller's counts. */
+/* Checks and copies the sizes given by the caller. */
 static tdict_status read_batch_shape(const char *what, int ndim, const int64_t *shape, int64_t *out, tdict_error *err) {
   if (ndim < 0 || ndim > TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted 0 to %d", what, ndim, TDICT_MAX_BATCH_NDIM);
@@ -194,7 +198,7 @@ tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree
     return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d comes behind dimension %d", what, first, last);
   grouping g = {.ndim = 1, .shape = {-1}, .may_copy = true};
   int64_t total;
-  if (count_elements(td, first, last, &total)) g.shape[0] = total; /* an open count is not known where others are 0 */
+  if (count_elements(td, first, last, &total)) g.shape[0] = total; /* -1 cannot be computed if another dimension is 0 */
   status = replace_dims(what, td, first, last, &g, err);
   return status == TDICT_OK ? regroup(what, td, &g, out, err) : status;
 }

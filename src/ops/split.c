@@ -1,5 +1,5 @@
-/* Trees cut along a batch dimension: views, all of them or none. Results belong to the caller. Thread rule: as in
- * tdict/tree.h. */
+/* Cuts trees along a batch dimension into views. Writes all results or none; they are owned by the caller. Thread
+ * rule: as in tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +12,16 @@ typedef struct cutter {
   const char *what;
   const tdict_tree *td;
   int dim;
-  bool drops_dim; /* the dimension goes */
+  bool drops_dim; /* the results lack the dimension */
 } cutter;
 
+/* Checks the arguments that all functions share, and finds the dimension to cut. */
 static tdict_status find_cut_dim(cutter *c, int dim, const void *out, tdict_error *err) {
   if (!c->td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, c->td ? "out" : "td");
   return tdict_dim_find(c->what, dim, c->td->batch_ndim, &c->dim, err);
 }
 
-/* Elements [at, at + count) of the dimension. */
+/* Makes the view of the elements [at, at + count) of the dimension. */
 static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_tree **out, tdict_error *err) {
   tdict_affine a;
   tdict_affine_init(&a, c->td->batch_ndim, c->td->batch_size);
@@ -33,7 +34,8 @@ static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_
   return tdict_dims_run(c->what, c->td, &a, c->drops_dim, out, err);
 }
 
-/* Pieces one after the other, `sizes` apart, or where it is NULL `size`. */
+/* Makes `count` consecutive pieces: of the sizes in `sizes`, or all of size `size` if `sizes` is NULL. On failure
+ * releases the pieces made so far. */
 static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **out,
                                tdict_error *err) {
   const int64_t whole = c->td->batch_size[c->dim];
@@ -52,7 +54,7 @@ static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t si
   return TDICT_OK;
 }
 
-/* As cut_all(), with a list of the call's own, so that the caller's is written on success only. */
+/* Makes the pieces in a temporary array first, so that `out` is written on success only. */
 static tdict_status cut_all_or_nothing(const cutter *c, const int64_t *sizes, int64_t size, size_t count,
                                        tdict_tree **out, tdict_error *err) {
   tdict_tree **made = NULL;
@@ -89,7 +91,7 @@ static tdict_status check_capacity(const char *what, size_t capacity, int64_t wa
   return tdict_fail(err, TDICT_EINVAL, "%s: room for %zu trees, wanted %lld", what, capacity, (long long)wanted);
 }
 
-/* Of an empty dimension there is one piece, an empty one. */
+/* Returns the number of pieces of size `size`. An empty dimension gives one empty piece. */
 static int64_t count_pieces(int64_t whole, int64_t size) { return whole ? (whole - 1) / size + 1 : 1; }
 
 static tdict_status check_piece_size(const char *what, int64_t size, tdict_error *err) {

@@ -1,5 +1,5 @@
-/* Flat names made nested. The new tree is built beside the old one, which is left as it is when something fails. Thread
- * rule: as in tdict/keysets.h. */
+/* Splits flat keys into nested trees. The changes are made in replacements of the nodes, so a failure changes
+ * nothing. The replacements are owned by the call. Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,15 +13,15 @@ typedef struct unflattener {
   const char *what, *separator;
   const tdict_tree *td;
   tdict_changes changes;
-  tdict_tree *root; /* the replacement of td */
-  bool *placed;     /* one a slot of td */
+  tdict_tree *root; /* the replacement of td, borrowed from changes */
+  bool *placed;     /* per slot of td: true if its key has been placed */
 } unflattener;
 
 static tdict_status no_memory_to_unflatten(const unflattener *u, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", u->what);
 }
 
-/* The length of the part of a name that begins at `text`. */
+/* Returns the length of the part of a name that begins at `text` and ends before the next separator. */
 static size_t get_part_length(const unflattener *u, const char *text) {
   const char *end = strstr(text, u->separator);
   return end ? (size_t)(end - text) : strlen(text);
@@ -31,7 +31,8 @@ static int64_t find_key(const tdict_tree *node, const char *name, size_t length)
   return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
 }
 
-/* Goes from a replacement to that of the tree at a part of a name that is not the last, made when it is not there. */
+/* Moves *node to the replacement of its child at a part of a name. Creates the child if there is none. Returns
+ * TDICT_EEXIST if a tensor or object has this key. */
 static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
   const int64_t slot = find_key(*node, part, length);
   if (slot >= 0) {
@@ -48,8 +49,8 @@ static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *pa
   return TDICT_OK;
 }
 
-/* A leaf as it is put into a replacement, with a reference of the caller's: a tree may be a copy with a longer batch
- * size. */
+/* Prepares a leaf for a replacement and returns a reference that the caller owns. A child tree with too few batch
+ * dimensions is replaced by a shallow copy that has them. */
 static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out,
                                tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(under, u->what, NULL);
@@ -66,13 +67,15 @@ static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_le
   return status;
 }
 
-/* Puts what stands at a slot of the tree where its key leads. */
+/* Puts the leaf of a slot at the path that its key describes. */
 static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
-  const bool is_unchanged = !name[get_part_length(u, name)]; /* the key stays, and so does what it holds */
+  /* the key has no separator, so its leaf stays in this node unchanged */
+  const bool is_unchanged = !name[get_part_length(u, name)];
   tdict_tree *node = u->root;
   tdict_leaf held;
   tdict_status status = TDICT_OK;
+  /* Descend through all parts but the last. */
   for (;;) {
     const size_t length = get_part_length(u, name);
     if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", u->what);
@@ -81,6 +84,7 @@ static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
     if (status != TDICT_OK) return status;
     name += length + strlen(u->separator);
   }
+  /* Add the last part as a key. */
   const size_t length = strlen(name);
   if (find_key(node, name, length) >= 0)
     return tdict_fail(err, TDICT_EEXIST, "%s: another key leads there already", u->what);
@@ -94,7 +98,7 @@ static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   return no_memory_to_unflatten(u, err);
 }
 
-/* The same, once for each slot, with the key in errors. */
+/* Places the leaf of a slot, unless it has been placed before. Sets the error path to the key. */
 static tdict_status place_once(unflattener *u, size_t slot, tdict_error *err) {
   if (u->placed[slot]) return TDICT_OK;
   u->placed[slot] = true;
@@ -105,8 +109,8 @@ static tdict_status place_once(unflattener *u, size_t slot, tdict_error *err) {
   return tdict_error_at(err, status, path);
 }
 
-/* Places a key after every other key that leads to a tree on its way, so that the order of the keys makes no difference:
- * before "a.b.c" come "a" and "a.b". */
+/* Places the keys that are prefixes of a key before the key itself: "a" and "a.b" before "a.b.c". The result then
+ * does not depend on the order of the keys. */
 static tdict_status place_after_prefixes(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
   tdict_status status = TDICT_OK;
@@ -118,6 +122,7 @@ static tdict_status place_after_prefixes(unflattener *u, size_t slot, tdict_erro
   return status == TDICT_OK ? place_once(u, slot, err) : status;
 }
 
+/* Returns true if a key of this node contains the separator. */
 static bool has_parts(const tdict_tree *td, const char *separator) {
   for (uint32_t i = 0; i < td->keys->num_slots; i++)
     if (td->keys->slots[i].name && strstr(td->keys->slots[i].name, separator)) return true;

@@ -1,6 +1,6 @@
-/* Merging one tree into another, whole or not at all: every node that changes gets a stand-in with its new keys and
- * leaves; when all are there, nodes and stand-ins change these, which needs no memory. Stand-ins belong to the call.
- * Thread rule: as in tdict/tree.h. */
+/* Merges one tree into another, completely or not at all. Each node that changes gets a replacement with its new
+ * keys and leaves. After all replacements are complete, they are swapped with their nodes, which cannot fail.
+ * Replacements are owned by the call. Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -12,15 +12,15 @@ static const char what[] = "update";
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 typedef struct merger {
-  tdict_cursor cursor;         /* over the source; a frame's mark is the node that is merged into */
-  tdict_pointers replacements; /* nodes to their stand-ins */
+  tdict_cursor cursor;         /* over the source; a frame's mark is the node of the destination at the same path */
+  tdict_pointers replacements; /* maps nodes to their replacements; holds a reference to both */
 } merger;
 
 static tdict_status no_memory_to_update(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* The stand-in of a node, made when there is none yet. */
+/* Gets the replacement of a node, and creates it at the first call. Returns TDICT_ELOCKED if the node is locked. */
 static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
   tdict_tree *replacement = tdict_pointers_get(&m->replacements, node);
   if (!replacement) {
@@ -32,13 +32,13 @@ static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **ou
       tdict_release(replacement);
       return no_memory_to_update(err);
     }
-    (void)tdict_retain(node); /* one that was adopted may be replaced by a later leaf of the source */
+    (void)tdict_retain(node); /* A later leaf of the source may replace the last reference to this node. */
   }
   *out = replacement;
   return TDICT_OK;
 }
 
-/* Puts a leaf of the source into the stand-in. */
+/* Adds or replaces a key of a replacement with a leaf of the source. */
 static tdict_status put_merged_leaf(tdict_tree *replacement, const tdict_key *key, int64_t slot, tdict_leaf leaf,
                                     tdict_error *err) {
   tdict_leaf held = 0;
@@ -54,7 +54,7 @@ static tdict_status put_merged_leaf(tdict_tree *replacement, const tdict_key *ke
   return no_memory_to_update(err);
 }
 
-/* Merges what the cursor shows; *below is the tree to go on with when both sides have one. */
+/* Merges the entry at the cursor. If both trees have a tree there, only sets *below to the tree of the destination. */
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_key *key = tdict_cursor_key(&m->cursor);
   tdict_tree *node = (tdict_tree *)m->cursor.frames[m->cursor.depth - 1].mark;
@@ -79,7 +79,8 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
     if (status != TDICT_OK) {
       char path[PATH_BYTES], full_path[PATH_BYTES];
       tdict_cursor_path(c, NULL, path, sizeof path);
-      if (err && err->path[0]) { /* a leaf below one that was adopted */
+      /* the error is in a child tree of the leaf: prefix its path with the path of the leaf */
+      if (err && err->path[0]) {
         snprintf(full_path, sizeof full_path, "%.120s.%.120s", path, err->path);
         return tdict_error_at(err, status, full_path);
       }
@@ -92,12 +93,13 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Swaps the replacements with their nodes if the merge succeeded, and releases them. */
 static void finish_update(const merger *m, bool succeeded) {
   for (size_t i = 0; i < m->replacements.cap; i++) {
     const tdict_pointer_pair *pair = &m->replacements.pairs[i];
     if (pair->key && succeeded) tdict_node_swap((tdict_tree *)(uintptr_t)pair->key, pair->value);
   }
-  /* Released when all are in place: what was replaced may hold nodes that changed. */
+  /* Release after all swaps, since the replaced leaves may hold the last references to changed nodes. */
   for (size_t i = 0; i < m->replacements.cap; i++) {
     const tdict_pointer_pair *pair = &m->replacements.pairs[i];
     if (!pair->key) continue;

@@ -1,5 +1,5 @@
-/* Functions called for the tensors of trees. Lists, paths and results belong to the call until it ends. Thread rule: as
- * in tdict/visit.h. */
+/* Calls functions for the tensors of trees, in order or on a thread pool. Lists, paths and results are owned by the
+ * call. Thread rule: as in tdict/visit.h. */
 #include "tdict/visit.h"
 
 #include <pthread.h>
@@ -18,18 +18,19 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
-  tdict_tree **opened;      /* the trees with their objects as trees; NULL: there are no objects */
-  tdict_leaf_visitor visit; /* one of both */
+  tdict_tree **opened;      /* copies of the trees with their objects opened; NULL if there are no objects */
+  tdict_leaf_visitor visit; /* exactly one of visit and make is set */
   tdict_leaf_maker make;
   tdict_visit_options o;
   tdict_aligned aligned;
-  tdict_leaves *leaves;   /* one for each entry that is a tensor, in order */
-  tdict_tensor **tensors; /* what they point to */
-  tdict_tensor **made;    /* the results, one for each */
+  tdict_leaves *leaves;   /* one for each tensor of the first tree, in cursor order */
+  tdict_tensor **tensors; /* the tensors that `leaves` points to, `count` per leaf */
+  tdict_tensor **made;    /* the results of `make`, one per leaf */
   char *paths;
   size_t num_leaves;
-  pthread_mutex_t lock;      /* guards: status, error, changes of failed_at */
-  _Atomic(size_t) failed_at; /* the first in order; relaxed: only spares calls that nobody wants any more */
+  pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
+  /* index of the first failed leaf; relaxed: a stale value only causes a call whose result is not used */
+  _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
 } visit_job;
@@ -38,7 +39,7 @@ static tdict_status no_memory_to_visit(const visit_job *j, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the trees", j->what);
 }
 
-/* A way through the first tree that counts path bytes, or writes them. */
+/* The state of a walk through the first tree: counts leaves and path bytes, or writes them if job->leaves is set. */
 typedef struct lister {
   visit_job *job;
   size_t bytes, entry, leaf;
@@ -50,7 +51,8 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
   size_t at = l->entry++;
   (void)err;
   if (!entry->tensor) return TDICT_OK;
-  size_t length = strlen(entry->path) + 1; /* of tensors only: in a deep tree the paths of its nodes are long */
+  /* only paths of tensors are stored: in a deep tree the paths of its nodes take much memory */
+  size_t length = strlen(entry->path) + 1;
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
     for (size_t t = 0; t < j->count; t++) tensors[t] = tdict_leaf_tensor(j->aligned.leaves[at * j->count + t]);
@@ -62,9 +64,10 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
   return TDICT_OK;
 }
 
-/* The first tree, its objects as trees. */
+/* Returns the first tree, with its objects opened. */
 static const tdict_tree *get_first_tree(const visit_job *j) { return j->opened ? j->opened[0] : j->trees[0]; }
 
+/* Lists the leaves in two walks: the first counts, the second fills the arrays. */
 static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   lister l = {j, 0, 0, 0};
   tdict_status status = tdict_walk(get_first_tree(j), list_entry, &l, err);
@@ -83,6 +86,7 @@ static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   return tdict_walk(get_first_tree(j), list_entry, &l, err);
 }
 
+/* Keeps the failure of the first leaf in order. */
 static void note_first_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
   pthread_mutex_lock(&j->lock);
   if (at < atomic_load_explicit(&j->failed_at, memory_order_relaxed)) {
@@ -93,11 +97,13 @@ static void note_first_failure(visit_job *j, size_t at, tdict_status status, con
   pthread_mutex_unlock(&j->lock);
 }
 
+/* Calls the function for leaf i. Runs on any thread of the pool. */
 static void call_function(void *user, long i) {
   visit_job *j = user;
   const tdict_leaves *at = &j->leaves[i];
   tdict_error own_error = {0};
-  if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return; /* those before it may fail, too */
+  /* Leaves before the failed one are still called, since the first failure in order is reported. */
+  if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return;
   tdict_status status =
       j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
   if (status == TDICT_OK) return;
@@ -107,6 +113,7 @@ static void call_function(void *user, long i) {
   note_first_failure(j, (size_t)i, status, &own_error);
 }
 
+/* Matches the trees, lists their leaves, and calls the function for each leaf. */
 static tdict_status call_for_all(visit_job *j, const tdict_visit_options *options, tdict_error *err) {
   j->o = tdict_visit_options_default();
   tdict_status status = tdict_options_read(&j->o, sizeof j->o, options, "visit options", err);
@@ -152,7 +159,7 @@ tdict_status tdict_visit(const tdict_tree *const *trees, size_t count, tdict_lea
   return status;
 }
 
-/* Takes the keys without a leaf out of a private node. */
+/* Removes the keys without a leaf from a node that only this call holds. Returns false without memory. */
 static bool remove_keys_without_leaf(tdict_tree *node) {
   bool has_empty_slot = false;
   for (uint32_t i = 0; i < node->keys->num_slots; i++)
@@ -165,6 +172,8 @@ static bool remove_keys_without_leaf(tdict_tree *node) {
   return true;
 }
 
+/* Moves the result of a leaf into the new tree, after checking its batch size and device. Leaves the slot empty if
+ * there is no result. */
 static tdict_status put_made_tensor(const visit_job *j, const tdict_tree *node, size_t leaf, tdict_leaf *to,
                                     tdict_error *err) {
   tdict_tensor *t = j->made[leaf];
@@ -177,7 +186,7 @@ static tdict_status put_made_tensor(const visit_job *j, const tdict_tree *node, 
   return TDICT_OK;
 }
 
-/* Fills a private node and all below it with the results. A frame's mark is the node that is made of the frame's. */
+/* Fills a new tree with the results. A frame's mark is the new node for the frame's node. */
 static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict_tree *made, tdict_error *err) {
   size_t next = 0;
   c->frames[0].mark = (size_t)made;
@@ -213,6 +222,7 @@ static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict
   if (status != TDICT_OK) return status;
   tdict_cursor_init(&cursor, get_first_tree(j), false);
   status = fill_with_results(j, &cursor, made, err);
+  /* Make objects of their new tensors before the keys without a result are removed. */
   if (status == TDICT_OK && j->opened) status = tdict_objects_close(j->what, j->trees[0], made, err);
   if (status == TDICT_OK) status = remove_all_keys_without_leaf(j, &cursor, made, err);
   tdict_cursor_reset(&cursor);
@@ -262,7 +272,7 @@ tdict_status tdict_filter(const tdict_tree *td, tdict_leaf_predicate keep, void 
   return run_apply(&j, &o, out, err);
 }
 
-/* Recursion is for the levels that no memory could be had for. */
+/* Recurses only if the cursor has no memory for another level. */
 int tdict_depth(const tdict_tree *td) {
   tdict_cursor cursor;
   size_t deepest = 0;

@@ -1,4 +1,4 @@
-/* Writing elements in place. Nothing is made and nothing is kept. Thread rule: as in tdict/write.h. */
+/* Writes elements in place. Owns nothing after a call. Thread rule: as in tdict/write.h. */
 #include "tdict/write.h"
 
 #include "base/error.h"
@@ -23,6 +23,7 @@ static tdict_status fail_at_leaf_path(const tdict_cursor *cursor, const char *pa
   return tdict_error_at(err, status, path);
 }
 
+/* Returns true if both tensors have the same elements at the same addresses; such a copy is skipped. */
 static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->data != b->data || a->storage != b->storage) return false;
   for (int i = 0; i < a->ndim; i++)
@@ -83,7 +84,8 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
 }
 
-/* All tensors below a node; `dry`: only looks whether they can be filled, and ends at an object, which *met says. */
+/* Fills all tensors below a node. If `found_object` is not NULL, only checks whether they can be filled, and sets
+ * *found_object and stops at the first object. */
 static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, double value, bool *found_object,
                                 tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
@@ -107,12 +109,14 @@ static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, dou
   bool found_object = false;
   tdict_cursor_init(&cursor, td, true);
   tdict_status status = fill_leaves(&cursor, parent_path, value, &found_object, err);
+  /* Open the objects, and check again through their tensors. */
   if (status == TDICT_OK && found_object) {
     status = tdict_objects_open(&opening, td, &opened, err);
     found_object = false;
     if (status == TDICT_OK) tdict_cursor_rewind(&cursor, opened);
     if (status == TDICT_OK) status = fill_leaves(&cursor, parent_path, value, &found_object, err);
   }
+  /* Write after all checks have passed. */
   tdict_cursor_rewind(&cursor, opened ? opened : td);
   if (status == TDICT_OK) status = fill_leaves(&cursor, parent_path, value, NULL, err);
   tdict_cursor_reset(&cursor);
@@ -144,13 +148,14 @@ tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_er
 
 tdict_status tdict_zero(tdict_tree *td, tdict_error *err) { return tdict_fill(td, NULL, 0, err); }
 
-/* A copy between trees under way. A frame's mark is the node that is written. */
+/* The state of a copy between trees. A frame's mark is the node of the destination. */
 typedef struct copier {
   const char *what;
-  bool needs_same_keys; /* the keys are the same */
+  bool needs_same_keys; /* both trees must have the same keys */
   tdict_open_pairs pairs;
 } copier;
 
+/* Checks that the destination has no key that the source lacks, if both must have the same keys. */
 static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, const tdict_tree *from,
                                        tdict_error *err) {
   if (!c->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
@@ -158,7 +163,8 @@ static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, co
                     tdict_num_keys(to), tdict_num_keys(from));
 }
 
-/* What stands in the destination where the cursor stands in the source. Tensors are looked at, or copied. */
+/* Finds the entry of the destination at the cursor's key. Checks or copies a tensor; the caller handles trees and
+ * objects. */
 static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict_leaf leaf, bool checks_only,
                               tdict_leaf *out, tdict_error *err) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -184,7 +190,8 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
 static tdict_status copy_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                 tdict_error *err);
 
-/* An object's tensors, to another's. */
+/* Copies the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
+ * pairs again, in the same order. */
 static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                 tdict_error *err) {
   const tdict_opening opening = {.what = c->what, .way = TDICT_WAY_TENSORS};
@@ -202,7 +209,8 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   return status;
 }
 
-/* Goes through the source from the cursor's beginning, one level down at an object. */
+/* Copies the leaves from the cursor's start. With `checks_only` only checks. Opened objects contain no objects, so
+ * the recursion is one level deep. */
 static tdict_status copy_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                 tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
@@ -223,7 +231,7 @@ static tdict_status copy_leaves(copier *c, tdict_cursor *cursor, const char *par
   return TDICT_OK;
 }
 
-/* Copies all leaves; with `checks_only` only checks whether they can be copied. */
+/* Makes one pass over the leaves: a check pass or a write pass. */
 static tdict_status copy_from_start(copier *c, tdict_cursor *cursor, tdict_tree *dst, const tdict_tree *src,
                                     bool checks_only, tdict_error *err) {
   tdict_cursor_rewind(cursor, src);
@@ -237,6 +245,7 @@ static tdict_status copy_tree(const char *what, bool needs_same_keys, tdict_tree
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   tdict_status status = check_missing_keys(&c, dst, src, err);
+  /* Check everything before the first element is written. */
   if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, true, err);
   if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, false, err);
   tdict_cursor_reset(&cursor);
