@@ -44,7 +44,7 @@ static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_err
     for (uint32_t i = 0; i < keys->num_slots; i++) {
       const tdict_key *key = &keys->slots[i];
       if (!key->name || tdict_keys_find_hashed(first->keys, key->name, key->length, key->hash) >= 0) continue;
-      tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu has a key that tree 0 has not", a->what, t);
+      tdict_fail(err, TDICT_ENOTFOUND, "%s: tree %zu has a key that tree 0 lacks", a->what, t);
       return fail_at_key(a, key, TDICT_ENOTFOUND, err);
     }
   }
@@ -98,7 +98,7 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
     row[t] = node->leaves[slot];
     if (tdict_leaf_kind(row[t]) == tdict_leaf_kind(leaf)) continue;
     char first_text[TDICT_TEXT_LEAF_BYTES], other_text[TDICT_TEXT_LEAF_BYTES];
-    tdict_fail(err, TDICT_ETYPE, "%s: %s stands there in tree %zu, and %s in tree 0", a->what,
+    tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in tree %zu, but %s in tree 0", a->what,
                tdict_text_leaf(row[t], other_text), t, tdict_text_leaf(leaf, first_text));
     return fail_at_key(a, NULL, TDICT_ETYPE, err);
   }

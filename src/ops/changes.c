@@ -28,7 +28,7 @@ tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_ch
   tdict_tree *made = tdict_pointers_get(&c->replacement, node);
   if (!made) {
     if (tdict_node_is_locked(node))
-      return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that would have to be changed is locked", c->what);
+      return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that must change is locked", c->what);
     made = from == TDICT_CHANGES_COPY ? copy_node_with_leaves(node) : tdict_node_create_under(node);
     if (!made || tdict_pointers_add(&c->replacement, node, made) < 0) {
       tdict_release(made);
@@ -71,7 +71,7 @@ tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree,
   tdict_cursor_reset(&cursor);
   tdict_pointers_reset(&seen);
   if (!ok) return no_memory_for_changes(c, err);
-  if (found) return tdict_fail(err, TDICT_EINVAL, "%s: a tree would come to hang below itself", c->what);
+  if (found) return tdict_fail(err, TDICT_EINVAL, "%s: a tree would contain itself", c->what);
   return TDICT_OK;
 }
 

@@ -18,10 +18,10 @@ tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst,
                                       tdict_error *err) {
   char to[DEVICE_BYTES], from[DEVICE_BYTES];
   if (dst->dtype != src->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s", what, tdict_dtype_format(src->dtype, from, sizeof from),
-                      tdict_dtype_format(dst->dtype, to, sizeof to));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s, wanted equal dtypes", what,
+                      tdict_dtype_format(src->dtype, from, sizeof from), tdict_dtype_format(dst->dtype, to, sizeof to));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "%s: the destination may not be written", what);
+    return tdict_fail(err, TDICT_EREADONLY, "%s: the destination is read-only", what);
   if (tdict_is_on_host(dst) && tdict_is_on_host(src)) return TDICT_OK;
   bool is_between_devices = !tdict_is_on_host(dst) && !tdict_is_on_host(src) &&
                             !tdict_device_equal(dst->storage->device, src->storage->device);
@@ -30,7 +30,7 @@ tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst,
                     tdict_device_format(src->storage->device, from, sizeof from),
                     tdict_device_format(dst->storage->device, to, sizeof to),
                     is_between_devices ? "wanted one device, or the host on one side"
-                                       : "the device's bytes are the program's own and belong to no context");
+                                       : "the device memory is the program's own and belongs to no context");
 }
 
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err) {
@@ -50,7 +50,7 @@ tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim
   for (int i = 0; same && i < ndim; i++) same = t->dims[i] == shape[i];
   if (same) return TDICT_OK;
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
-  return tdict_fail(err, TDICT_ESHAPE, "%s: a tensor of shape %s, wanted %s", what,
+  return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s, wanted %s", what,
                     tdict_text_shape(t->ndim, t->dims, found, sizeof found),
                     tdict_text_shape(ndim, shape, wanted, sizeof wanted));
 }

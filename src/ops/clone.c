@@ -9,6 +9,7 @@ tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *er
   return tdict_map_share(td, "clone", out, err);
 }
 
+/* Asks tdict_map_run() for a new tensor of the same shape. Called for every tensor. */
 static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   (void)map, (void)entry, (void)err;

@@ -19,12 +19,13 @@ typedef struct joiner {
   size_t count;
   bool is_stack; /* true: stack, adds a dimension; false: cat, extends a dimension */
   int dim, ndim;
-  int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* of the result */
+  int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
   tdict_aligned aligned; /* the items; if an existing tree is written, that tree comes first */
   size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
 } joiner;
 
+/* Checks that a tree has the batch size of the first tree; cat allows another size of the joined dimension. */
 static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *err) {
   const tdict_tree *first = j->items[0], *td = j->items[item];
   bool same = td->batch_ndim == first->batch_ndim;
@@ -41,7 +42,7 @@ static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *
 static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
   const tdict_tree *first = j->items[0];
   if (j->is_stack && first->batch_ndim == TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", j->what,
+    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions, the maximum", j->what,
                       TDICT_MAX_BATCH_NDIM);
   tdict_status status = tdict_dim_find(j->what, j->dim, first->batch_ndim + j->is_stack, &j->dim, err);
   if (status != TDICT_OK) return status;
@@ -52,11 +53,13 @@ static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
     status = check_batch_size(j, i, err);
     if (status == TDICT_OK && !j->is_stack &&
         !tdict_add_i64(j->batch_size[j->dim], j->items[i]->batch_size[j->dim], &j->batch_size[j->dim]))
-      status = tdict_fail(err, TDICT_EOVERFLOW, "%s: dimension %d does not fit 63 bits", j->what, j->dim);
+      status =
+          tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of dimension %d does not fit in 63 bits", j->what, j->dim);
   }
   return status;
 }
 
+/* Checks the arguments, reads the options, and computes the batch size of the result. */
 static tdict_status read_join_options(joiner *j, const tdict_join_options *options, const void *out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", j->what);
@@ -70,6 +73,7 @@ static tdict_status read_join_options(joiner *j, const tdict_join_options *optio
   return plan_joined_batch_size(j, err);
 }
 
+/* Returns the tensor of tree `item` at an entry. */
 static const tdict_tensor *get_joined_part(const joiner *j, size_t entry, size_t item) {
   return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->first_item + item]);
 }
@@ -89,15 +93,15 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
     bool same = t->ndim == first->ndim;
     for (int d = 0; same && d < t->ndim; d++) same = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
     if (!same)
-      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, and %s in tree 0", j->what,
+      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", j->what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
     if (t->dtype != first->dtype)
-      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", j->what,
+      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", j->what,
                         tdict_dtype_format(t->dtype, found, sizeof found), i,
                         tdict_dtype_format(first->dtype, wanted, sizeof wanted));
     if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(first)))
-      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", j->what,
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", j->what,
                         tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
                         tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));
   }
@@ -147,6 +151,7 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
 }
 
+/* Joins the trees into a new tree. */
 static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *options, tdict_tree **out,
                                        tdict_error *err) {
   tdict_tree **opened = NULL, *made = NULL;
@@ -231,6 +236,7 @@ static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out,
   return status;
 }
 
+/* Joins the trees into the storages of `out`. */
 static tdict_status join_into(joiner *j, const tdict_join_options *options, tdict_tree *out, tdict_error *err) {
   tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;

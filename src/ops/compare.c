@@ -67,6 +67,7 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
 /* Returns true for dtypes whose elements are compared as bytes: integers, bool and types of several lanes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
+/* Compares two elements: by bytes if their dtype is exact, else as complex numbers with tolerances. */
 static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
@@ -76,10 +77,11 @@ static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a,
   return is_close(&c->o, ar, br) && is_close(&c->o, ai, bi);
 }
 
+/* Sets the message for two elements that differ. */
 static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi))
-    SET_MESSAGE(c, "the elements' bytes");
+    SET_MESSAGE(c, "the bytes of the elements");
   else if ((dtype & 0xffu) == 5)
     SET_MESSAGE(c, "elements (%.9g, %.9g) and (%.9g, %.9g)", ar, ai, br, bi);
   else
@@ -121,8 +123,8 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   if (a->numel && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b)) {
     if (is_exact(a->dtype) && memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0) return;
     equal = count_equal(a, pa, pb);
-    for (int64_t d = a->ndim - 1, rest = equal; d >= 0 && equal < a->numel; rest /= a->dims[d--])
-      at[d] = rest % a->dims[d];
+    for (int64_t d = a->ndim - 1, quotient = equal; d >= 0 && equal < a->numel; quotient /= a->dims[d--])
+      at[d] = quotient % a->dims[d];
   }
   /* Compare the other elements one by one, at any strides. */
   for (int64_t n = a->numel - equal; n > 0; n--) {
@@ -155,6 +157,7 @@ static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char
   return status;
 }
 
+/* Compares the dtypes, shapes and elements of two tensors, and records the first difference. */
 static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const tdict_tensor *b, tdict_error *err) {
   if (a->dtype != b->dtype) {
     char first_text[TDICT_DTYPE_TEXT_BYTES], other_text[TDICT_DTYPE_TEXT_BYTES];

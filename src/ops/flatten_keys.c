@@ -25,6 +25,7 @@ static bool init_name_buffer(name_buffer *name) {
   return name->text != NULL;
 }
 
+/* Enlarges the buffer to twice the bytes that are needed, so that long paths do not reallocate for every key. */
 static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   char *text = realloc(name->text, bytes * 2);
   if (!text) return false;
@@ -93,10 +94,11 @@ static tdict_status check_flat_leaf(const char *what, const tdict_tree *made, td
   return tensor ? tdict_agree_tensor(&demand, tensor, NULL, err) : TDICT_OK;
 }
 
+/* Adds a leaf under its full name. Returns TDICT_EEXIST if the name is taken. */
 static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdict_name *name, tdict_leaf leaf,
                                   tdict_error *err) {
   if (tdict_keys_find_name(made->keys, name) >= 0)
-    return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", what,
+    return tdict_fail(err, TDICT_EEXIST, "%s: another entry has the key %.*s", what,
                       (int)(name->length < 80 ? name->length : 80), name->text);
   if (!tdict_node_add_name(made, name, leaf)) return no_memory_to_flatten(what, err);
   (void)tdict_leaf_hold(leaf);
@@ -135,6 +137,7 @@ static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer
   return TDICT_OK;
 }
 
+/* Adds all leaves of the cursor's tree to a new node, depth first. */
 static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const char *separator, name_buffer *name,
                                  tdict_tree *made, tdict_error *err) {
   /* Measure the result first. */

@@ -20,7 +20,7 @@ static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, c
   tdict_status status = tdict_index_plan_init(plan, what, td->batch_ndim, td->batch_size, index, err);
   if (status == TDICT_OK && plan->ndim > TDICT_MAX_BATCH_NDIM) {
     tdict_index_plan_reset(plan);
-    return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d batch dimensions, and may have %d", what,
+    return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d batch dimensions, wanted at most %d", what,
                       plan->ndim, TDICT_MAX_BATCH_NDIM);
   }
   return status;
@@ -89,8 +89,8 @@ typedef struct writer {
 /* Checks that `to` has no key that `from` lacks, if both must have the same keys. */
 static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
   if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTFOUND, "%s: out has %zu keys, the tree %zu", w->plan->what, tdict_num_keys(to),
-                    tdict_num_keys(from));
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: out has %zu keys, but the tree has %zu", w->plan->what,
+                    tdict_num_keys(to), tdict_num_keys(from));
 }
 
 /* Finds the entry of `to` at the cursor's key. Returns TDICT_ENOTFOUND if the key is missing, TDICT_ETYPE if the
@@ -103,15 +103,13 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
   if (to->keys != top->node->keys) {
     const tdict_key *key = tdict_cursor_key(c);
     slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
-    if (slot < 0)
-      return tdict_fail(err, TDICT_ENOTFOUND, "%s: the tree that is written has no such key", w->plan->what);
+    if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", w->plan->what);
   }
   *out = to->leaves[slot];
   if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf)) return TDICT_OK;
   char there[TDICT_TEXT_LEAF_BYTES], here[TDICT_TEXT_LEAF_BYTES];
-  return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the tree that is written, and %s in the %s", w->plan->what,
-                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here),
-                    w->reads_index ? "tree that is read" : "value");
+  return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the destination, but %s in the %s", w->plan->what,
+                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here), w->reads_index ? "source" : "value");
 }
 
 /* Describes the value's tensor as a view with the shape of the elements that the plan selects in `to`. A value with
@@ -141,6 +139,7 @@ static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to,
   return status == TDICT_OK ? tdict_index_plan_check_not_lost(w->plan, from, err) : status;
 }
 
+/* Writes one tensor, in the direction of the call. With `checks_only` only checks whether this is possible. */
 static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
                                  tdict_error *err) {
   tdict_made made;
@@ -229,6 +228,7 @@ static tdict_status fill_zeros(const tdict_map *map, size_t entry, const tdict_t
   (void)map, (void)entry, (void)from;
   tdict_memory *m = made->storage->memory;
   size_t bytes = tdict_tensor_nbytes(made);
+  /* The host cannot write device memory, so use the fill function of the memory if there is one. */
   if (m && m->ops->fill) return m->ops->fill(m, made->data, 0, bytes, err);
   memset(made->data, 0, bytes);
   return TDICT_OK;
@@ -312,6 +312,7 @@ static tdict_status write_to_empty_tree(tdict_tree *td, const tdict_index_plan *
   return status;
 }
 
+/* Implements tdict_index_set() and the functions that write rows. */
 static tdict_status set_indexed(tdict_tree *td, const char *what, const tdict_indices *index, const tdict_tree *value,
                                 tdict_error *err) {
   tdict_index_plan plan;

@@ -54,9 +54,9 @@ static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict
 /* The state of a copy in host memory. */
 typedef struct gathering {
   const tdict_index_plan *plan;
-  const int64_t *strides; /* strides of the affine result, in elements */
-  int64_t item, step;     /* item: bytes of an element; step: bytes between two positions in the other tensor */
-  tdict_pair rest;        /* the elements of one position, on both sides */
+  const int64_t *strides;  /* strides of the affine result, in elements */
+  int64_t item, step;      /* item: bytes of an element; step: bytes between two positions in the other tensor */
+  tdict_pair one_position; /* the elements of one position, on both sides */
   tdict_rows rows;
 } gathering;
 
@@ -102,14 +102,14 @@ static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *e
 /* Copies a chunk of positions whose offsets are in g->rows. */
 static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_by_position) {
   if (!position_by_position) {
-    (void)tdict_pair_walk(&g->rest, all, copy_rows, &g->rows, NULL);
+    (void)tdict_pair_walk(&g->one_position, all, copy_rows, &g->rows, NULL);
     return;
   }
   for (int64_t i = 0; i < g->rows.count; i++) {
     tdict_pair_part one = *all;
     one.dst = (void *)((uintptr_t)all->dst + (uintptr_t)g->rows.dst[i]);
     one.src = (const void *)((uintptr_t)all->src + (uintptr_t)g->rows.src[i]);
-    (void)tdict_pair_walk(&g->rest, &one, copy_position_rect, NULL, NULL);
+    (void)tdict_pair_walk(&g->one_position, &one, copy_position_rect, NULL, NULL);
   }
 }
 
@@ -131,11 +131,11 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
   tdict_made_of(other, &there);
   tdict_made_select(&there, plan->gather_at, 0, item);
   tdict_made *dst = set ? &here : &there, *src = set ? &there : &here;
-  tdict_pair_init(&g.rest, here.ndim, here.shape, dst->strides, src->strides, item);
+  tdict_pair_init(&g.one_position, here.ndim, here.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
   const tdict_pair_part all = {dst->data, src->data, 0, (size_t)row * item};
   /* Make the longer dimension the inner loop: the runs of one position, or the positions. */
-  const bool position_by_position = all.end / g.rest.run_bytes > (size_t)plan->gather_count;
+  const bool position_by_position = all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
   /* Copy in chunks of MAX_ROWS positions. */
   for (int64_t i = 0; i < plan->gather_count; i += g.rows.count) {
     g.rows.count = plan->gather_count - i < MAX_ROWS ? plan->gather_count - i : MAX_ROWS;

@@ -55,11 +55,12 @@ static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err)
   return status;
 }
 
+/* Converts a position of the next dimension to 0 or more. Returns TDICT_EINVAL if it is outside the dimension. */
 static tdict_status find_position(const index_reader *r, int64_t at, int64_t *out, tdict_error *err) {
   int64_t count = r->shape[r->next_dim], found = at < 0 ? at + count : at;
   if (found < 0 || found >= count)
-    return tdict_fail(err, TDICT_EINVAL, "%s: position %lld of dimension %d, which has %lld elements", r->plan->what,
-                      (long long)at, r->next_dim, (long long)count);
+    return tdict_fail(err, TDICT_EINVAL, "%s: position %lld is outside dimension %d, which has %lld elements",
+                      r->plan->what, (long long)at, r->next_dim, (long long)count);
   *out = found;
   return TDICT_OK;
 }
@@ -99,14 +100,14 @@ static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_e
   tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so there is room */
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions does not fit", p->what, (long long)count);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", p->what, (long long)count);
   *g = (tdict_gather){p->affine.ndim_out, dims, count, malloc(bytes ? bytes : 1)};
   if (!g->positions)
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", p->what, (long long)count);
   if (p->num_gathers++ == 0) p->gather_count = count;
   if (p->gather_count == count || count == 1) return TDICT_OK;
   if (p->gather_count != 1)
-    return tdict_fail(err, TDICT_ESHAPE, "%s: a list or mask of %lld positions beside one of %lld", p->what,
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a list or mask has %lld positions, but another has %lld", p->what,
                       (long long)count, (long long)p->gather_count);
   p->gather_count = count;
   return TDICT_OK;
@@ -123,15 +124,16 @@ static tdict_status add_list(index_reader *r, const tdict_index *item, tdict_err
   return status == TDICT_OK ? add_whole_dims(r, 1, err) : status;
 }
 
+/* Checks the dtype, shape and device of a mask. */
 static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   const char *what = r->plan->what;
   if (mask->dtype != TDICT_BOOL && mask->dtype != TDICT_U8)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: a mask of %s, wanted bool", what,
+    return tdict_fail(err, TDICT_EDTYPE, "%s: the mask has dtype %s, wanted bool", what,
                       tdict_dtype_format(mask->dtype, found, sizeof found));
-  if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: a mask without dimensions", what);
+  if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has no dimensions", what);
   if (memcmp(mask->dims, r->shape + r->next_dim, (size_t)mask->ndim * sizeof *mask->dims) != 0)
-    return tdict_fail(err, TDICT_ESHAPE, "%s: a mask of %s for dimensions of %s", what,
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has shape %s, but its dimensions have sizes %s", what,
                       tdict_text_shape(mask->ndim, mask->dims, found, sizeof found),
                       tdict_text_shape(mask->ndim, r->shape + r->next_dim, wanted, sizeof wanted));
   if (mask->storage->device.type != TDICT_DEVICE_CPU)
@@ -174,10 +176,12 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   return found;
 }
 
+/* Adds a mask as the list of the positions where it is not 0. */
 static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
   const tdict_tensor *mask = item->data;
   tdict_status status = check_mask(r, mask, err);
   if (status != TDICT_OK) return status;
+  /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask))
     return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes never came, a transfer into them failed", r->plan->what);
@@ -201,13 +205,15 @@ static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_err
   case TDICT_INDEX_MASK:
     return add_mask(r, item, err);
   default: /* TDICT_INDEX_REST: count_dims_taken() rejected all other kinds */
-    if (r->has_rest) return tdict_fail(err, TDICT_EINVAL, "%s: two rests in one index", r->plan->what);
+    if (r->has_rest) return tdict_fail(err, TDICT_EINVAL, "%s: TDICT_REST is used twice in one index", r->plan->what);
     r->has_rest = true;
     return add_whole_dims(r, r->rest_dims, err);
   }
 }
 
+/* Adds all items of an index. Dimensions after the last item stay whole. */
 static tdict_status read_items(index_reader *r, const tdict_indices *index, tdict_error *err) {
+  /* Count the dimensions of all items first: TDICT_REST needs the number that is left. */
   int taken = 0;
   if (index->count < 0 || index->count > TDICT_MAX_INDEX)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d items in an index, wanted 0 to %d", r->plan->what, (int)index->count,
@@ -215,13 +221,13 @@ static tdict_status read_items(index_reader *r, const tdict_indices *index, tdic
   for (int i = 0; i < index->count; i++) {
     int dims = count_dims_taken(&index->item[i]);
     if (dims < 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: item %d is no index (kind %d, or a mask at NULL)", r->plan->what, i,
+      return tdict_fail(err, TDICT_EINVAL, "%s: item %d is invalid (kind %d, or a NULL mask)", r->plan->what, i,
                         (int)index->item[i].kind);
     taken += dims;
   }
   if (taken > r->ndim)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the index takes %d dimensions, and there are %d", r->plan->what, taken,
-                      r->ndim);
+    return tdict_fail(err, TDICT_EINVAL, "%s: the index has items for %d dimensions, but there are only %d",
+                      r->plan->what, taken, r->ndim);
   r->rest_dims = r->ndim - taken;
   tdict_status status = TDICT_OK;
   for (int i = 0; i < index->count && status == TDICT_OK; i++) status = add_item(r, &index->item[i], err);
@@ -288,7 +294,7 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
   if (status != TDICT_OK || !plan->num_gathers) return status;
   if (t->storage->device.type != TDICT_DEVICE_CPU) {
     char device[32];
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: a list or mask of a tensor on %s; only host memory is gathered",
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: lists and masks need tensors in host memory, this tensor is on %s",
                       plan->what, tdict_device_format(t->storage->device, device, sizeof device));
   }
   made->ndim = replace_gathered_dims(plan, made->ndim, made->shape);

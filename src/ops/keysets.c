@@ -41,6 +41,7 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
   return status;
 }
 
+/* Removes the paths from a tree, all of them or none. */
 static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *const *paths, size_t count,
                                   tdict_error *err) {
   tdict_changes changes;

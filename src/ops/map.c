@@ -33,6 +33,7 @@ static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", map->what);
 }
 
+/* Puts the cursor's path into the error, unless the error has a path already. */
 static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   if (!err || err->path[0]) return status;
@@ -49,7 +50,7 @@ static tdict_status choose_memory(const tdict_map *map, const tdict_tensor *from
   *out = s->memory;
   if (s->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "%s: the device's bytes are the program's own: no memory is known for the result", map->what);
+                    "%s: the device memory is the program's own, so no memory is known for the result", map->what);
 }
 
 /* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
@@ -71,19 +72,20 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
   if (!a)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tree's tensors lie in more than %d memories", m->map->what,
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tensors of the tree are in more than %d memories", m->map->what,
                       MAX_MEMORIES);
   size_t aligned, sum;
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(a->bytes, aligned, &sum) ||
       sum > INT64_MAX)
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the result needs more than 63 bits of bytes", m->map->what);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of the result does not fit in 63 bits", m->map->what);
   a->bytes = sum;
   return TDICT_OK;
 }
 
+/* Counts a tensor, and the bytes of its result if that is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* A child may have been changed through its own handle. Without this check a dimension that is not there would be
-   * read. */
+  /* A child may have been changed through its own handle. Without this check the offsets would be computed from missing
+   * dimensions. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   m->num_tensors++;
@@ -94,6 +96,7 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
+/* Measures all leaves. Stops at the first unopened object, since the tree is then mapped with opened objects. */
 static tdict_status measure_all(maker *m, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
@@ -131,12 +134,13 @@ static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const t
   return from->batch_ndim - map->batch_in;
 }
 
+/* Creates the node for `from`, with empty slots for its leaves. */
 static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, const tdict_tree *from, tdict_tree **out,
                                      tdict_error *err) {
   const tdict_map *map = m->map;
   int num_kept = count_kept_dims(map, root, from);
   if (map->batch_out + num_kept > TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, and may have %d", map->what,
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, wanted at most %d", map->what,
                       map->batch_out + num_kept, TDICT_MAX_BATCH_NDIM);
   tdict_tree *node;
   tdict_status status = tdict_node_like(from, &node, err);
@@ -149,6 +153,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   return TDICT_OK;
 }
 
+/* Creates the result of a tensor: a view, or new elements in the arena of its memory. */
 static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
   tdict_made made;
   tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
@@ -170,6 +175,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
   return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
 }
 
+/* Creates the result of a tensor or object. */
 static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
   if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);

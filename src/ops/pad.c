@@ -27,14 +27,15 @@ static const tdict_tensor *get_sequence(const padder *p, size_t entry, size_t it
 static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   const tdict_tree *first = p->items[0];
   if (first->batch_ndim == TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", what, TDICT_MAX_BATCH_NDIM);
+    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions, the maximum", what,
+                      TDICT_MAX_BATCH_NDIM);
   p->ndim = first->batch_ndim + 1;
   p->batch_size[0] = (int64_t)p->count;
   for (int i = 0; i < first->batch_ndim; i++) p->batch_size[i + 1] = first->batch_size[i];
   for (size_t i = 0; i < p->count; i++) {
     const tdict_tree *td = p->items[i];
     if (td->batch_ndim == 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu has no batch dimension to be padded", what, i);
+      return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu has no batch dimension to pad", what, i);
     bool same = td->batch_ndim == first->batch_ndim;
     for (int d = 1; same && d < td->batch_ndim; d++) same = td->batch_size[d] == first->batch_size[d];
     if (!same) {
@@ -68,26 +69,27 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
     for (int d = 1; same && d < t->ndim; d++) same = t->dims[d] == from->dims[d];
     if (!same) {
       char wanted[96], found[96];
-      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, and %s in tree 0", what,
+      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(from->ndim, from->dims, wanted, sizeof wanted));
     }
     if (t->dtype != from->dtype) {
       char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
-      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", what,
+      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", what,
                         tdict_dtype_format(t->dtype, found, sizeof found), i,
                         tdict_dtype_format(from->dtype, wanted, sizeof wanted));
     }
     if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(from))) {
       char wanted[32], found[32];
-      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", what,
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", what,
                         tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
                         tdict_device_format(tdict_tensor_device(from), wanted, sizeof wanted));
     }
   }
   /* Check that the dtype can hold the value. */
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes", what, tdict_dtype_bytes(from->dtype));
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
+                      tdict_dtype_bytes(from->dtype));
   return tdict_element_of(what, from->dtype, p->value, element, err);
 }
 

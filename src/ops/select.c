@@ -76,11 +76,10 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
 
 tdict_status tdict_path_resolve(const char *what, const tdict_tree *td, const char *path, bool strict,
                                 tdict_place *place, tdict_error *err) {
-  tdict_status status =
-      /* no error text here: formatting it would be the main cost of an ignored path */
-      tdict_place_get(place, td, path, what, strict ? err : NULL);
+  /* Pass no error if a missing path is ignored: formatting the text would be the main cost. */
+  tdict_status status = tdict_place_get(place, td, path, what, strict ? err : NULL);
   const bool is_ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
-  /* fails again, this time with an error text */
+  /* Other failures are reported: fail again, this time with an error text. */
   if (!strict && status != TDICT_OK && !is_ignored) status = tdict_place_get(place, td, path, what, err);
   if (status != TDICT_OK) place->node = NULL;
   return is_ignored ? TDICT_OK : status;

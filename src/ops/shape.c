@@ -14,7 +14,7 @@
 
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err) {
   if (dim < -ndim || dim >= ndim)
-    return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d of %d batch dimensions", what, dim, ndim);
+    return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d of %d batch dimensions does not exist", what, dim, ndim);
   *out = dim < 0 ? dim + ndim : dim;
   return TDICT_OK;
 }
@@ -64,20 +64,21 @@ typedef struct grouping {
   bool may_copy; /* tensors whose strides allow no view are copied */
 } grouping;
 
+/* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if that is allowed. */
 static tdict_status describe_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                       tdict_error *err) {
   const grouping *g = map->user;
-  const int batch = map->batch_in, rest = from->ndim - batch;
+  const int batch = map->batch_in, num_other = from->ndim - batch;
   (void)entry;
-  if (g->ndim + rest > TDICT_MAX_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have %d dimensions, and may have %d", map->what,
-                      g->ndim + rest, TDICT_MAX_NDIM);
+  if (g->ndim + num_other > TDICT_MAX_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have %d dimensions, wanted at most %d", map->what,
+                      g->ndim + num_other, TDICT_MAX_NDIM);
   const int64_t *strides = tdict_tensor_dims_strides(from);
-  made->ndim = g->ndim + rest;
+  made->ndim = g->ndim + num_other;
   made->data = from->data;
   made->fresh = false;
   for (int i = 0; i < g->ndim; i++) made->shape[i] = g->shape[i];
-  for (int i = 0; i < rest; i++) {
+  for (int i = 0; i < num_other; i++) {
     made->shape[g->ndim + i] = from->dims[batch + i];
     made->strides[g->ndim + i] = strides[batch + i];
   }
@@ -95,6 +96,7 @@ static tdict_status describe_grouping(const tdict_map *map, size_t entry, const 
                     map->what, tdict_text_shape(g->ndim, g->shape, wanted, sizeof wanted));
 }
 
+/* Copies the elements of a tensor in C order. The copy is written through a view that has the old shape. */
 static tdict_status fill_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                   tdict_error *err) {
   tdict_made like;
@@ -146,7 +148,7 @@ static tdict_status replace_dims(const char *what, const tdict_tree *td, int fir
     return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted at most %d", what, before + ndim + after,
                       TDICT_MAX_BATCH_NDIM);
   if (!count_elements(td, first, last, &total))
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the number of batch elements does not fit 63 bits", what);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the number of batch elements does not fit in 63 bits", what);
   tdict_status status = tdict_layout_complete(what, ndim, g->shape, total, err);
   if (status != TDICT_OK) return status;
   memcpy(counts, g->shape, (size_t)ndim * sizeof *counts);
@@ -170,6 +172,7 @@ static tdict_status fail_null_tree(const char *what, const void *td, tdict_error
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
 }
 
+/* Implements tdict_view() and tdict_reshape(), which differ in g->may_copy. */
 static tdict_status view_or_reshape(const char *what, const tdict_tree *td, grouping *g, const int64_t *shape,
                                     tdict_tree **out, tdict_error *err) {
   if (!td || !out) return fail_null_tree(what, td, err);
@@ -194,8 +197,7 @@ tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree
   tdict_status status = tdict_dim_find(what, first, td->batch_ndim, &first, err);
   if (status == TDICT_OK) status = tdict_dim_find(what, last, td->batch_ndim, &last, err);
   if (status != TDICT_OK) return status;
-  if (first > last)
-    return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d comes behind dimension %d", what, first, last);
+  if (first > last) return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d is after dimension %d", what, first, last);
   grouping g = {.ndim = 1, .shape = {-1}, .may_copy = true};
   int64_t total;
   if (count_elements(td, first, last, &total)) g.shape[0] = total; /* -1 cannot be computed if another dimension is 0 */
@@ -210,7 +212,7 @@ tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int6
   grouping g = {.ndim = ndim, .may_copy = false};
   tdict_status status = tdict_dim_find(what, dim, td->batch_ndim, &dim, err);
   if (status == TDICT_OK) status = read_batch_shape(what, ndim, shape, g.shape, err);
-  if (status == TDICT_OK && ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no counts", what);
+  if (status == TDICT_OK && ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: shape has no sizes", what);
   if (status == TDICT_OK) status = replace_dims(what, td, dim, dim, &g, err);
   return status == TDICT_OK ? regroup(what, td, &g, out, err) : status;
 }
@@ -236,6 +238,7 @@ tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out, 
   tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, td->batch_ndim, &only, err);
   if (status != TDICT_OK) return status;
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
+  /* Drop the dimensions of one element: all of them, or only the given one. */
   a.ndim_out = 0;
   for (int i = 0; i < td->batch_ndim; i++)
     if (td->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))
@@ -252,16 +255,18 @@ tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, 
   if (status != TDICT_OK) return status;
   int num_new = ndim - td->batch_ndim;
   if (num_new < 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: to %d dimensions from %d", what, ndim, (int)td->batch_ndim);
+    return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted at least %d", what, ndim, (int)td->batch_ndim);
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
   a.ndim_out = ndim;
   a.grows = true;
   for (int i = 0; i < ndim; i++) {
     int64_t have = i < num_new ? 1 : td->batch_size[i - num_new],
             want = counts[i] == -1 && i >= num_new ? have : counts[i];
-    if (want < 0) return tdict_fail(err, TDICT_EINVAL, "%s: count %d is %lld", what, i, (long long)counts[i]);
+    if (want < 0)
+      return tdict_fail(err, TDICT_EINVAL, "%s: size %d is %lld, wanted 0 or more", what, i, (long long)counts[i]);
     if (have != want && have != 1)
-      return tdict_fail(err, TDICT_ESHAPE, "%s: dimension %d from %lld elements to %lld; only one can be repeated",
+      return tdict_fail(err, TDICT_ESHAPE,
+                        "%s: dimension %d from %lld elements to %lld; only a dimension of one element can be repeated",
                         what, i - num_new, (long long)have, (long long)want);
     a.axes[i] = (tdict_axis){i < num_new ? -1 : i - num_new, want, have == want};
   }
@@ -276,6 +281,7 @@ tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdi
     return tdict_fail(err, TDICT_EINVAL, "%s: order has %d dimensions, the tree has %d", what, ndim,
                       (int)td->batch_ndim);
   tdict_affine a;
+  /* Bit i is set after dimension i has been used. */
   uint32_t seen = 0;
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
   for (int i = 0; i < td->batch_ndim; i++) {

@@ -77,18 +77,20 @@ tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, si
   int64_t sum = 0;
   bool fits = true;
   for (size_t i = 0; i < count; i++) {
-    if (sizes[i] < 0) return tdict_fail(err, TDICT_EINVAL, "split: size %zu is %lld", i, (long long)sizes[i]);
+    if (sizes[i] < 0)
+      return tdict_fail(err, TDICT_EINVAL, "split: size %zu is %lld, wanted 0 or more", i, (long long)sizes[i]);
     fits = fits && tdict_add_i64(sum, sizes[i], &sum);
   }
   if (!fits || sum != td->batch_size[c.dim])
-    return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, and dimension %d has %lld elements",
+    return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, but dimension %d has %lld elements",
                       fits ? (long long)sum : -1LL, c.dim, (long long)td->batch_size[c.dim]);
   return cut_all_or_nothing(&c, sizes, 0, count, out, err);
 }
 
 static tdict_status check_capacity(const char *what, size_t capacity, int64_t wanted, tdict_error *err) {
   if ((uint64_t)wanted <= capacity) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: room for %zu trees, wanted %lld", what, capacity, (long long)wanted);
+  return tdict_fail(err, TDICT_EINVAL, "%s: out has room for %zu trees, wanted %lld", what, capacity,
+                    (long long)wanted);
 }
 
 /* Returns the number of pieces of size `size`. An empty dimension gives one empty piece. */

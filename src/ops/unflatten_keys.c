@@ -37,7 +37,7 @@ static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *pa
   const int64_t slot = find_key(*node, part, length);
   if (slot >= 0) {
     tdict_tree *tree = tdict_leaf_tree((*node)->leaves[slot]);
-    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor stands where a tree would", u->what);
+    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor or object is at the path of a tree", u->what);
     return tdict_changes_get(&u->changes, tree, TDICT_CHANGES_COPY, node, err);
   }
   tdict_tree *made = tdict_changes_add_node(&u->changes, *node);
@@ -87,7 +87,7 @@ static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   /* Add the last part as a key. */
   const size_t length = strlen(name);
   if (find_key(node, name, length) >= 0)
-    return tdict_fail(err, TDICT_EEXIST, "%s: another key leads there already", u->what);
+    return tdict_fail(err, TDICT_EEXIST, "%s: another key has the same path", u->what);
   if (is_unchanged)
     held = tdict_leaf_retain(u->td->leaves[slot]);
   else
@@ -129,6 +129,7 @@ static bool has_parts(const tdict_tree *td, const char *separator) {
   return false;
 }
 
+/* Moves all leaves of a node into replacements, and applies these if all leaves were placed. */
 static tdict_status unflatten_node(const char *what, tdict_tree *td, const char *separator, tdict_error *err) {
   const uint32_t slots = td->keys->num_slots;
   unflattener u = {.what = what, .separator = separator, .td = td};

@@ -70,6 +70,7 @@ static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, t
   return status == TDICT_OK ? put_merged_leaf(current, key, slot, leaf, err) : status;
 }
 
+/* Walks through the source and merges each entry into the replacements of the destination's nodes. */
 static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
   tdict_cursor *c = &m->cursor;
   c->frames[0].mark = (size_t)dst;

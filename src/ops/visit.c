@@ -29,7 +29,7 @@ typedef struct visit_job {
   char *paths;
   size_t num_leaves;
   pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
-  /* index of the first failed leaf; relaxed: a stale value only causes a call whose result is not used */
+  /* Index of the first failed leaf. Relaxed: a stale value only causes a call whose result is not used */
   _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
@@ -45,6 +45,7 @@ typedef struct lister {
   size_t bytes, entry, leaf;
 } lister;
 
+/* Counts a leaf, or fills its list entry. A callback of tdict_walk(). */
 static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error *err) {
   lister *l = user;
   visit_job *j = l->job;
@@ -108,7 +109,7 @@ static void call_function(void *user, long i) {
       j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
   if (status == TDICT_OK) return;
   status = tdict_callback_status(status, "visit: the function", &own_error);
-  if (own_error.status == 0) tdict_fail(&own_error, status, "%s: ended by the function", j->what);
+  if (own_error.status == 0) tdict_fail(&own_error, status, "%s: the function returned an error", j->what);
   if (!own_error.path[0]) tdict_error_at(&own_error, status, at->path);
   note_first_failure(j, (size_t)i, status, &own_error);
 }
@@ -118,7 +119,7 @@ static tdict_status call_for_all(visit_job *j, const tdict_visit_options *option
   j->o = tdict_visit_options_default();
   tdict_status status = tdict_options_read(&j->o, sizeof j->o, options, "visit options", err);
   if (status == TDICT_OK && j->o.num_threads < -1)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d", j->what, (int)j->o.num_threads);
+    status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", j->what, (int)j->o.num_threads);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.has_objects) {
     const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
@@ -215,6 +216,7 @@ static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_curso
   return TDICT_OK;
 }
 
+/* Makes the tree of the results. */
 static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_tree *made;
@@ -254,6 +256,7 @@ typedef struct filter {
   void *user;
 } filter;
 
+/* Shares the tensor if the predicate returns true; leaves the key out otherwise. */
 static tdict_status keep_or_drop(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   const filter *f = user;
   (void)err;
@@ -280,7 +283,7 @@ int tdict_depth(const tdict_tree *td) {
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
-    size_t level = cursor.depth - 1; /* of a tensor or object; an empty tree is no level */
+    size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty tree does not count */
     if (tree && (tdict_cursor_enter(&cursor, tree) || tdict_is_empty(tree))) continue;
     if (tree) level += 1 + (size_t)tdict_depth(tree);
     if (level > deepest) deepest = level;

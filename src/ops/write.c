@@ -47,6 +47,7 @@ tdict_status tdict_write(tdict_tree *td, const char *path, const tdict_tensor *v
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
+/* Writes the value to the elements of `to` that the plan selects. */
 static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, const tdict_tensor *value,
                              tdict_error *err) {
   tdict_made wanted, made;
@@ -75,10 +76,11 @@ tdict_status tdict_write_at(tdict_tree *td, const char *path, tdict_indices inde
 
 enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
 
+/* Fills a tensor. With `checks_only` only checks whether this is possible. */
 static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks_only, tdict_error *err) {
   unsigned char element[MAX_ELEMENT_BYTES];
   if (tdict_dtype_bytes(t->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes", tdict_dtype_bytes(t->dtype));
+    return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(t->dtype));
   tdict_status status = tdict_element_of("fill", t->dtype, value, element, err);
   if (status == TDICT_OK && checks_only) return tdict_element_check("fill", t, element, err);
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
@@ -102,6 +104,7 @@ static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, d
   return TDICT_OK;
 }
 
+/* Fills all tensors and objects of a tree, after checking all of them. `parent_path` is the path of the tree. */
 static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, double value, tdict_error *err) {
   const tdict_opening opening = {.what = "fill", .way = TDICT_WAY_TENSORS, .above = parent_path};
   tdict_cursor cursor;
@@ -159,7 +162,7 @@ typedef struct copier {
 static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, const tdict_tree *from,
                                        tdict_error *err) {
   if (!c->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has %zu keys, the source %zu", c->what,
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has %zu keys, but the source has %zu", c->what,
                     tdict_num_keys(to), tdict_num_keys(from));
 }
 
@@ -176,7 +179,7 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
   tdict_leaf there = *out = to->leaves[slot];
   if (tdict_leaf_kind(there) != tdict_leaf_kind(leaf)) {
     char src_text[TDICT_TEXT_LEAF_BYTES], dst_text[TDICT_TEXT_LEAF_BYTES];
-    return tdict_fail(err, TDICT_ETYPE, "%s: %s stands in the source, and %s in the destination", c->what,
+    return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the source, but %s in the destination", c->what,
                       tdict_text_leaf(leaf, src_text), tdict_text_leaf(there, dst_text));
   }
   if (tdict_leaf_tree(there)) return check_missing_keys(c, tdict_leaf_tree(there), tdict_leaf_tree(leaf), err);
@@ -239,6 +242,7 @@ static tdict_status copy_from_start(copier *c, tdict_cursor *cursor, tdict_tree 
   return copy_leaves(c, cursor, NULL, checks_only, err);
 }
 
+/* Copies the elements of `src` to `dst`: checks all leaves first, then copies them. */
 static tdict_status copy_tree(const char *what, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
                               tdict_error *err) {
   copier c = {.what = what, .needs_same_keys = needs_same_keys};

@@ -1,4 +1,4 @@
-/* Parts of trees by paths, and merges. */
+/* Tests selecting, excluding and splitting by paths, and merging. */
 #include "rig.h"
 
 #define PATHS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
