@@ -1,7 +1,7 @@
 """Gate: the pages say what is there.
 
 usage: pages.py ROOT
-Relative links of *.md and docs/*.md lead to files; README.md shows examples/first_batch.c and has at most 120 lines."""
+Relative links of *.md and docs/*.md lead to files; paths in backticks are there; README.md shows examples/first_batch.c and has at most 120 lines."""
 
 import re
 
@@ -20,6 +20,14 @@ def check_links(report, root, page):
             report.fail(page.relative_to(root), f"links to {target}, which is not there")
 
 
+def check_paths(report, root, page):
+    """Paths that a page names, such as `src/tree/node.c` or `tests/support/`, are there."""
+    for path in re.findall(r"`((?:src|include|tests|bench|examples|cmake|scripts|docs)/[\w./-]*)", page.read_text()):
+        report.checked()
+        if not (root / path).exists():
+            report.fail(page.relative_to(root), f"names {path}, which is not there")
+
+
 def check_program(report, root):
     """The program that README.md shows is examples/first_batch.c, which is built and run."""
     report.checked()
@@ -36,6 +44,8 @@ def main():
     report = source.Report("pages")
     for page in source.files(root, "*.md", "docs/*.md"):
         check_links(report, root, page)
+        if page.name != "CHANGELOG.md":  # it also names what is gone
+            check_paths(report, root, page)
     check_program(report, root)
     report.end()
 
