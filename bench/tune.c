@@ -11,7 +11,7 @@
 #include "options.h"
 #include "rows.h"
 #include "transfer/engine.h"
-#include "transfer/tuning_file.h"
+#include "transfer/plan/tuning_file.h"
 
 enum { SIZES = 7, LEAVES = 8 };
 static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (size_t)4 << 20, (size_t)11 << 20,

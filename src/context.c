@@ -11,7 +11,7 @@
 #include "sched/pool.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
-#include "transfer/tuning_file.h"
+#include "transfer/plan/tuning_file.h"
 #include "tree/visit_pool.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)

@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "device/stream.h"
 #include "sched/latch.h"
-#include "transfer/plan.h"
-#include "transfer/ring.h"
-#include "transfer/trace.h"
-#include "transfer/tuning.h"
+#include "transfer/plan/plan.h"
+#include "transfer/plan/tuning.h"
+#include "transfer/run/ring.h"
+#include "transfer/trace/trace.h"
 
 enum { TDICT_MAX_GATES = 16 };
 

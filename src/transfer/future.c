@@ -9,8 +9,8 @@
 #include "transfer/engine_state.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
-#include "transfer/outbox.h"
-#include "transfer/work.h"
+#include "transfer/run/batch.h"
+#include "transfer/run/worker.h"
 
 enum { HELP_EVERY_NS = 200000 };
 

@@ -7,15 +7,15 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "device/host.h"
-#include "transfer/check.h"
-#include "transfer/choose.h"
+#include "transfer/check_sources.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
-#include "transfer/lane.h"
-#include "transfer/outbox.h"
-#include "transfer/share.h"
-#include "transfer/twice.h"
-#include "transfer/work.h"
+#include "transfer/plan/choose.h"
+#include "transfer/plan/overlap.h"
+#include "transfer/run/batch.h"
+#include "transfer/run/chunk_parts.h"
+#include "transfer/run/lane.h"
+#include "transfer/run/worker.h"
 
 enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
 

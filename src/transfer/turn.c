@@ -4,12 +4,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "transfer/check.h"
+#include "transfer/check_sources.h"
 #include "transfer/engine_state.h"
 #include "transfer/fence.h"
 #include "transfer/hooks.h"
-#include "transfer/share.h"
-#include "transfer/work.h"
+#include "transfer/run/chunk_parts.h"
+#include "transfer/run/worker.h"
 
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err) {
   tdict_future *t = calloc(1, sizeof *t + (size_t)num_workers * sizeof t->workers[0]);

@@ -12,7 +12,7 @@ import source
 
 def read_cases(report, root):
     cases = {}
-    for file in source.files(root, "tests/test_*.c", "tests/*/test_*.c"):
+    for file in source.files(root, "tests/**/test_*.c"):
         where = file.relative_to(root)
         text = source.blank(file.read_text())
         for name in source.CASE.findall(text):
@@ -26,7 +26,7 @@ def read_cases(report, root):
 
 
 def check_tags(report, root, cases):
-    for file in source.files(root, "include/tdict/*.h", "src/*/*.h"):
+    for file in source.files(root, "include/tdict/*.h", "src/**/*.h"):
         text = file.read_text()
         for match in re.finditer(r"\[T:([^\]]*)\]", text):
             report.checked()
