@@ -188,7 +188,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   tdict_loader *l = calloc(1, sizeof *l);
   if (!l) return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for its record");
   l->context = context;
-  l->tracer = tdict_engine_tracer(tdict_context_engine(context));
+  l->tracer = tdict_context_tracer(context);
   l->pool = tdict_engine_pool(tdict_context_engine(context));
   l->options = o;
   l->dataset = d;

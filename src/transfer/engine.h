@@ -6,6 +6,7 @@
 
 #include "base/forkmark.h"
 #include "base/log.h"
+#include "base/stream_copy.h"
 #include "device/stream.h"
 #include "sched/latch.h"
 #include "transfer/plan/plan.h"
@@ -95,7 +96,8 @@ struct tdict_future {
   bool on_caller;       /* the starting thread is the first worker; threads of the pool are the others */
   bool if_free;         /* on_caller no more, once there is another transfer to wait for; both settled by the begin */
   tdict_tuning_row row; /* how leaves go through slots */
-  int64_t spin_ns;      /* so long a wait for the end looks before it sleeps */
+  tdict_stream_kind stores; /* by which host threads copy */
+  int64_t spin_ns;          /* so long a wait for the end looks before it sleeps */
   tdict_dependent *waits_for;
   uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;
@@ -132,8 +134,7 @@ struct tdict_future {
   bool shown; /* the result was handed out before the end: the program may change it, so no path is looked up in it */
   tdict_latch ended; /* from zero on everything here is only read */
   int64_t begin_ns;
-  tdict_recording *recording; /* counted; NULL: nobody records this transfer */
-  uint32_t trace_number;
+  tdict_traced traced;
   tdict_transfer_stats stats;
   int num_workers;
   tdict_worker workers[];

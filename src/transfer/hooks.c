@@ -70,10 +70,10 @@ typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void *
 static tdict_status call(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
   void *given = NULL;
   tdict_error said = {0};
-  const int64_t span = TDICT_SPAN_BEGIN(hook->transfer, TDICT_RANGE_HOOK);
+  const int64_t span = tdict_phase_begin(&hook->transfer->traced, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
   tdict_status status = fn((*box)->self, hook, &given, &said);
-  TDICT_SPAN_END(hook->transfer, TDICT_RANGE_HOOK, span, 0);
+  (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
   if (status == TDICT_OK && !given) status = (tdict_status)-1;
   if (status != TDICT_OK) {
     status = tdict_hook_failed((*box)->type, name, status, &said);

@@ -294,51 +294,74 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
   return status;
 }
 
+/* The plan's threads and chunks; wakes threads while the rest is prepared. */
+static void choose(starter *s) {
+  const tdict_start *start = s->start;
+  s->choice =
+      tdict_choose(&(tdict_choice_request){s->engine, &s->plan, start->options.num_threads, s->mode, start->waits});
+  int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
+  tdict_engine_note_helpers(s->engine, others);
+  if (others > 0) tdict_pool_rouse(tdict_engine_pool(s->engine), others);
+}
+
+/* Reads the tree and makes the future, which owns the plan. */
+static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_future *t;
+  tdict_status status = make_plan(s, err);
+  if (status != TDICT_OK) return status;
+  choose(s);
+  status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
+  if (status != TDICT_OK) {
+    tdict_plan_reset(&s->plan);
+    return status;
+  }
+  t->plan = s->plan;
+  tdict_gpu *gpu = find_gpu(s, &t->plan);
+  t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
+  t->begin_ns = s->begin_ns;
+  t->mode = s->mode;
+  t->on_caller = s->choice.on_caller;
+  t->if_free = s->choice.if_free;
+  t->row = s->choice.row;
+  t->stores = t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN;
+  t->num_parts = s->choice.num_parts;
+  t->spin_ns = s->choice.spin_ns;
+  t->num_helpers = s->choice.num_workers > 1 ? count_helpers(s) : 0;
+  t->source = start->src;
+  t->waits = start->waits;
+  t->uncounted = start->waits && !start->options.stats;
+  t->pins = start->pin;
+  *out = t;
+  return TDICT_OK;
+}
+
+static tdict_status check(starter *s, tdict_error *err) {
+  tdict_status status = tdict_forkmark_check(tdict_engine_mark(s->engine), s->start->what, err);
+  if (status == TDICT_OK) status = check_options(s, err);
+  if (status == TDICT_OK) status = check_after(s, err);
+  return status == TDICT_OK ? choose_memory(s, err) : status;
+}
+
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
   starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
-  tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
-  if (status == TDICT_OK) status = check_options(&s, err);
-  if (status == TDICT_OK) status = check_after(&s, err);
-  if (status == TDICT_OK) status = choose_memory(&s, err);
-  if (status == TDICT_OK && start->src->keys->num_live >= LONG_READ) tdict_engine_rouse(s.engine);
-  tdict_range_push(TDICT_RANGE_PLAN);
-  if (status == TDICT_OK) status = make_plan(&s, err);
-  tdict_range_pop();
-  if (status != TDICT_OK) return status;
-  s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
-  int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
-  tdict_engine_note_helpers(s.engine, others);
-  if (others > 0) tdict_pool_rouse(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
   tdict_future *t;
-  status = tdict_transfer_create(s.engine, s.choice.num_workers, &t, err);
+  tdict_status status = check(&s, err);
+  if (status != TDICT_OK) return status;
+  if (start->src->keys->num_live >= LONG_READ) tdict_engine_rouse(s.engine);
+  tdict_range_push(TDICT_RANGE_PLAN);
+  status = make_future(&s, &t, err);
   if (status != TDICT_OK) {
-    tdict_plan_reset(&s.plan);
+    tdict_range_pop();
     return status;
   }
-  t->plan = s.plan;
-  tdict_gpu *gpu = find_gpu(&s, &t->plan);
-  t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
-  t->begin_ns = s.begin_ns;
-  t->mode = s.mode;
-  t->on_caller = s.choice.on_caller;
-  t->if_free = s.choice.if_free;
-  t->row = s.choice.row;
-  t->num_parts = s.choice.num_parts;
-  t->spin_ns = s.choice.spin_ns;
-  t->num_helpers = s.choice.num_workers > 1 ? count_helpers(&s) : 0;
-  t->source = start->src;
-  t->waits = start->waits;
-  t->uncounted = start->waits && !start->options.stats;
-  t->pins = start->pin;
-  tdict_trace_join(t, tdict_engine_tracer(s.engine));
-  tdict_range_push(TDICT_RANGE_PLAN);
+  tdict_trace_join(&t->traced, tdict_context_tracer(context), t->pool);
   status = fill(&s, t, context, err);
-  tdict_range_pop();
-  if (t->recording) tdict_trace_add(t, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
   if (status == TDICT_OK) status = run(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);

@@ -447,7 +447,7 @@ static void leave_sources(tdict_future *t) {
 
 /* Lets go of everything but the result. Releases may call the program back: no lock is held. */
 static void let_go(tdict_future *t) {
-  tdict_trace_leave(t);
+  if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
   give_gates(t);
   if (t->marked) {
     leave_sources(t);

@@ -53,16 +53,16 @@ static tdict_status queue_batch(const tdict_lane *lane, const tdict_outbox *o, t
   tdict_driver *d = lane->gpu->driver;
   size_t bytes = 0;
   for (int i = 0; i < o->count; i++) bytes += o->lines[i].bytes;
-  const int64_t span = TDICT_SPAN_BEGIN(lane->worker->transfer, TDICT_RANGE_SUBMIT);
+  const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
   const bool has_turn = tdict_gpu_begin_queue(lane->gpu);
-  tdict_slice *slice = TDICT_SLICE_BEGIN(lane->worker->transfer, lane->gpu, lane->stream, bytes);
+  tdict_slice *slice = tdict_slice_begin(&lane->worker->transfer->traced, lane->gpu, lane->stream, bytes);
   tdict_status status = tdict_gpu_queue_lines(lane->gpu, o->kind, o->lines, (size_t)o->count, lane->stream, err);
-  TDICT_SLICE_END(slice, lane->gpu);
+  tdict_slice_end(slice, lane->gpu);
   for (int i = 0; i < o->count && status == TDICT_OK; i++)
     status =
         tdict_gpu_check(lane->gpu, d->ops->event_record(d, o->slots[i]->event, lane->stream), "cuEventRecord", err);
   tdict_gpu_end_queue(lane->gpu, has_turn);
-  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_SUBMIT, span, bytes);
+  (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, bytes);
   return status;
 }
 

@@ -53,14 +53,14 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_share *share, tdict_sl
   const tdict_future *t = lane->worker->transfer;
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
-  const int64_t begin = tdict_lane_begin_wait();
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
   while (!slot && !(slot = slot_of(share)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
     status = tdict_lane_give_done(lane, err);
     if (status == TDICT_OK) nanosleep(&pause, NULL);
   }
-  tdict_lane_end_wait(lane, begin);
+  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   *out = slot;
   return status;
 }

@@ -16,16 +16,6 @@ static void count_slots(tdict_lane *lane, int by) {
                                                               memory_order_relaxed)) {}
 }
 
-int64_t tdict_lane_begin_wait(void) {
-  tdict_range_push(TDICT_RANGE_WAIT);
-  return tdict_now_ns();
-}
-
-void tdict_lane_end_wait(tdict_lane *lane, int64_t begin) {
-  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
-  lane->worker->wait_ns += tdict_now_ns() - begin;
-}
-
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_driver *d = lane->gpu->driver;
@@ -101,13 +91,10 @@ static void retire(tdict_lane *lane, bool abandon) {
     return;
   }
   if (f->out && !abandon) {
-    int64_t begin = tdict_now_ns();
     const tdict_future *t = lane->worker->transfer;
-    tdict_range_push(TDICT_RANGE_COPY);
-    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data,
-                         t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
-    TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
-    lane->worker->copy_ns += tdict_now_ns() - begin;
+    const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
+    tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores);
+    lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
   tdict_lane_keep(lane, f->slot);
 }
@@ -116,10 +103,10 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_flight *f = &lane->flights[lane->first];
   tdict_status status = tdict_outbox_holds(f->slot) ? tdict_outbox_flush(lane, err) : TDICT_OK;
-  const int64_t begin = tdict_lane_begin_wait();
+  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK)
     status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
-  tdict_lane_end_wait(lane, begin);
+  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
   if (status == TDICT_OK)
     retire(lane, f->out && tdict_transfer_has_failed(lane->worker->transfer)); /* its batch may not have been queued */
   else
@@ -158,11 +145,11 @@ static bool asks_first(tdict_future *t) {
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && asks_first(t);
-  const int64_t begin = tdict_lane_begin_wait();
+  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
   tdict_status status;
   do status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), wait, &lane->spare, err);
   while (wait && !lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
-  tdict_lane_end_wait(lane, begin);
+  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
   if (lane->spare) count_slots(lane, 1);
   return status;
 }
@@ -227,10 +214,10 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
 
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
-  const int64_t begin = tdict_lane_begin_wait();
+  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
   tdict_status status =
       tdict_gpu_check(lane->gpu, d->ops->stream_synchronize(d, lane->stream), "cuStreamSynchronize", err);
-  tdict_lane_end_wait(lane, begin);
+  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
   return status;
 }
 

@@ -61,9 +61,6 @@ bool tdict_lane_record_tail(tdict_lane *lane);
 /* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */
 void tdict_lane_pause(tdict_lane *lane);
 void tdict_lane_resume(tdict_lane *lane);
-/* Around what counts as waiting: in the statistics, on the timeline and as a range. */
-int64_t tdict_lane_begin_wait(void);
-void tdict_lane_end_wait(tdict_lane *lane, int64_t begin);
 /* Waits for the stream: for copies that were queued and not launched. */
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err);
 /* Waits for all that is in flight. */

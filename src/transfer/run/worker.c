@@ -26,16 +26,17 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   if (tdict_outbox_serves(lane, out ? TDICT_CU_D2H : TDICT_CU_H2D) && tdict_pieces_line(plan, chunk, slot->data, &line))
     return tdict_outbox_post(lane, slot, chunk, &line, err);
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
-  const int64_t span = TDICT_SPAN_BEGIN(lane->worker->transfer, TDICT_RANGE_SUBMIT);
+  const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
   bool has_turn = tdict_gpu_begin_queue(lane->gpu);
-  tdict_slice *slice = TDICT_SLICE_BEGIN(lane->worker->transfer, lane->gpu, lane->stream, chunk->end - chunk->begin);
+  tdict_slice *slice =
+      tdict_slice_begin(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin);
   tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
-  TDICT_SLICE_END(slice, lane->gpu);
+  tdict_slice_end(slice, lane->gpu);
   *blame = queue.item;
   bool submitted = status == TDICT_OK;
   if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
   tdict_gpu_end_queue(lane->gpu, has_turn);
-  TDICT_SPAN_END(lane->worker->transfer, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
+  (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
   lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
   tdict_lane_keep(lane, slot);
@@ -44,11 +45,9 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
 
 static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
   const tdict_future *t = worker->transfer;
-  int64_t begin = tdict_now_ns();
-  tdict_range_push(TDICT_RANGE_COPY);
-  tdict_pieces_gather(&t->plan, chunk, to, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
-  TDICT_SPAN_END(worker->transfer, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
-  worker->copy_ns += tdict_now_ns() - begin;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
+  tdict_pieces_gather(&t->plan, chunk, to, t->stores);
+  worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
 }
 
 /* Fills a part of a slot, and sends it if that was the last one. */
@@ -181,12 +180,12 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_room(lane, err);
   if (status != TDICT_OK) return status;
-  const int64_t span = TDICT_SPAN_BEGIN(t, TDICT_RANGE_SUBMIT);
-  tdict_slice *slice = TDICT_SLICE_BEGIN(t, lane->gpu, lane->stream, chunk->end - chunk->begin);
+  const int64_t span = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
+  tdict_slice *slice = tdict_slice_begin(&t->traced, lane->gpu, lane->stream, chunk->end - chunk->begin);
   bool between_devices = t->plan.items[chunk->first].kind == TDICT_CU_D2D;
   status = between_devices ? queue_within_devices(lane, chunk, err) : queue_runs(lane, chunk, err);
-  TDICT_SLICE_END(slice, lane->gpu);
-  TDICT_SPAN_END(t, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
+  tdict_slice_end(slice, lane->gpu);
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
   lane->unmarked = chunk;
@@ -195,12 +194,10 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
 }
 
 static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
-  int64_t begin = tdict_now_ns();
   const tdict_future *t = worker->transfer;
-  tdict_range_push(TDICT_RANGE_COPY);
-  tdict_pieces_copy(&t->plan, chunk, t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN);
-  TDICT_SPAN_END(worker->transfer, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
-  worker->copy_ns += tdict_now_ns() - begin;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
+  tdict_pieces_copy(&t->plan, chunk, t->stores);
+  worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
 }
 
 static tdict_status do_claim(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {

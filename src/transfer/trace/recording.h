@@ -3,7 +3,6 @@
 #ifndef TDICT_TRANSFER_TRACE_RECORDING_H
 #define TDICT_TRANSFER_TRACE_RECORDING_H
 
-#include "transfer/engine.h"
 #include "transfer/trace/trace.h"
 
 enum { TDICT_TRACE_TRACKS = 512, TDICT_TRACE_GPUS = 64 };

@@ -12,7 +12,6 @@
 #include "base/options.h"
 #include "device/counted.h"
 #include "tdict/trace.h"
-#include "transfer/engine_state.h"
 #include "transfer/trace/recording.h"
 
 enum { MIN_EVENTS = 16, MAX_EVENTS = 1 << 24 };
@@ -63,29 +62,32 @@ static tdict_recording *create(int64_t capacity) {
   return r;
 }
 
-void tdict_tracer_init(tdict_tracer *tracer) { pthread_mutex_init(&tracer->lock, NULL); }
+void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark) {
+  tracer->mark = mark;
+  pthread_mutex_init(&tracer->lock, NULL);
+}
 
 void tdict_tracer_reset(tdict_tracer *tracer) {
   tdict_recording_release(tracer->recording);
   pthread_mutex_destroy(&tracer->lock);
 }
 
-void tdict_trace_join(tdict_future *t, tdict_tracer *tracer) {
+void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool) {
   if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording;
   if (r && atomic_load_explicit(&r->on, memory_order_relaxed)) {
-    t->recording = tdict_recording_retain(r);
-    t->trace_number = 1 + atomic_fetch_add_explicit(&r->num_transfers, 1, memory_order_relaxed);
+    *traced = (tdict_traced){.recording = tdict_recording_retain(r), .pool = pool};
+    traced->number = 1 + atomic_fetch_add_explicit(&r->num_transfers, 1, memory_order_relaxed);
   }
   pthread_mutex_unlock(&tracer->lock);
 }
 
-void tdict_trace_leave(tdict_future *t) {
-  if (!t->recording) return;
-  tdict_trace_add(t, TDICT_RANGE_TRANSFER, t->begin_ns, t->plan.total_bytes);
-  tdict_recording_release(t->recording);
-  t->recording = NULL;
+void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
+  if (!traced->recording) return;
+  tdict_trace_add(traced, TDICT_RANGE_TRANSFER, begin_ns, bytes);
+  tdict_recording_release(traced->recording);
+  traced->recording = NULL;
 }
 
 /* The next slice, or NULL and one more that is dropped. */
@@ -141,9 +143,9 @@ static void add(tdict_recording *r, const tdict_pool *pool, const tdict_slice *w
   atomic_store_explicit(&s->complete, true, memory_order_release);
 }
 
-void tdict_trace_add(tdict_future *t, tdict_range range, int64_t begin_ns, size_t bytes) {
-  add(t->recording, t->pool, &(tdict_slice){.range = (uint8_t)range, .transfer = t->trace_number, .bytes = bytes},
-      begin_ns);
+void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
+  add(traced->recording, traced->pool,
+      &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
 }
 
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
@@ -195,14 +197,14 @@ static int find_gpu(tdict_recording *r, tdict_gpu *gpu) {
   return timed ? found : -1;
 }
 
-tdict_slice *tdict_trace_open(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes) {
-  tdict_recording *r = t->recording;
+tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes) {
+  tdict_recording *r = traced->recording;
   tdict_driver *d = gpu->driver;
   int index = find_gpu(r, gpu);
   tdict_slice *s = take(r);
   if (!s) return NULL;
   s->range = TDICT_RANGE_TRANSFER;
-  s->transfer = t->trace_number;
+  s->transfer = traced->number;
   s->bytes = bytes;
   s->stream = stream;
   s->begin_ns = tdict_now_ns();
@@ -213,14 +215,15 @@ tdict_slice *tdict_trace_open(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream s
   return good ? s : NULL; /* never complete: counted as unfinished */
 }
 
-void tdict_trace_close(tdict_slice *s, tdict_driver *d) {
+void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
+  tdict_driver *d = gpu->driver;
   if (d->ops->event_record(d, s->to, s->stream) != TDICT_CU_SUCCESS) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
 }
 
 static tdict_status check_call(tdict_context *c, const char *what, tdict_error *err) {
   if (!c) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", what);
-  return tdict_forkmark_check(tdict_engine_mark(tdict_context_engine(c)), what, err);
+  return tdict_forkmark_check(tdict_context_tracer(c)->mark, what, err);
 }
 
 tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *options, tdict_error *err) {
@@ -231,7 +234,7 @@ tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *opti
   if (o.max_events < MIN_EVENTS || o.max_events > MAX_EVENTS)
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
-  tdict_tracer *tracer = &tdict_context_engine(c)->tracer;
+  tdict_tracer *tracer = tdict_context_tracer(c);
   tdict_recording *made = create(o.max_events), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
@@ -248,8 +251,8 @@ tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *opti
 }
 
 void tdict_trace_stop(tdict_context *c) {
-  if (!c || tdict_forkmark_forked(tdict_engine_mark(tdict_context_engine(c)))) return;
-  tdict_tracer *tracer = &tdict_context_engine(c)->tracer;
+  tdict_tracer *tracer = c ? tdict_context_tracer(c) : NULL;
+  if (!c || tdict_forkmark_forked(tracer->mark)) return;
   pthread_mutex_lock(&tracer->lock);
   atomic_store_explicit(&tracer->on, false, memory_order_relaxed);
   if (tracer->recording) atomic_store_explicit(&tracer->recording->on, false, memory_order_relaxed);
@@ -259,7 +262,7 @@ void tdict_trace_stop(tdict_context *c) {
 static tdict_status find_recording(tdict_context *c, const char *what, tdict_recording **out, tdict_error *err) {
   tdict_status status = check_call(c, what, err);
   if (status != TDICT_OK) return status;
-  tdict_tracer *tracer = &tdict_context_engine(c)->tracer;
+  tdict_tracer *tracer = tdict_context_tracer(c);
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording ? tdict_recording_retain(tracer->recording) : NULL;
   pthread_mutex_unlock(&tracer->lock);
