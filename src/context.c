@@ -31,7 +31,7 @@ tdict_pool *tdict_context_pool(const tdict_context *context) {
   return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* its threads are the parent's */
 }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
-tdict_tracer *tdict_context_tracer(const tdict_context *context) { return tdict_engine_tracer(context->engine); }
+tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
 
 static tdict_status check(const tdict_context_options *o, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)

@@ -1,10 +1,13 @@
-/* The public calls that move trees. */
+/* The public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call, results are the
+ * caller's. Thread rule: safe from any thread, as long as no thread changes the trees. */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "base/options.h"
+#include "device/devices.h"
 #include "transfer/start.h"
 #include "tree/box.h"
+#include "tree/place.h"
 
 /* Waits for a transfer that was just started, and tells its statistics. */
 static tdict_status wait_for(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
@@ -124,3 +127,39 @@ static tdict_status ask_pinned(void *user, const tdict_entry *entry, tdict_error
 }
 
 bool tdict_is_pinned(const tdict_tree *td) { return td && tdict_walk(td, ask_pinned, NULL, NULL) == TDICT_OK; }
+
+/* A tensor with the elements of `tensor` on `device`. */
+static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device, tdict_tensor **out,
+                                tdict_error *err) {
+  tdict_tree *one = NULL, *moved = NULL;
+  tdict_status status = tdict_create(0, NULL, &one, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set(one, "tensor", tensor, err);
+  if (status == TDICT_OK) status = tdict_to_device(c, one, device, NULL, &moved, err);
+  if (status == TDICT_OK) status = tdict_get(moved, "tensor", out, err);
+  if (status == TDICT_OK) *out = tdict_tensor_retain(*out);
+  tdict_release(moved);
+  tdict_release(one);
+  return status;
+}
+
+tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+  tdict_place place;
+  tdict_tensor *moved = NULL;
+  if (!c || !td || !path || !tensor)
+    return tdict_fail(err, TDICT_EINVAL, "set_to: %s is NULL", !c ? "c" : !td ? "td" : !path ? "path" : "tensor");
+  tdict_status status = tdict_place_find(&place, td, path, "set_to", err);
+  if (status != TDICT_OK) return status;
+  const bool moves = place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
+                                                !tdict_devices_own_storage(tdict_context_devices(c), tensor->storage));
+  const tdict_device device = place.node->device;
+  if (moves) status = tdict_place_check_lock(&place, err); /* before bytes travel in vain */
+  tdict_place_reset(&place);
+  if (status != TDICT_OK) return status;
+  if (!moves) return tdict_set(td, path, tensor, err);
+  status = move_tensor(c, tensor, device, &moved, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  status = tdict_set(td, path, moved, err);
+  tdict_tensor_release(moved);
+  return status;
+}

@@ -49,12 +49,12 @@ tdict_status tdict_check_sources_prepare(tdict_future *t, tdict_error *err) {
 }
 
 void tdict_check_sources_before(tdict_future *t) {
-  for (uint32_t i = 0; t->hashes && i < t->plan.num_items; i++)
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (is_on_host(&t->plan.items[i])) t->hashes[i] = hash_item(&t->plan.items[i]);
 }
 
 void tdict_check_sources_after(tdict_future *t) {
-  if (!t->hashes || tdict_transfer_has_failed(t)) return;
+  if (tdict_transfer_has_failed(t)) return;
   for (uint32_t i = 0; i < t->plan.num_items; i++) {
     if (!is_on_host(&t->plan.items[i]) || hash_item(&t->plan.items[i]) == t->hashes[i]) continue;
     tdict_error err;

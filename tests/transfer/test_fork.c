@@ -7,7 +7,7 @@
 
 #include "device/sim_queue.h"
 #include "tdict/trace.h"
-#include "transfer/engine_state.h"
+#include "transfer/job.h"
 #include "tree/visit_pool.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */

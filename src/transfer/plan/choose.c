@@ -1,8 +1,6 @@
 /* Choosing threads and chunks. See choose.h. */
 #include "transfer/plan/choose.h"
 
-#include "transfer/run/chunk_parts.h"
-
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 #define SPIN_MAX_BYTES ((size_t)80 << 20) /* above this nobody notices that a waiting caller had to be woken */
 
@@ -41,7 +39,7 @@ static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 && p->way_bytes[TDICT_WAY_DIRECT] == p->total_bytes &&
          p->num_items > 0 && p->num_items <= FEW_ITEMS && p->num_objects == 0 && !p->writes_old &&
-         p->line_bytes <= TDICT_LANE_DIRECT * TDICT_LARGE_DIRECT_BYTES;
+         p->line_bytes <= TDICT_DIRECT_IN_FLIGHT * TDICT_LARGE_DIRECT_BYTES;
 }
 
 static int at_most(int n, int most) { return n < most ? n : most; }
@@ -56,7 +54,7 @@ static tdict_tuning_direction direction_of(const tdict_plan *p) {
 
 /* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
 static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
-  tdict_pool *pool = tdict_engine_pool(r->engine);
+  const tdict_pool *pool = r->pool;
   bool one = r->mode != TDICT_MODE_NON_BLOCKING_PIN; /* driver copies: threads would only take turns */
   bool hooks = num_hooked(r->plan) > 1;
   bool busy = r->plan->num_items >= MANY_ITEMS; /* the caller makes the result's tree meanwhile */
@@ -78,9 +76,9 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
 /* A caller that leaves when all is queued wants a slot for each chunk, if that goes. Where all chunks are alike they become
  * equal, so that no thread has a small last one while another has a whole one. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
-  size_t slot = tdict_engine_slot_bytes(r->engine), step = TDICT_LEAF_ALIGNMENT;
+  size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->waits) {
-    size_t fitting = (r->plan->line_bytes / tdict_engine_num_slots(r->engine) / step + 1) * step;
+    size_t fitting = (r->plan->line_bytes / r->num_slots / step + 1) * step;
     if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
     if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
   }
@@ -99,13 +97,13 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
  * longer transfer keeps the link busy with a slot a thread, which costs less. */
 static uint32_t choose_parts(const tdict_choice_request *r, size_t bytes, const tdict_choice *c) {
   if (c->num_workers < 2 || direction_of(r->plan) != TDICT_TUNING_IN || bytes > SPIN_MAX_BYTES) return 1;
-  return tdict_share_parts(c->row.chunk_bytes);
+  return tdict_parts_of_bytes(c->row.chunk_bytes);
 }
 
 tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_plan *p = r->plan;
   size_t bytes = thread_bytes(r);
-  tdict_choice c = {.row = *tdict_tuning_find(tdict_engine_tuning(r->engine), direction_of(p), bytes)};
+  tdict_choice c = {.row = *tdict_tuning_find(r->tuning, direction_of(p), bytes)};
   choose_threads(r, bytes, &c);
   fit_chunks(r, bytes, &c);
   c.num_parts = choose_parts(r, bytes, &c);

@@ -1,4 +1,6 @@
-/* Reading a tree into a plan: every leaf is shared, or an item with its way. See plan.h for ownership and threads. */
+/* Reading a tree into a plan: every leaf is shared, or an item with its way. See collect.h for ownership and threads. */
+#include "transfer/plan/collect.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "transfer/plan/result.h"
 
 enum { NEAR = 16 }; /* so many leaves before it is a leaf with gaps compared with */
 

@@ -13,6 +13,9 @@
 #include "tree/node.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
+enum {
+  TDICT_DIRECT_IN_FLIGHT = 4
+}; /* driver copies of up to TDICT_LARGE_DIRECT_BYTES that a thread queues before it waits */
 #define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this a driver copy of its own costs more than packing */
 #define TDICT_LARGE_DIRECT_BYTES \
   ((size_t)16 << 20) /* above this the program's own copies would wait too long behind it */
@@ -93,24 +96,6 @@ typedef struct tdict_plan {
   bool borrows;                  /* sources are not counted: the tree is held by who waits */
 } tdict_plan;
 
-/* What a plan is made for. */
-typedef struct tdict_plan_request {
-  tdict_devices *devices;
-  tdict_device device;   /* to which it goes; not used with `dst` */
-  const tdict_tree *dst; /* copy_into; else NULL */
-  bool want_pinned;      /* the result is pinned host memory: leaves that are not are copied */
-  bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
-  bool strict_objects;   /* an object without a way is an error */
-  int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
-  bool borrows;          /* the caller holds the tree until the transfer has ended */
-  tdict_pool *pool;      /* whose threads help to read a large tree; NULL: none do */
-  int num_helpers;
-  tdict_plan *spare; /* a cleared plan whose memory is taken, or NULL */
-} tdict_plan_request;
-
-/* Reads the tree: items with their ways. Errors name the leaf. On failure the plan is empty. */
-tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
-                                tdict_error *err);
 /* Gives items their places: in the storage `arena` (whose line it is), unless they have a dst. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Pinned leaves that would make many small driver copies go through slots instead, packed. After tdict_plan_place(). */
@@ -133,15 +118,5 @@ void tdict_plan_clear(tdict_plan *plan);
 /* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
  * slab, no view of a part of one. True for NULL, a place in a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);
-
-/* A tree like `src`, its locks too, whose leaves are the plan's: shared ones are those of `src`, the others lie in
- * `arena`. device: the result's; NULL: as src has it. TDICT_ENOMEM. */
-tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
-                                const tdict_device *device, tdict_tree **out, tdict_error *err);
-/* A tree with the nodes and leaves of `src`, flattened objects as trees, to find paths in while others may change `src`.
- * TDICT_ENOMEM. */
-tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err);
-/* The path of the n-th leaf of a tree, cut as errors' paths are. */
-void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* The tree that a transfer gives: the source's nodes with leaves of its own, made at once from one slab. */
+#include "transfer/plan/result.h"
+
 #include "base/error.h"
-#include "transfer/plan/plan.h"
 #include "tree/cursor.h"
 
 /* What a build works with; lives for one call. */

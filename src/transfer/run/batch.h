@@ -1,44 +1,54 @@
-/* Copies that wait to be queued together. A submission costs the link some microseconds, however many copies are in it: so
- * while the link has enough to do, the copies of several slots are gathered and handed to the driver as one batch, by
- * whichever thread comes when it is time. It is time when the batch before the last one has ended, when there are as many as
- * a batch may hold, when a thread is about to wait for a slot whose copy is still here, and when a thread has nothing more to
- * do.
- * Slots stay those of the lanes that posted them. One outbox a transfer, for one gpu.
- * Thread rule: create and destroy by one thread while no other works; the rest from the workers, each with its own lane. */
+/* Batches: copies of several slots that are queued together. A submission costs the link some microseconds, however many
+ * copies are in it. So while the link has enough to do, copies are gathered and handed to the driver as one batch. A batch is
+ * queued when the batch before the last one has ended, when it is full, when a thread is about to wait for a slot in it, and
+ * when a thread has no more work.
+ * Slots belong to the lanes that posted them. A transfer has one batch, for one gpu.
+ * Thread rule: create by one thread while no other works; the rest from any worker, inside a scope of the gpu. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
-#include "transfer/run/lane.h"
+#include "transfer/job.h"
+#include "transfer/run/ring.h"
 
-enum { TDICT_OUTBOX_MOST = 8 };
+enum { TDICT_BATCH_MOST = 8 };
 
-typedef struct tdict_outbox {
+/* Its copies, from count on, are guarded by the transfer's batch_lock. */
+typedef struct tdict_batch {
   const tdict_gpu *gpu; /* lanes on others queue their copies at once */
   tdict_cu_kind kind;
-  pthread_mutex_t lock; /* guards what follows; held while a batch is queued */
   int count;
-  tdict_slot *slots[TDICT_OUTBOX_MOST];
-  const tdict_lane *lanes[TDICT_OUTBOX_MOST]; /* whose slots they are; compared only */
-  tdict_cu_line lines[TDICT_OUTBOX_MOST];
-  uint32_t items[TDICT_OUTBOX_MOST]; /* the first of each chunk, to be named when its batch cannot be queued */
-  tdict_cu_event last, before;       /* a slot's, behind the last batch and the one before it; NULL: there was none */
-} tdict_outbox;
+  tdict_slot *slots[TDICT_BATCH_MOST];
+  const void *lanes[TDICT_BATCH_MOST]; /* whose slots they are; compared only */
+  tdict_cu_line lines[TDICT_BATCH_MOST];
+  uint32_t items[TDICT_BATCH_MOST]; /* the first of each chunk, named when the batch cannot be queued */
+  tdict_cu_event last, before;      /* a slot's, after the last batch and the one before it; NULL: there was none */
+} tdict_batch;
 
-/* Makes the transfer's outbox, if it has copies by way of slots, and more than three. TDICT_ENOMEM. */
-tdict_status tdict_outbox_create(tdict_future *transfer, tdict_error *err);
-void tdict_outbox_destroy(tdict_outbox *outbox); /* NULL is allowed */
-/* Whether the lane's copies of that kind go by way of the transfer's outbox. */
-bool tdict_outbox_serves(const tdict_lane *lane, tdict_cu_kind kind);
-/* The copy of a slot of the lane, which has begun: it is in flight from here on, and queued now or later. TDICT_EDEVICE:
- * a batch could not be queued; the transfer has failed, and no copy of the batch is under way any more. */
-tdict_status tdict_outbox_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
-                               tdict_error *err);
-/* Queues all that is there, if the lane is on its gpu. TDICT_EDEVICE as above. */
-tdict_status tdict_outbox_flush(tdict_lane *lane, tdict_error *err);
-/* Forgets all that is there: the transfer has failed. */
-void tdict_outbox_discard(const tdict_lane *lane);
-/* The slot's copy is still in an outbox, so its event tells nothing. */
-static inline bool tdict_outbox_holds(const tdict_slot *slot) {
+/* The stream of a lane, on which the calling thread queues. */
+typedef struct tdict_batch_stream {
+  tdict_gpu *gpu;
+  tdict_cu_stream stream;
+  const void *lane;       /* compared only */
+  bool queued_for_others; /* set: copies of other lanes' slots were queued on the stream */
+} tdict_batch_stream;
+
+/* Makes the transfer's batch, if it has copies through slots, and more than three. TDICT_ENOMEM. */
+tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
+/* Whether copies of that kind on that gpu belong into the batch. */
+static inline bool tdict_batch_takes(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
+  return batch->gpu == gpu && batch->kind == kind;
+}
+/* Adds the copy of a slot, which is queued now or later; `item` names the leaf. TDICT_EDEVICE: a batch could not be queued;
+ * the transfer has failed, and no copy of the batch is under way any more. */
+tdict_status tdict_batch_post(tdict_future *transfer, tdict_batch_stream *stream, tdict_slot *slot,
+                              const tdict_cu_line *line, uint32_t item, tdict_error *err);
+bool tdict_batch_is_empty(tdict_future *transfer);
+/* Queues all copies of the batch. TDICT_EDEVICE as above. */
+tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
+/* Clears the batch: the transfer has failed. */
+void tdict_batch_discard(tdict_future *transfer);
+/* True while the slot's copy is in the batch, so that its event tells nothing. */
+static inline bool tdict_batch_holds(const tdict_slot *slot) {
   return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
 }
 

@@ -31,7 +31,7 @@ void tdict_shares_close(tdict_future *t) {
 }
 
 uint32_t tdict_share_count(const tdict_future *t, const tdict_chunk *chunk) {
-  const uint32_t count = tdict_share_parts(chunk->end - chunk->begin);
+  const uint32_t count = tdict_parts_of_bytes(chunk->end - chunk->begin);
   return count < t->num_parts ? count : t->num_parts;
 }
 

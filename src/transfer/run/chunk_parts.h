@@ -7,15 +7,8 @@
 #ifndef TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 #define TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 
+#include "transfer/plan/choose.h"
 #include "transfer/run/lane.h"
-
-#define TDICT_PART_BYTES ((size_t)32 << 10)
-/* Into how many parts so many bytes are worth cutting: about 32 KiB each, or more. */
-static inline uint32_t tdict_share_parts(size_t bytes) {
-  enum { MOST = 8 };
-  const size_t count = (bytes + TDICT_PART_BYTES / 2) / TDICT_PART_BYTES;
-  return count < 1 ? 1 : count < MOST ? (uint32_t)count : MOST;
-}
 
 typedef struct tdict_share {
   _Atomic(tdict_slot *)

@@ -32,6 +32,27 @@ tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
+tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
+                             tdict_error *err) {
+  tdict_future *t = lane->worker->transfer;
+  tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
+  tdict_lane_add(lane, &(tdict_flight){slot, slot->event, chunk, t->batch->kind == TDICT_CU_D2H});
+  tdict_status status = tdict_batch_post(t, &stream, slot, line, chunk->first, err);
+  lane->loose |= stream.queued_for_others;
+  return status;
+}
+
+tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
+  tdict_future *t = lane->worker->transfer;
+  if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
+  tdict_status status = tdict_lane_begin(lane, err); /* may wait, so the batch is not locked */
+  if (status != TDICT_OK) return status;
+  tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
+  status = tdict_batch_flush(t, &stream, err);
+  lane->loose |= stream.queued_for_others;
+  return status;
+}
+
 /* Slots are shared out among the workers of a transfer, so that each has two where there are enough. A transfer that
  * needs none makes no ring. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
@@ -102,7 +123,7 @@ static void retire(tdict_lane *lane, bool abandon) {
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_flight *f = &lane->flights[lane->first];
-  tdict_status status = tdict_outbox_holds(f->slot) ? tdict_outbox_flush(lane, err) : TDICT_OK;
+  tdict_status status = tdict_batch_holds(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
   const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK)
     status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
@@ -123,7 +144,7 @@ tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
 
 tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  while (lane->count >= TDICT_LANE_DIRECT && status == TDICT_OK) status = wait_oldest(lane, err);
+  while (lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
   return status;
 }
 
@@ -177,11 +198,11 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
 tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
   tdict_driver *d = lane->gpu->driver;
   tdict_cu answer = TDICT_CU_SUCCESS;
-  if (lane->count > 0 && tdict_outbox_holds(lane->flights[lane->first].slot)) {
-    tdict_status status = tdict_outbox_flush(lane, err);
+  if (lane->count > 0 && tdict_batch_holds(lane->flights[lane->first].slot)) {
+    tdict_status status = tdict_lane_flush(lane, err);
     if (status != TDICT_OK) return status;
   }
-  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_outbox_holds(lane->flights[lane->first].slot)) {
+  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_batch_holds(lane->flights[lane->first].slot)) {
     answer = d->ops->event_query(d, lane->flights[lane->first].event);
     if (answer == TDICT_CU_SUCCESS) retire(lane, false);
   }
@@ -224,7 +245,7 @@ tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
 /* Of a transfer that has failed. Copies of its slots may be on other lanes' streams. */
 static void end_flights(tdict_lane *lane) {
   tdict_driver *d = lane->gpu->driver;
-  tdict_outbox_discard(lane);
+  if (lane->worker->transfer->batch) tdict_batch_discard(lane->worker->transfer);
   for (; lane->count > 0; retire(lane, true))
     if (lane->flights[lane->first].slot) d->ops->event_synchronize(d, lane->flights[lane->first].event);
 }

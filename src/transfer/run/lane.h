@@ -3,9 +3,9 @@
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 
-#include "transfer/engine.h"
+#include "transfer/job.h"
 
-enum { TDICT_LANE_DEPTH = 16, TDICT_LANE_DIRECT = 4 }; /* in flight; of those, driver copies of up to 16 MiB each */
+enum { TDICT_LANE_DEPTH = 16 }; /* copies in flight */
 typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: a copy that needs none */
   tdict_cu_event event; /* the slot's, or one taken for it */
@@ -56,6 +56,12 @@ void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
  * when this fails. */
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                tdict_error *err);
+/* Adds the slot's copy to the transfer's batch: it is in flight from here on, and queued now or later. The lane has begun.
+ * TDICT_EDEVICE: see tdict_batch_post(). */
+tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
+                             tdict_error *err);
+/* Queues the transfer's batch, which it has, if the lane is on its gpu. TDICT_EDEVICE as above. */
+tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Notes behind what copies a stream that waits for the transfer has to come; false when that could not be noted. */
 bool tdict_lane_record_tail(tdict_lane *lane);
 /* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "tensor/layout.h"
+#include "transfer/finish.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/lane.h"
@@ -23,8 +24,10 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   const tdict_plan *plan = &lane->worker->transfer->plan;
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
   tdict_cu_line line;
-  if (tdict_outbox_serves(lane, out ? TDICT_CU_D2H : TDICT_CU_H2D) && tdict_pieces_line(plan, chunk, slot->data, &line))
-    return tdict_outbox_post(lane, slot, chunk, &line, err);
+  const tdict_batch *batch = lane->worker->transfer->batch;
+  if (batch && tdict_batch_takes(batch, lane->gpu, out ? TDICT_CU_D2H : TDICT_CU_H2D) &&
+      tdict_pieces_line(plan, chunk, slot->data, &line))
+    return tdict_lane_post(lane, slot, chunk, &line, err);
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
   const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
   bool has_turn = tdict_gpu_begin_queue(lane->gpu);
@@ -109,7 +112,7 @@ static tdict_status queue_between(void *user, const tdict_rect *rect, tdict_erro
   return tdict_gpu_queue_from(b->lane->gpu, b->from, rect, b->lane->stream, err);
 }
 static tdict_status find_source(const tdict_lane *lane, const tdict_item *item, tdict_gpu **out, tdict_error *err) {
-  return tdict_devices_gpu(tdict_engine_devices(lane->worker->transfer->engine), item->src->storage->device, out, err);
+  return tdict_devices_gpu(lane->worker->transfer->engine->config.devices, item->src->storage->device, out, err);
 }
 
 /* The runs of a chunk between host and device, queued together. */
@@ -258,7 +261,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
   }
-  if (status == TDICT_OK && !tdict_transfer_has_failed(t) && (status = tdict_outbox_flush(lane, err)) != TDICT_OK)
+  if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
+      (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
   const uint32_t last = lane->unmarked ? lane->unmarked->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
@@ -283,7 +287,8 @@ static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
-void tdict_work(tdict_worker *worker) {
+void tdict_work(tdict_task *task) {
+  tdict_worker *worker = (tdict_worker *)task;
   tdict_lane lane = {.worker = worker};
   tdict_error err = {0};
   int64_t cpu = cpu_now(worker->transfer);
@@ -293,7 +298,7 @@ void tdict_work(tdict_worker *worker) {
 
 void tdict_work_with_others(tdict_worker *worker) {
   tdict_future *t = worker->transfer;
-  tdict_pool *pool = tdict_engine_pool(t->engine);
+  tdict_pool *pool = t->engine->config.pool;
   tdict_lane lane = {.worker = worker};
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
@@ -350,5 +355,5 @@ void tdict_work_and_leave(tdict_worker *worker) {
   rest->task.run = run_rest;
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   atomic_store_explicit(&rest->offered, true, memory_order_release);
-  tdict_pool_submit(tdict_engine_pool(t->engine), &rest->task);
+  tdict_pool_submit(t->engine->config.pool, &rest->task);
 }

@@ -3,10 +3,10 @@
 #ifndef TDICT_TRANSFER_RUN_WORKER_H
 #define TDICT_TRANSFER_RUN_WORKER_H
 
-#include "transfer/engine.h"
+#include "transfer/job.h"
 
-/* Works until no chunk is left, then waits for its copies; the last worker ends the transfer. */
-void tdict_work(tdict_worker *worker);
+/* Works until no chunk is left, then waits for its copies; the last worker ends the transfer. `task` is a tdict_worker's. */
+void tdict_work(tdict_task *task);
 /* The same on the thread that started the transfer: others that have not begun when no chunk is left need not. */
 void tdict_work_with_others(tdict_worker *worker);
 /* The same but for the waiting, which is left to a thread of the pool, or to who waits for the transfer if that comes

@@ -3,11 +3,14 @@
 #ifndef TDICT_TRANSFER_TRACE_RECORDING_H
 #define TDICT_TRANSFER_TRACE_RECORDING_H
 
-#include "transfer/trace/trace.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "device/gpu.h"
 
 enum { TDICT_TRACE_TRACKS = 512, TDICT_TRACE_GPUS = 64 };
 
-struct tdict_slice {
+typedef struct tdict_slice {
   _Atomic(bool) complete;   /* release: all else is written */
   uint8_t range;            /* a tdict_range */
   uint16_t track;           /* of the thread; not used on streams */
@@ -17,7 +20,7 @@ struct tdict_slice {
   int32_t gpu; /* its index in the recording; -1: on a thread */
   tdict_cu_stream stream;
   tdict_cu_event from, to; /* owned */
-};
+} tdict_slice;
 
 typedef struct tdict_track {
   _Atomic(uintptr_t) thread; /* 0: free. acq_rel */
@@ -33,7 +36,7 @@ typedef struct tdict_trace_gpu {
   int64_t base_ns;
 } tdict_trace_gpu;
 
-struct tdict_recording {
+typedef struct tdict_recording {
   _Atomic(int64_t) refs;
   _Atomic(bool) on; /* relaxed */
   int64_t begin_ns;
@@ -51,7 +54,7 @@ struct tdict_recording {
   tdict_trace_gpu gpus[TDICT_TRACE_GPUS];
   int num_gpus;
   tdict_slice slices[];
-};
+} tdict_recording;
 
 tdict_recording *tdict_recording_retain(tdict_recording *recording);
 void tdict_recording_release(tdict_recording *recording); /* NULL is allowed */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "transfer/trace/ranges.h"
 #include "transfer/trace/recording.h"
 
 enum { HOST_PID = 1, FIRST_GPU_PID = 10, FIRST_WORKER_TID = 1000, MAX_STREAMS = 1024, PIECE = 1 << 16, LINE = 512 };

@@ -1,5 +1,6 @@
 /* Who works on a transfer and in which chunks, and what comes of it. */
 #include "sched/gate.h"
+#include "transfer/job.h"
 #include "transfer/plan/choose.h"
 #include "transfer/trees.h"
 #include "transfer/wrap.h"
@@ -8,15 +9,17 @@
 static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
   tdict_plan plan = {.line_bytes = bytes, .total_bytes = bytes};
   plan.way_bytes[by] = bytes;
-  tdict_choice_request r = {tdict_context_engine(w->c), &plan, asked, TDICT_MODE_NON_BLOCKING_PIN, waits};
+  const tdict_engine *e = tdict_context_engine(w->c);
+  tdict_choice_request r = {
+      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN, waits};
   return tdict_choose(&r);
 }
 
 GPU_CASE(choose_keeps_to_what_was_asked) {
   world w = open_world();
   const int threads = tdict_context_num_threads(w.c),
-            cpus = tdict_pool_num_cpus(tdict_engine_pool(tdict_context_engine(w.c)));
-  const size_t slot = tdict_engine_slot_bytes(tdict_context_engine(w.c));
+            cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
+  const size_t slot = tdict_context_engine(w.c)->slot_bytes;
   const size_t sizes[] = {1,       256,      4000,     65536,     300000,         1105920,
                           4000000, 10948608, 38535168, 100000000, (size_t)4 << 30};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -45,7 +48,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (size_t n = 0; n < 8; n++) CPU_SET(n, &set);
-  (void)tdict_pool_set_cpus(tdict_engine_pool(tdict_context_engine(w.c)), &set);
+  (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 7);
     assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).num_workers, 8); /* as asked */
@@ -60,7 +63,7 @@ GPU_CASE(choose_small_trees_are_the_callers) {
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
-  const size_t slot = tdict_engine_slot_bytes(tdict_context_engine(w.c));
+  const size_t slot = tdict_context_engine(w.c)->slot_bytes;
   const tdict_choice two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
   close_world(&w);
@@ -79,7 +82,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
   o.num_threads = 3;
   o.staging_bytes = STAGING;
   world w = world_over(td_context(&o));
-  tdict_pool *pool = tdict_engine_pool(tdict_context_engine(w.c));
+  tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(9 << 20), NULL));
   pool_gate gates[3];
@@ -99,7 +102,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
 GPU_CASE(choose_threads_that_look_move_every_byte) {
   world w = open_world();
   tdict_engine *engine = tdict_context_engine(w.c);
-  tdict_pool_set_looking(tdict_engine_pool(engine), 3);
+  tdict_pool_set_looking(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
   for (int round = 0; round < 8; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -113,7 +116,7 @@ GPU_CASE(choose_threads_that_look_move_every_byte) {
         row->first_bytes = 256 * (size_t)(1 + round * 7);
         if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
       }
-      tdict_engine_set_tuning(engine, &t);
+      engine->tuning = t;
       tdict_tree *src = new_tree();
       give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
       give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
@@ -133,7 +136,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   o.num_threads = 2;
   o.staging_bytes = STAGING;
   world w = world_over(td_context(&o));
-  tdict_pool *pool = tdict_engine_pool(tdict_context_engine(w.c));
+  tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   tdict_tree *src = new_tree(), *there = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));

@@ -2,6 +2,7 @@
 #include "support/raw.h"
 #include "tensor/slow_fence.h"
 #include "transfer/engine.h"
+#include "transfer/plan/collect.h"
 #include "transfer/trees.h"
 
 enum { MANY = 20000, SOME = 700 }; /* SOME: read by several threads where there are four, marked by one */
@@ -29,11 +30,11 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
 static tdict_plan collect(const world *w, const tdict_tree *src, int helpers, bool borrows) {
   tdict_engine *engine = tdict_context_engine(w->c);
   tdict_plan p;
-  tdict_plan_request r = {.devices = tdict_engine_devices(engine),
+  tdict_plan_request r = {.devices = engine->config.devices,
                           .device = w->device,
                           .mode = TDICT_MODE_NON_BLOCKING_PIN,
                           .borrows = borrows,
-                          .pool = tdict_engine_pool(engine),
+                          .pool = engine->config.pool,
                           .num_helpers = helpers};
   td_ok(tdict_plan_collect(&p, &r, src, err));
   return p;

@@ -1,18 +1,18 @@
 /* Plans as such: which way each leaf takes, how chunks cover the line, what is put in slots, what stays alone. */
 #include "sched/pool.h"
 #include "transfer/engine.h"
+#include "transfer/plan/collect.h"
 #include "transfer/trees.h"
 
 static tdict_plan collect(const world *w, const tdict_tree *src, int32_t mode) {
   tdict_plan p;
-  tdict_plan_request r = {
-      .devices = tdict_engine_devices(tdict_context_engine(w->c)), .device = w->device, .mode = mode};
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .device = w->device, .mode = mode};
   td_ok(tdict_plan_collect(&p, &r, src, err));
   return p;
 }
 static tdict_plan collect_pair(const world *w, const tdict_tree *src, const tdict_tree *dst, int32_t mode) {
   tdict_plan p;
-  tdict_plan_request r = {.devices = tdict_engine_devices(tdict_context_engine(w->c)), .dst = dst, .mode = mode};
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst, .mode = mode};
   td_ok(tdict_plan_collect(&p, &r, src, err));
   return p;
 }

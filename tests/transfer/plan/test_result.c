@@ -1,11 +1,13 @@
 /* Results and mirrors: nodes, places of leaves, locks, paths by number. */
 #include "support/fail_alloc.h"
 #include "transfer/engine.h"
+#include "transfer/plan/collect.h"
+#include "transfer/plan/result.h"
 #include "transfer/trees.h"
 
 static tdict_plan collect(const world *w, const tdict_tree *src, bool pins) {
   tdict_plan p;
-  tdict_plan_request r = {.devices = tdict_engine_devices(tdict_context_engine(w->c)),
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,
                           .device = tdict_cpu(),
                           .want_pinned = pins}; /* so that every plain leaf travels */
   td_ok(tdict_plan_collect(&p, &r, src, err));

@@ -166,7 +166,7 @@ DEVICE_CASE(context_tuning_file) {
   o.device = td_device();
   o.tuning_file = f.path;
   td_ok(tdict_context_create(&o, &c, err));
-  const tdict_tuning *t = tdict_engine_tuning(tdict_context_engine(c));
+  const tdict_tuning *t = &tdict_context_engine(c)->tuning;
   assert_int_equal(t->num_rows[TDICT_TUNING_IN], 1);
   assert_int_equal(t->rows[TDICT_TUNING_IN][0].workers, 1);
   if (td_device().type != TDICT_DEVICE_CPU) check_rows_are_used(c);

@@ -2,13 +2,13 @@
 #ifndef TDICT_TESTS_TRANSFER_LANES_H
 #define TDICT_TESTS_TRANSFER_LANES_H
 
-#include "transfer/engine.h"
 #include "transfer/help.h"
+#include "transfer/job.h"
 #include "transfer/run/ring.h"
 
 static inline tdict_gpu *gpu_of(const world *w) {
   tdict_gpu *gpu = NULL;
-  td_ok(tdict_devices_gpu(tdict_engine_devices(tdict_context_engine(w->c)), w->device, &gpu, err));
+  td_ok(tdict_devices_gpu(tdict_context_engine(w->c)->config.devices, w->device, &gpu, err));
   return gpu;
 }
 

@@ -31,8 +31,8 @@ static void open_hand(hand *h) {
   td_ok(tdict_plan_cut(&h->t->plan, SLOT, SLOT, err));
   assert_int_equal(h->t->plan.num_chunks, CHUNKS);
   h->t->row.slots = TDICT_LANE_DEPTH;
-  td_ok(tdict_outbox_create(h->t, err));
-  assert_non_null(h->t->outbox);
+  td_ok(tdict_batch_create(h->t, err));
+  assert_non_null(h->t->batch);
   for (int i = 0; i < LANES; i++) {
     h->t->workers[i].transfer = h->t;
     h->lanes[i].worker = &h->t->workers[i];
@@ -50,8 +50,8 @@ static int post(hand *h, int lane) {
   td_fill_random(slot->data, SLOT, next_seed());
   memcpy(h->line + chunk->begin, slot->data, SLOT);
   tdict_cu_line line = {(char *)h->device->data + chunk->begin, slot->data, SLOT};
-  td_ok(tdict_outbox_post(l, slot, chunk, &line, err));
-  return h->t->outbox->count;
+  td_ok(tdict_lane_post(l, slot, chunk, &line, err));
+  return h->t->batch->count;
 }
 
 static void check_line(const hand *h) {
@@ -136,7 +136,7 @@ SIM_CASE(outbox_is_emptied_by_who_waits) {
     }
     if (!looks) td_ok(tdict_lane_settle(&h.lanes[0], err));
     assert_int_equal(h.lanes[0].count, 0);
-    assert_int_equal(h.t->outbox->count, 0);
+    assert_int_equal(h.t->batch->count, 0);
     for (int i = 0; i < LANES; i++) td_ok(tdict_lane_settle(&h.lanes[i], err));
     check_line(&h);
     close_hand(&h);
@@ -161,7 +161,7 @@ SIM_CASE(outbox_keeps_streams_until_copies_are_done) {
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 1);
-  td_ok(tdict_outbox_flush(&h.lanes[1], err));
+  td_ok(tdict_lane_flush(&h.lanes[1], err));
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 2);
   assert_int_equal(num_copies(), 3);
   pthread_t thread;
@@ -194,14 +194,14 @@ SIM_CASE(outbox_failure_is_everybodys) {
     fail_call(k ? CALL_RECORD : CALL_COPY, 1);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);
-    td_fails(TDICT_EDEVICE, k ? "cuEventRecord" : "cuMemcpyHtoD", tdict_outbox_flush(&h.lanes[1], err));
+    td_fails(TDICT_EDEVICE, k ? "cuEventRecord" : "cuMemcpyHtoD", tdict_lane_flush(&h.lanes[1], err));
     tdict_driver *d = gpu_of(&h.w)->driver;
     assert_int_equal(d->ops->stream_query(d, h.lanes[1].stream),
                      TDICT_CU_SUCCESS); /* a copy may have been on its way */
     pthread_join(thread, NULL);
     assert_true(tdict_transfer_has_failed(h.t));
     assert_int_equal(h.t->error_item, 2);
-    assert_int_equal(h.t->outbox->count, 0);
+    assert_int_equal(h.t->batch->count, 0);
     td_ok(tdict_lane_settle(&h.lanes[0], err));
     for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);
     free(host);
@@ -215,7 +215,7 @@ SIM_CASE(outbox_is_forgotten_when_a_transfer_fails) {
   open_hand(&h);
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
-  td_ok(tdict_outbox_flush(&h.lanes[1], err));
+  td_ok(tdict_lane_flush(&h.lanes[1], err));
   assert_int_equal(post(&h, 1), 1);
   assert_int_equal(num_copies(), 3);
   const tdict_slot *waits = h.lanes[1].flights[0].slot, *goes = h.lanes[0].flights[2].slot;
@@ -224,7 +224,7 @@ SIM_CASE(outbox_is_forgotten_when_a_transfer_fails) {
   td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* with a copy on the other's stream */
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, goes->event), TDICT_CU_SUCCESS);
-  assert_false(tdict_outbox_holds(waits));
+  assert_false(tdict_batch_holds(waits));
   pthread_join(thread, NULL);
   td_ok(tdict_lane_close(&h.lanes[1], true, err));
   assert_int_equal(num_copies(), 3);
@@ -244,15 +244,15 @@ SIM_CASE(outbox_is_made_where_it_helps) {
     tdict_future *t = planned(&h.w, &bytes, 1, 1);
     if (k == 1) t->plan.items[0].way = TDICT_WAY_DIRECT;
     td_ok(tdict_plan_cut(&t->plan, SLOT, SLOT, err));
-    td_ok(tdict_outbox_create(t, err));
-    assert_true(!t->outbox == (k < 2));
+    td_ok(tdict_batch_create(t, err));
+    assert_true(!t->batch == (k < 2));
     drop(t);
   }
-  assert_true(tdict_outbox_serves(&h.lanes[0], TDICT_CU_H2D));
-  assert_false(tdict_outbox_serves(&h.lanes[0], TDICT_CU_D2H));
+  assert_true(tdict_batch_takes(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
+  assert_false(tdict_batch_takes(h.t->batch, h.lanes[0].gpu, TDICT_CU_D2H));
   tdict_gpu *gpu = h.lanes[0].gpu;
-  h.t->outbox->gpu = NULL;
-  assert_false(tdict_outbox_serves(&h.lanes[0], TDICT_CU_H2D));
-  h.t->outbox->gpu = gpu;
+  h.t->batch->gpu = NULL;
+  assert_false(tdict_batch_takes(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
+  h.t->batch->gpu = gpu;
   close_hand(&h);
 }

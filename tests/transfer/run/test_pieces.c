@@ -1,5 +1,6 @@
 /* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same bytes. */
 #include "transfer/engine.h"
+#include "transfer/plan/collect.h"
 #include "transfer/run/lanes.h"
 #include "transfer/run/pieces.h"
 #include "transfer/trees.h"
@@ -8,7 +9,7 @@
 /* A plan from one host tree into another, its chunks cut anew. */
 static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
   tdict_plan p;
-  tdict_plan_request r = {.devices = tdict_engine_devices(tdict_context_engine(w->c)), .dst = dst};
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
   td_ok(tdict_plan_collect(&p, &r, src, err));
   td_ok(tdict_plan_cut(&p, chunk_bytes, chunk_bytes, err));
   return p;
@@ -187,7 +188,7 @@ GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
     tdict_tree *dst = side_by_side(&w, cases[n].bytes, cases[n].step), *src = to_device(&w, dst, tdict_cpu());
     tdict_plan p;
     tdict_plan_request r = {
-        .devices = tdict_engine_devices(tdict_context_engine(w.c)), .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
+        .devices = tdict_context_engine(w.c)->config.devices, .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
     td_ok(tdict_plan_collect(&p, &r, src, err));
     td_ok(tdict_plan_cut(&p, cases[n].chunk, cases[n].chunk, err));
     tdict_gpu_scope scope;

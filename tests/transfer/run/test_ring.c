@@ -18,7 +18,7 @@ typedef struct bench {
 static bench open_bench(size_t staging_bytes) {
   memset(&wrap, 0, sizeof wrap);
   bench b = {.w = open_wrapped(NULL)};
-  td_ok(tdict_devices_gpu(tdict_engine_devices(tdict_context_engine(b.w.c)), b.w.device, &b.gpu, err));
+  td_ok(tdict_devices_gpu(tdict_context_engine(b.w.c)->config.devices, b.w.device, &b.gpu, err));
   td_ok(tdict_gpu_enter(b.gpu, &b.scope, err));
   td_ok(tdict_ring_create(b.gpu, NULL, staging_bytes, &b.ring, err));
   return b;

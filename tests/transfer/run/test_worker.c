@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "support/fail_alloc.h"
-#include "transfer/engine.h"
+#include "transfer/job.h"
 #include "transfer/trees.h"
 #include "transfer/wrap.h"
 
