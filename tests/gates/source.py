@@ -1,10 +1,14 @@
 """What the gates share: reading C source, and saying what is wrong."""
 
+import collections
 import pathlib
 import re
 import sys
 
+NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
 CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\(([a-z0-9_]+)\)", re.M)
+DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"]}
+Function = collections.namedtuple("Function", "name begin end")
 
 
 class Report:
@@ -55,6 +59,30 @@ def blank(text, keep_strings=False):
     return re.sub(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", spaces, text, flags=re.S)
 
 
+def functions(text):
+    """The functions that a file defines, each with the span of its definition; comments are blanked out already.
+
+    clang-format puts the head of a function at the start of a line, and its closing brace alone at one."""
+    found = []
+    text = re.sub(r"__attribute__\(\(.*?\)\)", lambda m: "_" * len(m.group()), text)
+    for match in re.finditer(r"^(?!typedef\b|enum\b|union\b|[A-Z_]+\()[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", text, re.M):
+        if text.find("\n", match.end()) != match.end():  # the body stands on the line of its brace
+            end = text.find("\n", match.end())
+        else:
+            end = re.compile(r"^\}", re.M).search(text, match.end()).end()
+        found.append(Function(match.group(1), match.start(), end))
+    return found
+
+
+def case_entries(root):
+    """Names of all CTest entries of the test files: a case, or a case and its device."""
+    names = set()
+    for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c"):
+        for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
+            names |= {f"{case}@{device}" for device in DEVICES.get(kind, [])} or {case}
+    return names
+
+
 def without_preprocessor(text):
     """The same lines with preprocessor lines, continued ones too, turned to spaces."""
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.M)
@@ -71,4 +99,24 @@ def api_functions(root):
         text = without_preprocessor(blank(header.read_text()))
         for match in re.finditer(r"\bTDICT_API\b[^;{(]*?\b(\w+)\s*\(", text):
             names[match.group(1)] = header.name
+    return names
+
+
+def public_names(root):
+    """Functions, types, constants and macros that the public headers define, each with its header."""
+    names = {}
+    for header in files(root, "include/tdict/*.h"):
+        text = blank(header.read_text())
+        found = set(re.findall(r"^#define (TDICT_\w+)", text, re.M))
+        code = without_preprocessor(text)
+        found |= set(re.findall(r"\b(tdict_\w+)\s*\([^*]", code))
+        found |= set(re.findall(r"\btypedef\s+struct\s+tdict_\w+\s+(tdict_\w+)\s*;", code))
+        found |= set(re.findall(r"\btypedef\s+\w+\s+\(\*(tdict_\w+)\)", code))
+        found |= set(re.findall(r"\}\s*(tdict_\w+)\s*;", code))
+        found |= set(re.findall(r"\btypedef\s+uint32_t\s+(tdict_\w+)", code))
+        for body in re.findall(r"\benum\s+\w+\s*\{([^}]*)\}", code):
+            found |= set(re.findall(r"\b(TDICT_\w+)", body))
+        for name in found:
+            if not NOT_NAMES.match(name):
+                names.setdefault(name, header.name)
     return names
