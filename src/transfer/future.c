@@ -82,9 +82,7 @@ static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error 
   status = tdict_gpu_enter(own, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_refuse_capture(own, s.handle, "wait_on_stream", err);
   for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
-    if (f->workers[i].tail_gpu)
-      status = tdict_gpu_check(own, own->driver->ops->stream_wait_event(own->driver, s.handle, f->workers[i].tail),
-                               "cuStreamWaitEvent", err);
+    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(own, s.handle, f->workers[i].tail, err);
   tdict_gpu_leave(own, &scope);
   return status;
 }

@@ -83,9 +83,7 @@ static tdict_status end_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu_scope scope;
   if (!hook->stream) return TDICT_OK;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, hook->stream),
-                             "cuStreamSynchronize", err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, hook->stream, err);
   tdict_gpu_leave(gpu, &scope);
   tdict_gpu_give_stream(gpu, hook->stream);
   hook->stream = NULL;

@@ -125,10 +125,9 @@ static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream st
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_GATES);
   tdict_gpu_scope scope;
   tdict_cu_event event = NULL;
-  tdict_driver *d = gpu->driver;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
-  if (status == TDICT_OK) status = tdict_gpu_check(gpu, d->ops->event_record(d, event, stream), "cuEventRecord", err);
+  if (status == TDICT_OK) status = tdict_gpu_record(gpu, event, stream, err);
   if (status == TDICT_OK)
     t->gates[t->num_gates++] = (tdict_gate){gpu, event};
   else if (event)

@@ -36,13 +36,11 @@ static bool can_wait(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;
   const int most = part < TDICT_BATCH_MOST ? (int)part : TDICT_BATCH_MOST;
-  tdict_driver *d = gpu->driver;
-  return b->count < most && b->before && d->ops->event_query(d, b->before) == TDICT_CU_NOT_READY;
+  return b->count < most && b->before && tdict_gpu_query_event(gpu, b->before) == TDICT_CU_NOT_READY;
 }
 
 static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream *s, tdict_error *err) {
   const tdict_batch *b = t->batch;
-  tdict_driver *d = s->gpu->driver;
   size_t bytes = 0;
   for (int i = 0; i < b->count; i++) bytes += b->lines[i].bytes;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
@@ -51,7 +49,7 @@ static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream
   tdict_status status = tdict_gpu_queue_lines(s->gpu, b->kind, b->lines, (size_t)b->count, s->stream, err);
   tdict_slice_end(slice, s->gpu);
   for (int i = 0; i < b->count && status == TDICT_OK; i++)
-    status = tdict_gpu_check(s->gpu, d->ops->event_record(d, b->slots[i]->event, s->stream), "cuEventRecord", err);
+    status = tdict_gpu_record(s->gpu, b->slots[i]->event, s->stream, err);
   tdict_gpu_end_queue(s->gpu, has_turn);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, begin, bytes);
   return status;
@@ -66,7 +64,6 @@ static void clear(tdict_batch *b) {
 
 static tdict_status queue_all(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
   tdict_batch *b = t->batch;
-  tdict_driver *d = s->gpu->driver;
   if (b->count == 0) return TDICT_OK;
   tdict_status status = queue_copies(t, s, err);
   for (int i = 0; i < b->count; i++) s->queued_for_others |= b->lanes[i] != s->lane;
@@ -74,7 +71,7 @@ static tdict_status queue_all(tdict_future *t, tdict_batch_stream *s, tdict_erro
     b->before = b->last;
     b->last = b->slots[b->count - 1]->event;
   } else {
-    d->ops->stream_synchronize(d, s->stream); /* some may be under way, and no event would tell */
+    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some may be under way, and no event would tell */
     tdict_transfer_fail(t, b->items[0], err);
   }
   clear(b);

@@ -18,13 +18,11 @@ static void count_slots(tdict_lane *lane, int by) {
 
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
-  tdict_driver *d = lane->gpu->driver;
   tdict_status status = TDICT_OK;
   if (lane->begun) return status;
   lane->begun = true;
   for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
-    status = tdict_gpu_check(lane->gpu, d->ops->stream_wait_event(d, lane->stream, t->gates[i].event),
-                             "cuStreamWaitEvent", err);
+    status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->gates[i].event, err);
   for (uint32_t i = 0; i < t->num_uses && status == TDICT_OK; i++) {
     const tdict_fence_ops *o = t->uses[i]->ops;
     if (!o->wait_on_stream || !o->wait_on_stream(t->uses[i], lane->gpu, lane->stream)) o->wait(t->uses[i], INT64_MAX);
@@ -121,12 +119,10 @@ static void retire(tdict_lane *lane, bool abandon) {
 }
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
-  tdict_driver *d = lane->gpu->driver;
   tdict_flight *f = &lane->flights[lane->first];
   tdict_status status = tdict_batch_holds(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
   const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(lane->gpu, d->ops->event_synchronize(d, f->event), "cuEventSynchronize", err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
   if (status == TDICT_OK)
     retire(lane, f->out && tdict_transfer_has_failed(lane->worker->transfer)); /* its batch may not have been queued */
@@ -196,14 +192,13 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
 }
 
 tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
-  tdict_driver *d = lane->gpu->driver;
   tdict_cu answer = TDICT_CU_SUCCESS;
   if (lane->count > 0 && tdict_batch_holds(lane->flights[lane->first].slot)) {
     tdict_status status = tdict_lane_flush(lane, err);
     if (status != TDICT_OK) return status;
   }
   while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_batch_holds(lane->flights[lane->first].slot)) {
-    answer = d->ops->event_query(d, lane->flights[lane->first].event);
+    answer = tdict_gpu_query_event(lane->gpu, lane->flights[lane->first].event);
     if (answer == TDICT_CU_SUCCESS) retire(lane, false);
   }
   give_spare(lane);
@@ -216,13 +211,13 @@ void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
 
 tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                tdict_error *err) {
-  tdict_driver *d = lane->gpu->driver;
   tdict_cu_event event = slot ? slot->event : NULL;
   tdict_status status = slot ? TDICT_OK : tdict_gpu_take_event(lane->gpu, &event, err);
   if (status != TDICT_OK) return status;
-  status = tdict_gpu_check(lane->gpu, d->ops->event_record(d, event, lane->stream), "cuEventRecord", err);
+  status = tdict_gpu_record(lane->gpu, event, lane->stream, err);
   if (status != TDICT_OK) {
-    d->ops->stream_synchronize(d, lane->stream); /* the slot's bytes may be in use, and no event would tell */
+    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream,
+                                 NULL); /* the slot's bytes may be in use, and no event would tell */
     if (slot)
       tdict_lane_keep(lane, slot);
     else
@@ -234,20 +229,17 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
 }
 
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
-  tdict_driver *d = lane->gpu->driver;
   const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
-  tdict_status status =
-      tdict_gpu_check(lane->gpu, d->ops->stream_synchronize(d, lane->stream), "cuStreamSynchronize", err);
+  tdict_status status = tdict_gpu_sync_stream(lane->gpu, lane->stream, err);
   lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
   return status;
 }
 
 /* Of a transfer that has failed. Copies of its slots may be on other lanes' streams. */
 static void end_flights(tdict_lane *lane) {
-  tdict_driver *d = lane->gpu->driver;
   if (lane->worker->transfer->batch) tdict_batch_discard(lane->worker->transfer);
   for (; lane->count > 0; retire(lane, true))
-    if (lane->flights[lane->first].slot) d->ops->event_synchronize(d, lane->flights[lane->first].event);
+    if (lane->flights[lane->first].slot) (void)!tdict_gpu_sync_event(lane->gpu, lane->flights[lane->first].event, NULL);
 }
 
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
@@ -291,11 +283,10 @@ void tdict_lane_pause(tdict_lane *lane) {
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
 bool tdict_lane_record_tail(tdict_lane *lane) {
-  tdict_driver *d = lane->gpu->driver;
   tdict_worker *w = lane->worker;
   tdict_cu_event event;
   if (tdict_gpu_take_event(lane->gpu, &event, NULL) != TDICT_OK) return false;
-  if (d->ops->event_record(d, event, lane->stream) != TDICT_CU_SUCCESS) {
+  if (tdict_gpu_record(lane->gpu, event, lane->stream, NULL) != TDICT_OK) {
     tdict_gpu_give_event(lane->gpu, event);
     return false;
   }

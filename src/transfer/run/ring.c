@@ -69,8 +69,8 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
 
 void tdict_ring_destroy(tdict_ring *ring) {
   if (!ring) return;
-  tdict_driver *d = ring->gpu->driver;
-  for (tdict_slot *slot = ring->oldest_busy; slot; slot = slot->next) d->ops->event_synchronize(d, slot->event);
+  for (tdict_slot *slot = ring->oldest_busy; slot; slot = slot->next)
+    (void)!tdict_gpu_sync_event(ring->gpu, slot->event, NULL);
   for (int i = 0; ring->slots && i < ring->num_slots; i++)
     if (ring->slots[i].event) tdict_gpu_give_event(ring->gpu, ring->slots[i].event);
   if (ring->pages.data) tdict_pinned_pages_put(&ring->pinner, &ring->pages);
@@ -88,25 +88,24 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
   return slot;
 }
 
-/* Busy slots whose copies are done become idle, until more than `leave` are. Where the driver does not know it is asked to
- * wait; its answer, if it cannot. */
-static tdict_cu collect(tdict_ring *ring, int leave) {
-  tdict_driver *d = ring->gpu->driver;
+/* Busy slots whose copies are done become idle, until more than `leave` are. If the driver cannot tell, it is asked to wait;
+ * fails if it cannot do that either. */
+static tdict_status collect(tdict_ring *ring, int leave, tdict_error *err) {
   tdict_slot *before = NULL, *next;
   for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= leave; slot = next) {
     next = slot->next;
-    tdict_cu answer = d->ops->event_query(d, slot->event);
-    if (answer != TDICT_CU_SUCCESS && answer != TDICT_CU_NOT_READY) answer = d->ops->event_synchronize(d, slot->event);
-    if (answer != TDICT_CU_SUCCESS && answer != TDICT_CU_NOT_READY) return answer;
+    tdict_cu answer = tdict_gpu_query_event(ring->gpu, slot->event);
     if (answer == TDICT_CU_NOT_READY) {
       before = slot;
       continue;
     }
+    tdict_status status = answer == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_sync_event(ring->gpu, slot->event, err);
+    if (status != TDICT_OK) return status;
     *(before ? &before->next : &ring->oldest_busy) = next;
     if (ring->newest_busy == slot) ring->newest_busy = before;
     push_idle(ring, slot);
   }
-  return TDICT_CU_SUCCESS;
+  return TDICT_OK;
 }
 
 /* Until a slot is given back, or for a while: nobody tells that a copy is done, or that a transfer has failed. */
@@ -119,14 +118,14 @@ static void wait_a_while(tdict_ring *ring) {
 
 tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err) {
   pthread_mutex_lock(&ring->lock);
-  tdict_cu answer = collect(ring, leave);
-  if (ring->num_idle <= leave && wait && answer == TDICT_CU_SUCCESS) {
+  tdict_status status = ring->num_idle > leave ? TDICT_OK : collect(ring, leave, err);
+  if (ring->num_idle <= leave && wait && status == TDICT_OK) {
     wait_a_while(ring);
-    answer = collect(ring, leave);
+    status = collect(ring, leave, err);
   }
   *out = ring->num_idle > leave ? pop_idle(ring) : NULL;
   pthread_mutex_unlock(&ring->lock);
-  return *out ? TDICT_OK : tdict_gpu_check(ring->gpu, answer, "cuEventSynchronize", err);
+  return status; /* not OK: there is no slot */
 }
 
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {

@@ -41,7 +41,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   tdict_gpu_end_queue(lane->gpu, has_turn);
   (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
-  lane->gpu->driver->ops->stream_synchronize(lane->gpu->driver, lane->stream); /* parts of it may be under way */
+  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* parts of it may be under way */
   tdict_lane_keep(lane, slot);
   return status;
 }

@@ -165,13 +165,12 @@ static bool create_event(tdict_gpu *gpu, tdict_cu_event *out) {
 
 /* Reads both clocks at nearly the same time: an event on a stream with nothing on it, and the host's. Never waits. */
 static void set_base(tdict_trace_gpu *g) {
-  tdict_driver *d = g->gpu->driver;
   tdict_cu_stream idle;
   tdict_cu_event event = NULL;
   if (!create_event(g->gpu, &event)) return;
   bool good = tdict_gpu_take_stream(g->gpu, &idle, NULL) == TDICT_OK;
   if (good) {
-    good = d->ops->event_record(d, event, idle) == TDICT_CU_SUCCESS;
+    good = tdict_gpu_record(g->gpu, event, idle, NULL) == TDICT_OK;
     g->base_ns = tdict_now_ns();
     tdict_gpu_give_stream(g->gpu, idle);
   }
@@ -199,7 +198,6 @@ static int find_gpu(tdict_recording *r, tdict_gpu *gpu) {
 
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes) {
   tdict_recording *r = traced->recording;
-  tdict_driver *d = gpu->driver;
   int index = find_gpu(r, gpu);
   tdict_slice *s = take(r);
   if (!s) return NULL;
@@ -211,13 +209,12 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   bool good = index >= 0;
   if (good) s->gpu = index; /* from here on its events are destroyed with it */
   if (good) good = create_event(gpu, &s->from) && create_event(gpu, &s->to);
-  if (good) good = d->ops->event_record(d, s->from, stream) == TDICT_CU_SUCCESS;
+  if (good) good = tdict_gpu_record(gpu, s->from, stream, NULL) == TDICT_OK;
   return good ? s : NULL; /* never complete: counted as unfinished */
 }
 
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
-  tdict_driver *d = gpu->driver;
-  if (d->ops->event_record(d, s->to, s->stream) != TDICT_CU_SUCCESS) return;
+  if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
 }
 

@@ -124,10 +124,9 @@ static void put_host_slices(writer *w) {
 
 /* When a copy ran, on the host's clock but for an offset that all of a gpu share; false: it is not done. */
 static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, place *p) {
-  tdict_driver *d = g->gpu->driver;
   float after_ms, took_ms;
-  if (d->ops->event_elapsed(d, &after_ms, g->base, s->from) != TDICT_CU_SUCCESS) return false;
-  if (d->ops->event_elapsed(d, &took_ms, s->from, s->to) != TDICT_CU_SUCCESS) return false;
+  if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
+  if (tdict_gpu_elapsed(g->gpu, s->from, s->to, &took_ms, NULL) != TDICT_OK) return false;
   p->begin_us = us(w, g->base_ns) + 1e3 * (double)after_ms;
   p->end_us = p->begin_us + 1e3 * (double)took_ms;
   return true;
