@@ -13,6 +13,7 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   e->tuning = config->tuning ? *config->tuning : tdict_tuning_default();
   e->slot_bytes = tdict_ring_slot_bytes(config->staging_bytes);
   e->num_slots = config->staging_bytes / e->slot_bytes;
+  e->best_stores = tdict_stream_best();
   tdict_forkmark_retain(config->mark);
   tdict_log_retain(config->log);
   pthread_mutex_init(&e->lock, NULL);

@@ -6,6 +6,7 @@
 
 #include "base/forkmark.h"
 #include "base/log.h"
+#include "base/stream_copy.h"
 #include "transfer/plan/plan.h"
 #include "transfer/plan/tuning.h"
 #include "transfer/run/ring.h"
@@ -27,7 +28,8 @@ typedef struct tdict_engine {
   tdict_tuning tuning; /* changed by programs that measure, while no transfer is started or under way */
   size_t slot_bytes;   /* of each ring */
   size_t num_slots;
-  pthread_mutex_t lock; /* guards what follows, and pending, dependents and finished of every transfer */
+  tdict_stream_kind best_stores; /* of this processor, for copies that pass by the cache */
+  pthread_mutex_t lock;          /* guards what follows, and pending, dependents and finished of every transfer */
   pthread_cond_t idle;
   int64_t num_live;
   tdict_plan spare; /* the memory of a plan that has ended: new pages for each would cost more than filling them */

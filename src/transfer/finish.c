@@ -181,7 +181,7 @@ static void let_go(tdict_future *t) {
   free(t->hooks);
   t->hooks = NULL;
   tdict_engine_give_plan(t->engine, &t->plan);
-  tdict_release(t->mirror);
+  if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
   tdict_storage_release(t->arena);
   t->arena = NULL; /* the result stays, lost or not: wait_on_stream may be handing it out */

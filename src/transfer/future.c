@@ -17,7 +17,7 @@ tdict_future *tdict_future_retain(const tdict_future *f) {
 
 /* The worker that has ended the transfer may still hold it; the result must not wait for that. */
 void tdict_future_release(tdict_future *f) {
-  if (!f || tdict_transfer_is_forked(f)) return;
+  if (!f || tdict_forkmark_forked(f->mark)) return;
   if (atomic_fetch_sub_explicit(&f->handles, 1, memory_order_acq_rel) == 1 && tdict_latch_is_zero(&f->ended)) {
     tdict_release(f->result);
     f->result = NULL;
@@ -38,9 +38,9 @@ static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) 
 /* What is wrong with waiting here and now. */
 static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
-  if (tdict_hooks_is_inside(f))
+  if (tdict_pool_note() && tdict_hooks_is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
-  if (tdict_transfer_is_forked(f) && f->ended.count != 0)
+  if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
     return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork of the one that moves the bytes");
   return TDICT_OK;
 }
@@ -48,7 +48,7 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
-  tdict_rest_take(f);
+  if (f->rest) tdict_rest_take(f);
   if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   tdict_transfer_wait(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
@@ -125,7 +125,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
 }
 
 void tdict_future_cancel(tdict_future *f) {
-  if (!f || tdict_transfer_is_forked(f) || tdict_latch_is_zero(&f->ended)) return;
+  if (!f || tdict_forkmark_forked(f->mark) || tdict_latch_is_zero(&f->ended)) return;
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: it was cancelled");
   tdict_transfer_fail_at(f, "", &err);

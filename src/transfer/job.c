@@ -9,12 +9,13 @@
 
 enum { HELP_EVERY_NS = 200000 };
 
+/* In a fork no thread works on the transfer, and locks may be held for ever by threads that are not there. */
 bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
-  return tdict_transfer_is_forked(t) ? latch->count == 0 : tdict_latch_is_zero(latch);
+  return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }
 
 bool tdict_transfer_wait(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
-  if (tdict_transfer_is_forked(t)) return latch->count == 0;
+  if (tdict_forkmark_forked(t->mark)) return latch->count == 0;
   if (tdict_latch_is_zero(latch)) return true;
   if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait(latch, deadline_ns);
   for (;;) {
@@ -76,7 +77,7 @@ static void tell_log(const tdict_future *f) {
 
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
-  if (tdict_transfer_is_forked(f)) return;
+  if (tdict_forkmark_forked(f->mark)) return;
   tell_log(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
   tdict_plan_reset(&f->plan);

@@ -6,7 +6,6 @@
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
-#include "base/stream_copy.h"
 #include "device/stream.h"
 #include "sched/latch.h"
 #include "transfer/engine.h"
@@ -135,11 +134,6 @@ void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdic
 /* A hint to stop early: an error was noted, or the transfer was cancelled. */
 static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
-}
-/* True in a process that was forked from the one that moves the bytes. There no thread works on the transfer, and locks may
- * be held for ever. */
-static inline bool tdict_transfer_is_forked(const tdict_future *transfer) {
-  return tdict_forkmark_forked(transfer->mark);
 }
 /* Whether a latch of the transfer is open; safe in a fork. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);

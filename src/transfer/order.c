@@ -171,7 +171,10 @@ static void mark_sources(tdict_future *t, gathering *g) {
   const tdict_plan *p = &t->plan;
   marking m = {.self = t};
   long stretches = ((long)p->num_items + STRETCH_MARKS - 1) / STRETCH_MARKS;
-  tdict_parallel_for(p->num_items < PARALLEL_MARKS ? NULL : t->pool, t->num_helpers, stretches, mark_stretch, &m);
+  if (p->num_items < PARALLEL_MARKS)
+    for (long n = 0; n < stretches; n++) mark_stretch(&m, n);
+  else
+    tdict_parallel_for(t->pool, t->num_helpers, stretches, mark_stretch, &m);
   g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
   if (!atomic_load_explicit(&m.left, memory_order_relaxed)) return;
   for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->stranger; i++) {
@@ -231,7 +234,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
   tdict_engine *e = t->engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
-  t->stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
+  if (!t->uncounted) t->stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
   status = gather_uses(t, err);
   if (status != TDICT_OK) return status;
   for (;;) {

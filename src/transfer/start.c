@@ -26,6 +26,7 @@ typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
+  tdict_gpu *gpu;       /* of the device; NULL: it is the cpu, or there is a destination */
   tdict_memory *memory; /* of the result; NULL: plain host memory */
   bool want_pinned;     /* leaves that are not pinned do not stay where they are */
   tdict_plan plan;
@@ -37,13 +38,12 @@ typedef struct starter {
 static tdict_status check_options(const starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   const char *what = s->start->what;
-  int threads = tdict_pool_size(s->engine->config.pool);
   if (!s->start->src) return tdict_fail(err, TDICT_EINVAL, "%s: src is NULL", what);
   if (o->mode < TDICT_MODE_AUTO || o->mode > TDICT_MODE_NON_BLOCKING_PIN)
     return tdict_fail(err, TDICT_EINVAL, "%s: mode is %d, wanted a tdict_mode", what, (int)o->mode);
-  if (o->num_threads < -1 || o->num_threads > threads)
+  if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
-                      what, (int)o->num_threads, threads);
+                      what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
   if (o->stats && !s->start->waits)
     return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended",
                       what);
@@ -67,9 +67,8 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   if (s->start->dst) return TDICT_OK;
   s->device = s->start->device.type == TDICT_DEVICE_AUTO ? tdict_devices_default(devices, NULL) : s->start->device;
   bool to_host = s->device.type == TDICT_DEVICE_CPU;
-  tdict_gpu *gpu;
   tdict_status status = tdict_device_check(s->device, s->start->what, err);
-  if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &gpu, err);
+  if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &s->gpu, err);
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s",
@@ -86,8 +85,8 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
   s->memory = o->memory;
   if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
-  if (!s->memory && !to_host) s->memory = &gpu->memory;
-  if (s->memory == tdict_host_memory()) s->memory = NULL;
+  if (!s->memory && !to_host) s->memory = &s->gpu->memory;
+  if (o->memory && o->memory == tdict_host_memory()) s->memory = NULL;
   return TDICT_OK;
 }
 
@@ -100,6 +99,7 @@ static int count_helpers(const starter *s) {
 static tdict_status make_plan(starter *s, tdict_error *err) {
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
+                                .gpu = s->gpu,
                                 .dst = s->start->dst,
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
@@ -170,8 +170,7 @@ static int find_node(const tdict_plan *p) {
 static tdict_gpu *find_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
-  if (gpu || s->start->dst || s->device.type == TDICT_DEVICE_CPU) return gpu;
-  return tdict_devices_gpu(s->engine->config.devices, s->device, &gpu, NULL) == TDICT_OK ? gpu : NULL;
+  return gpu ? gpu : s->gpu;
 }
 
 /* The storage that the result lies in. */
@@ -246,10 +245,10 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
   if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
-  if (status == TDICT_OK) status = tdict_shares_create(t, err);
-  if (status == TDICT_OK) status = tdict_batch_create(t, err);
+  if (status == TDICT_OK && t->num_parts > 1) status = tdict_shares_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
-  if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
+  if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;
 }
 
@@ -325,7 +324,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   t->on_caller = s->choice.on_caller;
   t->if_free = s->choice.if_free;
   t->row = s->choice.row;
-  t->stores = t->row.streaming ? tdict_stream_best() : TDICT_STREAM_PLAIN;
+  t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
   t->num_parts = s->choice.num_parts;
   t->spin_ns = s->choice.spin_ns;
   t->num_helpers = s->choice.num_workers > 1 ? count_helpers(s) : 0;
@@ -366,7 +365,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
     tdict_range_pop();
     return status;
   }
-  tdict_trace_join(&t->traced, tdict_context_tracer(context), t->pool);
+  tdict_tracer *tracer = &s.engine->tracer;
+  if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->pool);
   status = fill(&s, t, context, err);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
   if (status == TDICT_OK) status = run(&s, t, err);

@@ -493,7 +493,7 @@ enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not look
 
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
-  collector c = {.plan = plan, .request = request};
+  collector c = {.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
     *plan = *request->spare;
@@ -528,7 +528,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   }
   count_slab(&c);
   tdict_cursor_reset(&cursor);
-  tdict_same_reset(&c.same);
+  if (c.same.cap) tdict_same_reset(&c.same);
   if (status == TDICT_OK) settle_objects(plan, request);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;

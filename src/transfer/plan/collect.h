@@ -10,6 +10,7 @@
 typedef struct tdict_plan_request {
   tdict_devices *devices;
   tdict_device device;   /* to which it goes; not used with `dst` */
+  tdict_gpu *gpu;        /* of that device; NULL: it is looked up */
   const tdict_tree *dst; /* copy_into; else NULL */
   bool want_pinned;      /* the result is pinned host memory: leaves that are not are copied */
   bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are asked to pin */

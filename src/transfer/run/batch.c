@@ -11,9 +11,8 @@ static bool by_slots(const tdict_item *item) {
 }
 
 tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
-  enum { FEW_CHUNKS = 3 };
   const tdict_plan *p = &t->plan;
-  if (p->num_chunks <= FEW_CHUNKS) return TDICT_OK;
+  if (p->num_chunks < TDICT_BATCH_CHUNKS) return TDICT_OK;
   uint32_t chunk = 0;
   while (chunk < p->num_chunks && !by_slots(&p->items[p->chunks[chunk].first])) chunk++;
   if (chunk == p->num_chunks) return TDICT_OK;
@@ -45,9 +44,9 @@ static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream
   for (int i = 0; i < b->count; i++) bytes += b->lines[i].bytes;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
   const bool has_turn = tdict_gpu_begin_queue(s->gpu);
-  tdict_slice *slice = tdict_slice_begin(&t->traced, s->gpu, s->stream, bytes);
+  tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, s->gpu, s->stream, bytes) : NULL;
   tdict_status status = tdict_gpu_queue_lines(s->gpu, b->kind, b->lines, (size_t)b->count, s->stream, err);
-  tdict_slice_end(slice, s->gpu);
+  if (slice) tdict_trace_close(slice, s->gpu);
   for (int i = 0; i < b->count && status == TDICT_OK; i++)
     status = tdict_gpu_record(s->gpu, b->slots[i]->event, s->stream, err);
   tdict_gpu_end_queue(s->gpu, has_turn);

@@ -10,7 +10,7 @@
 #include "transfer/job.h"
 #include "transfer/run/ring.h"
 
-enum { TDICT_BATCH_MOST = 8 };
+enum { TDICT_BATCH_MOST = 8, TDICT_BATCH_CHUNKS = 4 }; /* copies in one; a transfer of fewer chunks needs none */
 
 /* Its copies, from count on, are guarded by the transfer's batch_lock. */
 typedef struct tdict_batch {
@@ -32,7 +32,7 @@ typedef struct tdict_batch_stream {
   bool queued_for_others; /* set: copies of other lanes' slots were queued on the stream */
 } tdict_batch_stream;
 
-/* Makes the transfer's batch, if it has copies through slots, and more than three. TDICT_ENOMEM. */
+/* Makes the transfer's batch, if it has TDICT_BATCH_CHUNKS chunks and copies through slots. TDICT_ENOMEM. */
 tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
 /* Whether copies of that kind on that gpu belong into the batch. */
 static inline bool tdict_batch_takes(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {

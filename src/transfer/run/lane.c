@@ -120,15 +120,15 @@ static void retire(tdict_lane *lane, bool abandon) {
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_flight *f = &lane->flights[lane->first];
-  tdict_status status = tdict_batch_holds(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
-  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
+  tdict_future *t = lane->worker->transfer;
+  tdict_status status = t->batch && tdict_batch_holds(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
-  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   if (status == TDICT_OK)
-    retire(lane, f->out && tdict_transfer_has_failed(lane->worker->transfer)); /* its batch may not have been queued */
+    retire(lane, f->out && tdict_transfer_has_failed(t)); /* its batch may not have been queued */
   else
-    tdict_transfer_fail(lane->worker->transfer, lane->worker->transfer->plan.num_items ? f->chunk->first : UINT32_MAX,
-                        err);
+    tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
   return status;
 }
 
@@ -162,11 +162,13 @@ static bool asks_first(tdict_future *t) {
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && asks_first(t);
-  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
-  tdict_status status;
-  do status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), wait, &lane->spare, err);
-  while (wait && !lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
-  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
+  tdict_status status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), false, &lane->spare, err);
+  if (wait && !lane->spare && status == TDICT_OK) {
+    const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+    do status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), true, &lane->spare, err);
+    while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
+    lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  }
   if (lane->spare) count_slots(lane, 1);
   return status;
 }

@@ -32,9 +32,11 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
   bool has_turn = tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice =
-      tdict_slice_begin(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin);
+      lane->worker->transfer->traced.recording
+          ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
+          : NULL;
   tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
-  tdict_slice_end(slice, lane->gpu);
+  if (slice) tdict_trace_close(slice, lane->gpu);
   *blame = queue.item;
   bool submitted = status == TDICT_OK;
   if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
@@ -184,10 +186,11 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   if (status == TDICT_OK) status = tdict_lane_room(lane, err);
   if (status != TDICT_OK) return status;
   const int64_t span = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
-  tdict_slice *slice = tdict_slice_begin(&t->traced, lane->gpu, lane->stream, chunk->end - chunk->begin);
+  tdict_slice *slice =
+      t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, chunk->end - chunk->begin) : NULL;
   bool between_devices = t->plan.items[chunk->first].kind == TDICT_CU_D2D;
   status = between_devices ? queue_within_devices(lane, chunk, err) : queue_runs(lane, chunk, err);
-  tdict_slice_end(slice, lane->gpu);
+  if (slice) tdict_trace_close(slice, lane->gpu);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
@@ -253,7 +256,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = worker->transfer;
   tdict_status status = TDICT_OK;
   wait_for_uses(t);
-  for (tdict_claim claim; status == TDICT_OK && !tdict_transfer_has_failed(t) && claim_next(t, &claim);) {
+  for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_transfer_has_failed(t);) {
     uint32_t blame = claim.chunk->first;
     worker->worked = true;
     status = turn_to(lane, t->plan.items[blame].gpu, err);

@@ -25,8 +25,8 @@ static inline const char *tdict_range_name(tdict_range range) {
 void tdict_range_push(tdict_range range);
 void tdict_range_pop(void);
 #else
-static inline void tdict_range_push(tdict_range range) { (void)range; }
-static inline void tdict_range_pop(void) {}
+#define tdict_range_push(range) ((void)(range))
+#define tdict_range_pop() ((void)0)
 #endif
 
 #endif

@@ -73,7 +73,6 @@ void tdict_tracer_reset(tdict_tracer *tracer) {
 }
 
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool) {
-  if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording;
   if (r && atomic_load_explicit(&r->on, memory_order_relaxed)) {

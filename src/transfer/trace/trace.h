@@ -36,7 +36,7 @@ typedef struct tdict_traced {
   uint32_t number;
   const tdict_pool *pool; /* whose threads are shown as workers */
 } tdict_traced;
-/* If a recording is on, the transfer is recorded from here on. */
+/* The transfer is recorded from here on, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
 /* Adds the transfer's own slice, from begin_ns to now, and lets the recording go. A second call does nothing. */
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
@@ -65,16 +65,10 @@ static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range ra
   return tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
 }
 
-/* A slice on a stream: begun before copies are queued, ended after them. Inside a scope of the gpu. */
+/* Begins a slice on a stream before copies are queued, and ends it after them. NULL: none. The transfer is recorded. Inside
+ * a scope of the gpu. */
 typedef struct tdict_slice tdict_slice;
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);
 void tdict_trace_close(tdict_slice *slice, tdict_gpu *gpu);
-static inline tdict_slice *tdict_slice_begin(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream,
-                                             size_t bytes) {
-  return traced->recording ? tdict_trace_open(traced, gpu, stream, bytes) : NULL;
-}
-static inline void tdict_slice_end(tdict_slice *slice, tdict_gpu *gpu) {
-  if (slice) tdict_trace_close(slice, gpu);
-}
 
 #endif
