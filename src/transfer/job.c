@@ -60,7 +60,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   tdict_latch_init(&t->may_start, 1);
   tdict_latch_init(&t->queued, num_workers);
   t->mark = tdict_forkmark_retain(engine->config.mark);
-  t->log = tdict_log_retain(engine->config.log);
+  if (engine->config.log) t->log = tdict_log_retain(engine->config.log);
   t->streams = tdict_devices_streams(engine->config.devices);
   t->stats.struct_size = sizeof t->stats;
   *out = t;
@@ -80,13 +80,13 @@ void tdict_transfer_release(tdict_future *f) {
   if (tdict_forkmark_forked(f->mark)) return;
   tell_log(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
-  tdict_plan_reset(&f->plan);
+  if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan); /* else its memory was kept */
   for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
   tdict_gpu_release(f->gpu);
-  tdict_storage_release(f->arena);
-  tdict_release(f->mirror);
-  tdict_release(f->result);
+  if (f->arena) tdict_storage_release(f->arena);
+  if (f->mirror) tdict_release(f->mirror);
+  if (f->result) tdict_release(f->result);
   free(f->rest);
   free(f->shares);
   free(f->batch);
@@ -100,7 +100,7 @@ void tdict_transfer_release(tdict_future *f) {
   tdict_latch_reset(&f->may_start);
   pthread_mutex_destroy(&f->error_lock);
   pthread_mutex_destroy(&f->batch_lock);
-  tdict_log_release(f->log);
+  if (f->log) tdict_log_release(f->log);
   tdict_forkmark_release(f->mark);
   free(f);
 }

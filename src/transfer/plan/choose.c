@@ -55,21 +55,22 @@ static tdict_tuning_direction direction_of(const tdict_plan *p) {
 /* On a thread of the pool the work is done right there, so that tasks never wait for tasks. */
 static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   const tdict_pool *pool = r->pool;
+  const bool on_worker = tdict_pool_is_worker(pool);
+  const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
   bool one = r->mode != TDICT_MODE_NON_BLOCKING_PIN; /* driver copies: threads would only take turns */
   bool hooks = num_hooked(r->plan) > 1;
   bool busy = r->plan->num_items >= MANY_ITEMS; /* the caller makes the result's tree meanwhile */
   bool helps = r->waits && r->asked < 0 && c->row.caller && !hooks && !busy;
-  int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
   /* Copies on the host keep the memory busy, not the link: one processor more gains little, and the program wants one. */
   bool leaves = direction_of(r->plan) == TDICT_TUNING_HOST;
   int chosen = at_most(c->row.workers, leaves ? tdict_pool_room(pool, 1) : cpus);
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
   c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
-  c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);
+  c->on_caller = r->asked == 0 || (r->waits && one) || helps || on_worker;
   c->if_free = r->asked < 0 && !r->waits && !c->on_caller && is_queued_soon(r, bytes);
   c->on_caller |= c->if_free;
   if (c->on_caller && !helps) c->num_workers = 1;
-  if (tdict_pool_is_worker(pool)) c->num_workers = 1;
+  if (on_worker) c->num_workers = 1;
   c->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
 }
 

@@ -491,6 +491,11 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
 
 enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not looked for any more */
 
+static bool has_leaves_left(const tdict_cursor *cursor) {
+  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  return top->slot < top->node->keys->num_slots;
+}
+
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
   collector c = {.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
@@ -509,7 +514,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   begin_many(&c);
   while (status == TDICT_OK) {
     char path[TDICT_PATH_BYTES];
-    if (c.many.to && cursor.depth && c.misses < MOST_MISSES && hangs_once(&c, &cursor)) {
+    if (c.many.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) && hangs_once(&c, &cursor)) {
       const uint32_t before = plan->num_items;
       const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
       c.many.packs = c.many.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1; /* one alone is one copy */
@@ -519,7 +524,8 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
-    tdict_look_ahead(top->node, top->slot, top->node->keys->num_slots);
+    if (top->slot + TDICT_LOOK_NEAR < top->node->keys->num_slots)
+      tdict_look_ahead(top->node, top->slot, top->node->keys->num_slots);
     if (cursor.depth < c.flat_depth) c.flat_depth = 0;
     status = collect_leaf(&c, &cursor, leaf, err);
     if (status == TDICT_OK || !err || err->path[0]) continue;

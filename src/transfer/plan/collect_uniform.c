@@ -168,7 +168,7 @@ void tdict_many_collect(tdict_many *m, tdict_frame *frame) {
   }
   uint32_t n = plan->num_items, number = plan->num_leaves;
   for (; frame->slot < end && n < plan->cap_items && number < plan->cap_leaves; frame->slot++) {
-    tdict_look_ahead(node, frame->slot, end);
+    if (frame->slot + TDICT_LOOK_NEAR < end) tdict_look_ahead(node, frame->slot, end);
     tdict_leaf leaf = node->leaves[frame->slot];
     if (leaf && !take(m, leaf, n, number, &plan->line_bytes)) break;
     if (!leaf) continue;

@@ -271,7 +271,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK && (status = end_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->tailless, true, memory_order_relaxed);
-  tdict_latch_down(&t->queued);
+  if (!t->waits) tdict_latch_down(&t->queued); /* else no thread can ask for it */
   return status;
 }
 
