@@ -107,7 +107,7 @@ static void release_slab(releasing *r) {
 
 /* The source has been read, or never will be: takes its mark off and releases it. Early, the program's own memory is
  * kept: its release callback is nothing for the middle of a transfer. False when it was. */
-static inline bool leave_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
+static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
   if (node->storage) tdict_storage_detach(node);
@@ -143,7 +143,7 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
       __builtin_prefetch(p->nodes[i + AHEAD].storage, 1);
       if (!p->borrows) __builtin_prefetch(p->items[i + AHEAD].src, 1);
     }
-    all &= leave_source(p, i, true, &r);
+    all &= release_source(p, i, true, &r);
   }
   release_slab(&r);
   tdict_chunk *own = &p->chunks[chunk - p->chunks];
@@ -152,27 +152,27 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
 }
 
 /* What no chunk has left: those of chunks that were are passed, but for the items at their borders. */
-static void leave_sources(tdict_future *t) {
+static void release_sources(tdict_future *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};
   uint32_t i = 0;
   for (uint32_t k = 0; k < p->num_chunks; k++) {
     const tdict_chunk *c = &p->chunks[k];
     if (!c->was_read) continue;
-    for (; i < p->num_items && (i <= c->first || p->items[i].offset < c->begin); i++) leave_source(p, i, false, &r);
+    for (; i < p->num_items && (i <= c->first || p->items[i].offset < c->begin); i++) release_source(p, i, false, &r);
     if (c->end_inside > i) i = c->end_inside;
   }
-  for (; i < p->num_items; i++) leave_source(p, i, false, &r);
+  for (; i < p->num_items; i++) release_source(p, i, false, &r);
   release_slab(&r);
   p->borrows = true; /* nothing of them is counted any more */
 }
 
 /* Lets go of everything but the result. Releases may call the program back: no lock is held. */
-static void let_go(tdict_future *t) {
+static void release_all(tdict_future *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
   give_gates(t);
   if (t->marked) {
-    leave_sources(t);
+    release_sources(t);
     tdict_transfer_unmark(t, t->num_writes);
     t->marked = false;
   }
@@ -189,7 +189,7 @@ static void let_go(tdict_future *t) {
 
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
-  if (t->shares) tdict_shares_close(t);
+  if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);
   t->decided = true;
@@ -203,7 +203,7 @@ void tdict_transfer_finish(tdict_future *t) {
   tdict_dependent *next = t->dependents;
   t->dependents = NULL;
   pthread_mutex_unlock(&e->lock);
-  let_go(t);
+  release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
   while (next) {
@@ -232,7 +232,7 @@ void tdict_transfer_built(tdict_future *t) {
 void tdict_transfer_end_at_once(tdict_future *t) {
   if (!t->uncounted) fill_stats(t);
   t->finished = true;
-  let_go(t);
+  release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
 }

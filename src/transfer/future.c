@@ -48,7 +48,7 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
-  if (f->rest) tdict_rest_take(f);
+  if (f->deferred_tail) tdict_deferred_tail_run(f);
   if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   tdict_transfer_wait(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
@@ -108,7 +108,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
   if (status == TDICT_OK) status = check_stream(f, s, err);
   if (status != TDICT_OK) return status;
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
-  if (atomic_load_explicit(&f->tailless, memory_order_relaxed) || tdict_transfer_has_failed(f))
+  if (atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(f))
     tdict_transfer_wait(f, &f->ended, INT64_MAX);
   if (tdict_transfer_is_open(f, &f->ended)) return answer(f, out, err);
   pthread_mutex_lock(&f->error_lock);

@@ -158,7 +158,7 @@ static void run_task(tdict_task *task) {
 
 void tdict_hooks_run(tdict_future *t) {
   pthread_mutex_lock(&t->engine->lock);
-  tdict_transfer_come_alive(t);
+  tdict_transfer_count_live(t);
   pthread_mutex_unlock(&t->engine->lock);
   tdict_hooks *h = t->hooks;
   uint32_t count = h->count;

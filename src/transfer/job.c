@@ -87,8 +87,8 @@ void tdict_transfer_release(tdict_future *f) {
   if (f->arena) tdict_storage_release(f->arena);
   if (f->mirror) tdict_release(f->mirror);
   if (f->result) tdict_release(f->result);
-  free(f->rest);
-  free(f->shares);
+  free(f->deferred_tail);
+  free(f->chunk_parts);
   free(f->batch);
   free(f->writes);
   free(f->waits_for);

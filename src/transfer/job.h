@@ -88,21 +88,21 @@ struct tdict_future {
   tdict_latch may_start; /* for on_caller */
 
   /* Parts that few transfers have */
-  uint64_t *hashes;           /* owned, one an item: check_sources.h. NULL: sources are not checked */
-  struct tdict_hooks *hooks;  /* owned: hooks.h. NULL: the tree has no objects */
-  struct tdict_rest *rest;    /* owned: run/worker.h. NULL: no thread leaves its waiting to others */
-  struct tdict_share *shares; /* owned, one a chunk: run/chunk_parts.h. NULL: each has one part */
-  struct tdict_batch *batch;  /* owned: run/batch.h. NULL: each copy is queued at once */
-  pthread_mutex_t batch_lock; /* guards: the batch's copies; held while they are queued */
+  uint64_t *hashes;                          /* owned, one an item: check_sources.h. NULL: sources are not checked */
+  struct tdict_hooks *hooks;                 /* owned: hooks.h. NULL: the tree has no objects */
+  struct tdict_deferred_tail *deferred_tail; /* owned: run/worker.h. NULL: no thread leaves its waiting to others */
+  struct tdict_chunk_parts *chunk_parts;     /* owned, one a chunk: run/chunk_parts.h. NULL: each has one part */
+  struct tdict_batch *batch;                 /* owned: run/batch.h. NULL: each copy is queued at once */
+  pthread_mutex_t batch_lock;                /* guards: the batch's copies; held while they are queued */
 
   /* Progress of the workers */
-  tdict_latch queued;            /* down once for each worker that has nothing more to queue */
-  _Atomic(bool) tailless;        /* relaxed: a worker could not record its tail; ordered by `queued` */
-  _Atomic(uint32_t) next_part;   /* relaxed: a ticket counter */
+  tdict_latch queued;               /* down once for each worker that has nothing more to queue */
+  _Atomic(bool) missing_tail_event; /* relaxed: a worker could not record its tail; ordered by `queued` */
+  _Atomic(uint32_t) next_part;      /* relaxed: a ticket counter */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; a thread that builds the result counts */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  _Atomic(bool) asked; /* relaxed: a lane has asked for a slot, and takes any there is: it is the first */
-  _Atomic(bool) flows; /* relaxed: one of its copies has ended, so no stream holds up the others */
+  _Atomic(bool) slot_was_asked;  /* relaxed: a lane has asked for a slot, and takes any there is: it is the first */
+  _Atomic(bool) first_copy_done; /* relaxed: one of its copies has ended, so no stream holds up the others */
 
   /* The first error */
   _Atomic(bool) failed;       /* relaxed: a hint to stop early; the error is under error_lock */

@@ -9,7 +9,7 @@
 #include "transfer/check_sources.h"
 #include "transfer/plan/result.h"
 
-enum { STRANGER_NS = 1000000 };
+enum { FOREIGN_NS = 1000000 };
 
 /* What is to be read and never came, since the transfer that was to write it failed: the first leaf, else UINT32_MAX. To
  * be asked when nobody is about to write it. */
@@ -18,7 +18,7 @@ static uint32_t find_lost(const tdict_future *t) {
     if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return i;
   return UINT32_MAX;
 }
-static tdict_status blame(const tdict_future *t, uint32_t item, tdict_status status, tdict_error *err) {
+static tdict_status name_leaf(const tdict_future *t, uint32_t item, tdict_status status, tdict_error *err) {
   const tdict_tree *tree = t->mirror ? t->mirror : t->result ? t->result : t->source;
   char path[sizeof err->path] = "";
   if (tree) tdict_leaf_path(tree, t->plan.items[item].leaf, path, sizeof path);
@@ -65,7 +65,7 @@ typedef struct gathering {
   uint32_t cap;
   bool no_memory;
   bool lost; /* bytes of some source's storage never came */
-  tdict_fence *stranger;
+  tdict_fence *foreign;
 } gathering;
 
 /* What a program has queued on bytes that this transfer writes. */
@@ -111,27 +111,27 @@ static void gather_conflict(void *user, tdict_fence *fence) {
 }
 
 /* The first fence that is not of this engine. */
-static void find_stranger(void *user, tdict_fence *fence) {
+static void find_foreign(void *user, tdict_fence *fence) {
   gathering *g = user;
-  bool stranger = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;
-  if (!stranger || g->stranger) return;
+  bool foreign = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;
+  if (!foreign || g->foreign) return;
   fence->ops->retain(fence);
-  g->stranger = fence;
+  g->foreign = fence;
 }
 
-/* Waits a while only: the stranger may be taking its marks off again, because it has seen those of this transfer. */
-static void wait_for_stranger(const tdict_future *t, tdict_fence *stranger) {
+/* Waits a while only: the foreign may be taking its marks off again, because it has seen those of this transfer. */
+static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
-    stranger->ops->wait(stranger, tdict_deadline_ns(STRANGER_NS));
-  stranger->ops->release(stranger);
+    foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_NS));
+  foreign->ops->release(foreign);
 }
 
-/* One mark, where others are: who of them is before this transfer, and whether one is a stranger. The mark is put first
- * and strangers looked for then, so that of two at once one at least sees the other. */
+/* One mark, where others are: who of them is before this transfer, and whether one is a foreign. The mark is put first
+ * and foreign fences are looked for then, so that of two at once at least one sees the other. */
 static void mark_beside_others(tdict_fence_node *node, gathering *g) {
   tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
   tdict_storage_attach(node);
-  if (!g->stranger) tdict_storage_each_conflict(node->storage, node->writes, find_stranger, g);
+  if (!g->foreign) tdict_storage_each_conflict(node->storage, node->writes, find_foreign, g);
 }
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
@@ -177,7 +177,7 @@ static void mark_sources(tdict_future *t, gathering *g) {
     tdict_parallel_for(t->pool, t->num_helpers, stretches, mark_stretch, &m);
   g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
   if (!atomic_load_explicit(&m.left, memory_order_relaxed)) return;
-  for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->stranger; i++) {
+  for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->foreign; i++) {
     tdict_fence_node *node = &p->nodes[i];
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
@@ -196,25 +196,25 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
 }
 
 /* Under the engine's lock, which no task of the pool that helps here takes: who is before this transfer on any of its
- * bytes, and the transfer's own marks. Transfers of other contexts cannot be queued behind: if there is one (*stranger,
+ * bytes, and the transfer's own marks. Transfers of other contexts cannot be queued behind: if there is one (*foreign,
  * counted), no mark is left, and it is to be waited for. A source whose bytes never came is an error. */
-static tdict_status take_turn(tdict_future *t, tdict_fence **stranger, tdict_error *err) {
+static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   gathering g = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
   mark_sources(t, &g);
-  uint32_t lost = g.lost && !t->num_waits_for && !g.stranger ? find_lost(t) : UINT32_MAX;
-  for (; writes < t->num_writes && !g.no_memory && !g.stranger && lost == UINT32_MAX; writes++)
+  uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
+  for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_beside_others(&t->writes[writes], &g);
-  *stranger = g.stranger;
-  if (g.no_memory || g.stranger || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
+  *foreign = g.foreign;
+  if (g.no_memory || g.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
   if (g.no_memory) {
-    if (g.stranger) g.stranger->ops->release(g.stranger);
-    *stranger = NULL;
+    if (g.foreign) g.foreign->ops->release(g.foreign);
+    *foreign = NULL;
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
   }
-  if (g.stranger) return TDICT_OK;
-  if (lost != UINT32_MAX) return blame(t, lost, refuse_lost(err), err);
+  if (g.foreign) return TDICT_OK;
+  if (lost != UINT32_MAX) return name_leaf(t, lost, refuse_lost(err), err);
   t->marked = true;
   for (uint32_t i = 0; i < t->num_waits_for; i++) {
     tdict_dependent *d = &t->waits_for[i];
@@ -225,7 +225,7 @@ static tdict_status take_turn(tdict_future *t, tdict_fence **stranger, tdict_err
   return TDICT_OK;
 }
 
-void tdict_transfer_come_alive(tdict_future *t) {
+void tdict_transfer_count_live(tdict_future *t) {
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   t->engine->num_live++;
 }
@@ -238,17 +238,17 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
   status = gather_uses(t, err);
   if (status != TDICT_OK) return status;
   for (;;) {
-    tdict_fence *stranger = NULL;
+    tdict_fence *foreign = NULL;
     pthread_mutex_lock(&e->lock);
-    status = take_turn(t, &stranger, err);
-    bool begins = status == TDICT_OK && !stranger;
+    status = mark_and_order(t, &foreign, err);
+    bool begins = status == TDICT_OK && !foreign;
     bool ready = begins && t->pending == 0;
     if (begins && !ready && t->if_free) t->on_caller = false; /* whoever launches it reads that behind the lock */
-    if (begins && !t->hooks) tdict_transfer_come_alive(t);
+    if (begins && !t->hooks) tdict_transfer_count_live(t);
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(t);
-    if (!stranger) break;
-    wait_for_stranger(t, stranger);
+    if (!foreign) break;
+    wait_for_foreign(t, foreign);
   }
   if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended); /* who met its marks meanwhile may wait for it */
   return status;

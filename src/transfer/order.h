@@ -14,6 +14,6 @@ void tdict_transfer_launch(tdict_future *transfer);
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
 /* Counts the transfer's work: a reference to the transfer, and one transfer more that the engine waits for. Under the
  * engine's lock. */
-void tdict_transfer_come_alive(tdict_future *transfer);
+void tdict_transfer_count_live(tdict_future *transfer);
 
 #endif

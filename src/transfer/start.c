@@ -193,7 +193,7 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   if (status != TDICT_OK) return status;
   if (start->dst) {
     t->result = tdict_retain(start->dst);
-    return tdict_twice_check(&t->plan, t->mirror, err);
+    return tdict_overlap_check(&t->plan, t->mirror, err);
   }
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
 }
@@ -245,7 +245,7 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
   if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
-  if (status == TDICT_OK && t->num_parts > 1) status = tdict_shares_create(t, err);
+  if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
@@ -253,11 +253,11 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
 }
 
 /* Works here, if the transfer works on its caller. A thread of the pool may have taken it over, if it had to wait. */
-static void work_here(tdict_future *t, bool leaves) {
+static void work_here(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
-  if (t->on_caller && leaves)
-    tdict_work_and_leave(&t->workers[0]);
+  if (t->on_caller && returns_early)
+    tdict_work_and_return(&t->workers[0]);
   else if (t->on_caller)
     tdict_work_with_others(&t->workers[0]);
 }
@@ -268,13 +268,13 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
     tdict_transfer_end_at_once(t);
     return status;
   }
-  const bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(s->engine->config.pool);
-  if (leaves && !tdict_rest_create(t))
+  const bool returns_early = t->on_caller && !s->start->waits && !tdict_pool_is_worker(s->engine->config.pool);
+  if (returns_early && !tdict_deferred_tail_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
   if (t->hooks) { /* what goes wrong from here on is the future's */
     const bool here = t->on_caller;
     tdict_hooks_run(t);
-    if (here && tdict_hooks_begin_copies(t)) work_here(t, leaves);
+    if (here && tdict_hooks_begin_copies(t)) work_here(t, returns_early);
     return status;
   }
   const bool builds = builds_meanwhile(s, t);
@@ -282,7 +282,7 @@ static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
   status = tdict_transfer_begin(t, err);
   if (status != TDICT_OK) return status;
   if (builds) status = build_meanwhile(s, t, err);
-  work_here(t, leaves);
+  work_here(t, returns_early);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
   return status;
 }

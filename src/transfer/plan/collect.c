@@ -18,7 +18,7 @@ enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same same;           /* finds leaves that are the same bytes */
+  tdict_same_bytes same;     /* finds leaves that are the same bytes */
   bool listed;               /* its table is in use: some leaf did not lie behind those before it */
   int misses;                /* leaves in a row that were not common */
   const tdict_storage *last; /* the storage asked about last, and the answer */
@@ -26,7 +26,7 @@ typedef struct collector {
   bool last_pinned;
   tdict_device found_device; /* the device looked up last, and its gpu; NULL: none yet */
   tdict_gpu *found_gpu;
-  tdict_many many;             /* how common leaves are read */
+  tdict_uniform uniform;       /* how common leaves are read */
   const tdict_tree *once_node; /* the node asked about last, whether it hangs at one place only */
   bool once;
   const tdict_tree *once_dst; /* the same for the destination's nodes */
@@ -131,8 +131,8 @@ static void route_out(collector *c, tdict_item *item) {
 static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
-  item->src_plain = tdict_many_is_plain(item->src);
-  item->dst_plain = !item->dst || tdict_many_is_plain(item->dst);
+  item->src_plain = tdict_uniform_is_plain(item->src);
+  item->dst_plain = !item->dst || tdict_uniform_is_plain(item->dst);
   if (from_host && to_host) {
     item->way = TDICT_WAY_HOST;
     return TDICT_OK;
@@ -224,9 +224,9 @@ static bool enter(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *othe
 
 /* Whether the leaf must be looked up; then the table holds all items before it. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
-  if (c->listed || tdict_same_follows(&c->same, t)) return TDICT_OK;
+  if (c->listed || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
-    if (!tdict_same_add(&c->same, c->plan->items[i].src, i)) return no_memory(err);
+    if (!tdict_same_bytes_add(&c->same, c->plan->items[i].src, i)) return no_memory(err);
   c->listed = true;
   return TDICT_OK;
 }
@@ -244,10 +244,10 @@ static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_
     c->plan->num_shared++;
     return TDICT_OK;
   }
-  bool alone = hangs_once(c, cursor) && tdict_same_is_alone(t); /* asked before the item counts it */
+  bool alone = hangs_once(c, cursor) && tdict_same_bytes_is_alone(t); /* asked before the item counts it */
   tdict_status status = alone ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
-  if (!alone && c->listed) tdict_same_find(&c->same, t, place);
+  if (!alone && c->listed) tdict_same_bytes_find(&c->same, t, place);
   if (*place != TDICT_SHARED) {
     c->plan->num_shared++;
     return TDICT_OK;
@@ -258,16 +258,16 @@ static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_
   if (status != TDICT_OK) return status;
   *place = c->plan->num_items - 1;
   if (alone || !c->listed) return TDICT_OK;
-  return tdict_same_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
+  return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
 }
 
 /* Most trees go from the host to one gpu, whole. */
-static void begin_many(collector *c) {
+static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
-  c->many = (tdict_many){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
+  c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
-  if (gpu_of(c, r->device, &c->many.to, NULL) != TDICT_OK) c->many.to = NULL; /* a leaf will say so */
-  c->many.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
+  if (gpu_of(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL; /* a leaf will say so */
+  c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
 static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
@@ -301,8 +301,8 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
   const bool foreign = dst->storage->flags & TDICT_STORAGE_FOREIGN;
-  if (!foreign && tdict_same_is_alone(dst) && dst_hangs_once(c, cursor)) return;
-  c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_many_is_plain(dst);
+  if (!foreign && tdict_same_bytes_is_alone(dst) && dst_hangs_once(c, cursor)) return;
+  c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_uniform_is_plain(dst);
   c->dst_end = end;
 }
 
@@ -511,14 +511,14 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
   tdict_status status = request->dst ? check_node(&cursor, src, request->dst, err) : TDICT_OK;
   if (status == TDICT_OK && !begin_node(&c, src)) status = no_memory(err);
-  begin_many(&c);
+  begin_uniform(&c);
   while (status == TDICT_OK) {
     char path[TDICT_PATH_BYTES];
-    if (c.many.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) && hangs_once(&c, &cursor)) {
+    if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) && hangs_once(&c, &cursor)) {
       const uint32_t before = plan->num_items;
       const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
-      c.many.packs = c.many.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1; /* one alone is one copy */
-      tdict_many_collect(&c.many, &cursor.frames[cursor.depth - 1]);
+      c.uniform.packs = c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1; /* one alone is one copy */
+      tdict_uniform_collect(&c.uniform, &cursor.frames[cursor.depth - 1]);
       c.misses = plan->num_items > before ? 0 : c.misses + 1;
     }
     tdict_leaf leaf = tdict_cursor_next(&cursor);
@@ -534,7 +534,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   }
   count_slab(&c);
   tdict_cursor_reset(&cursor);
-  if (c.same.cap) tdict_same_reset(&c.same);
+  if (c.same.cap) tdict_same_bytes_reset(&c.same);
   if (status == TDICT_OK) settle_objects(plan, request);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;

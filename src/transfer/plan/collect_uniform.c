@@ -16,15 +16,15 @@ static inline bool is_plain(const tdict_tensor *t) {
   if (t->ndim == 2 && strides[1] == 1 && strides[0] == t->dims[1]) return true;
   return tdict_layout_is_contiguous(t->ndim, t->dims, strides);
 }
-bool tdict_many_is_plain(const tdict_tensor *t) { return is_plain(t); }
+bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
 /* Nobody else has bytes of the storage, so a small pinned leaf can be no part of a larger driver copy. */
-static inline bool passes_slots(const tdict_many *m, const tdict_storage *s) {
+static inline bool passes_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
   return m->packs && s->bytes < TDICT_SMALL_DIRECT_BYTES;
 }
 
-static inline bool is_common(const tdict_many *m, tdict_leaf leaf) {
+static inline bool is_common(const tdict_uniform *m, tdict_leaf leaf) {
   if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
   const tdict_tensor *t = tdict_leaf_tensor(leaf);
   if (t->slab || atomic_load_explicit(&t->refs, memory_order_relaxed) != 1) return false;
@@ -34,7 +34,7 @@ static inline bool is_common(const tdict_many *m, tdict_leaf leaf) {
 }
 
 /* Fills an item and its node with the leaf, at the end of the line, whose end is moved; false: it is not common. */
-static inline bool take(const tdict_many *m, tdict_leaf leaf, uint32_t n, uint32_t number, size_t *line) {
+static inline bool take(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number, size_t *line) {
   if (!is_common(m, leaf)) return false;
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_storage *s = t->storage;
@@ -65,7 +65,7 @@ typedef struct stretch {
   size_t bytes, num_dims;
 } stretch;
 typedef struct parallel {
-  const tdict_many *many;
+  const tdict_uniform *uniform;
   const tdict_tree *node;
   uint32_t slot; /* of the first leaf */
   stretch *stretches;
@@ -73,13 +73,13 @@ typedef struct parallel {
 
 static void read_stretch(void *user, long i) {
   const parallel *p = user;
-  const tdict_plan *plan = p->many->plan;
+  const tdict_plan *plan = p->uniform->plan;
   stretch s = p->stretches[i]; /* a copy of its own: others lie on the same line of memory */
   const uint32_t slot = p->slot + s.first, end = slot + s.count;
   for (uint32_t k = 0; k < s.count; k++, s.done++) {
     tdict_look_ahead(p->node, slot + k, end);
     const uint32_t at = s.first + k;
-    if (!take(p->many, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end)) break;
+    if (!take(p->uniform, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end)) break;
     s.bytes += plan->items[plan->num_items + at].bytes;
     s.num_dims += (size_t)plan->items[plan->num_items + at].src->ndim;
   }
@@ -118,7 +118,7 @@ static size_t guess(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t firs
 }
 
 /* All the leaves from the frame's slot on, in stretches; false: one is not common, and nothing was done. */
-static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t end) {
+static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
   const uint32_t leaves = end - frame->slot;
@@ -150,7 +150,7 @@ static bool collect_parallel(const tdict_many *m, tdict_frame *frame, uint32_t e
 }
 
 /* Where an attempt has failed, few leaves are not worth another one. */
-static bool is_for_several(const tdict_many *m, const tdict_frame *frame, uint32_t end) {
+static bool is_for_several(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->refused == frame->node;
   return m->num_helpers > 0 && leaves >= (few ? PARALLEL_BY_FEW : PARALLEL_LEAVES) &&
@@ -158,7 +158,7 @@ static bool is_for_several(const tdict_many *m, const tdict_frame *frame, uint32
          is_common(m, frame->node->leaves[frame->slot]);
 }
 
-void tdict_many_collect(tdict_many *m, tdict_frame *frame) {
+void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
   tdict_plan *plan = m->plan;
   const tdict_tree *node = frame->node;
   const uint32_t end = node->keys->num_slots;

@@ -9,7 +9,7 @@
 #include "transfer/plan/plan.h"
 #include "tree/cursor.h"
 
-typedef struct tdict_many {
+typedef struct tdict_uniform {
   tdict_plan *plan;
   tdict_gpu *to; /* borrowed; NULL: leaves of this collection are not common */
   uint8_t way;   /* a tdict_way */
@@ -17,7 +17,7 @@ typedef struct tdict_many {
   tdict_pool *pool;
   int num_helpers;
   const tdict_tree *refused; /* the last node in which several threads came upon a leaf that is not common */
-} tdict_many;
+} tdict_uniform;
 
 /* Asks for what is read of the leaves that follow `slot`: a large tree's records lie all over memory, and waiting for each
  * line of them in turn would cost more than all the rest. */
@@ -38,9 +38,9 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
 
 /* Reads the leaves from the frame's slot on until one is not common, and moves the frame behind them. The plan has room for
  * the node's leaves. The node hangs at one place only. */
-void tdict_many_collect(tdict_many *many, tdict_frame *frame);
+void tdict_uniform_collect(tdict_uniform *uniform, tdict_frame *frame);
 
 /* C order without gaps; the shapes that most leaves have are told at once. */
-bool tdict_many_is_plain(const tdict_tensor *t);
+bool tdict_uniform_is_plain(const tdict_tensor *t);
 
 #endif

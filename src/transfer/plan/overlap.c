@@ -84,7 +84,7 @@ static tdict_status check(const tdict_plan *plan, const span *x, const span *y, 
   return tdict_error_at(err, status, second);
 }
 
-tdict_status tdict_twice_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err) {
+tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err) {
   if (!plan->may_overlap) return TDICT_OK;
   span *spans = malloc(2 * (size_t)plan->num_items * sizeof *spans);
   if (!spans) return tdict_fail(err, TDICT_ENOMEM, "copy_into: no host memory to compare the destination's leaves");

@@ -6,6 +6,6 @@
 
 /* Refuses a plan that writes some bytes from two sources. TDICT_EINVAL: err->path is the leaf of `mirror` that comes
  * later, and the message names the other. TDICT_ENOMEM. Tensors whose strides do not follow one pitch may overlap unseen. */
-tdict_status tdict_twice_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err);
+tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err);
 
 #endif

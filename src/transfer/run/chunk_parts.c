@@ -7,22 +7,22 @@
 #include "base/error.h"
 #include "sched/spin.h"
 
-tdict_status tdict_shares_create(tdict_future *t, tdict_error *err) {
+tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;
   if (!t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
   if (t->num_parts < 2 || count == 0) return TDICT_OK;
-  t->shares = malloc(count * sizeof *t->shares);
-  if (!t->shares) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for what %u chunks share", count);
+  t->chunk_parts = malloc(count * sizeof *t->chunk_parts);
+  if (!t->chunk_parts) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for what %u chunks share", count);
   for (uint32_t i = 0; i < count; i++) {
-    atomic_init(&t->shares[i].slot, NULL);
-    atomic_init(&t->shares[i].left, tdict_share_count(t, &t->plan.chunks[i]));
+    atomic_init(&t->chunk_parts[i].slot, NULL);
+    atomic_init(&t->chunk_parts[i].left, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
   }
   return TDICT_OK;
 }
 
-void tdict_shares_close(tdict_future *t) {
-  for (uint32_t i = 0; t->shares && i < t->plan.num_chunks; i++) {
-    tdict_slot *slot = atomic_load_explicit(&t->shares[i].slot, memory_order_relaxed);
+void tdict_chunk_parts_close(tdict_future *t) {
+  for (uint32_t i = 0; t->chunk_parts && i < t->plan.num_chunks; i++) {
+    tdict_slot *slot = atomic_load_explicit(&t->chunk_parts[i].slot, memory_order_relaxed);
     tdict_ring *ring;
     if (!slot) continue;
     tdict_gpu *gpu = t->plan.items[t->plan.chunks[i].first].gpu;
@@ -30,13 +30,13 @@ void tdict_shares_close(tdict_future *t) {
   }
 }
 
-uint32_t tdict_share_count(const tdict_future *t, const tdict_chunk *chunk) {
+uint32_t tdict_chunk_parts_count(const tdict_future *t, const tdict_chunk *chunk) {
   const uint32_t count = tdict_parts_of_bytes(chunk->end - chunk->begin);
   return count < t->num_parts ? count : t->num_parts;
 }
 
-tdict_chunk tdict_share_part(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
-  const size_t step = (size_t)tdict_share_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
+tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
+  const size_t step = (size_t)tdict_chunk_parts_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
   const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
   tdict_chunk part = {.begin = chunk->begin + n * each, .end = chunk->begin + (n + 1) * each, .first = chunk->first};
   if (part.end > chunk->end) part.end = chunk->end;
@@ -44,10 +44,12 @@ tdict_chunk tdict_share_part(const tdict_future *t, const tdict_chunk *chunk, ui
   return part;
 }
 
-static tdict_slot *slot_of(tdict_share *share) { return atomic_load_explicit(&share->slot, memory_order_acquire); }
+static tdict_slot *slot_of(tdict_chunk_parts *share) {
+  return atomic_load_explicit(&share->slot, memory_order_acquire);
+}
 
 /* The slot is nearly always there at once, or in a moment. Else there is none for who is to take it, and it may be long. */
-static tdict_status wait_for_slot(tdict_lane *lane, tdict_share *share, tdict_slot **out, tdict_error *err) {
+static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *share, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
   const tdict_future *t = lane->worker->transfer;
@@ -65,7 +67,8 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_share *share, tdict_sl
   return status;
 }
 
-tdict_status tdict_share_slot(tdict_lane *lane, tdict_share *share, bool first, tdict_slot **out, tdict_error *err) {
+tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *share, bool first, tdict_slot **out,
+                                    tdict_error *err) {
   if (!first) {
     *out = slot_of(share);
     return *out ? TDICT_OK : wait_for_slot(lane, share, out, err);
@@ -77,11 +80,11 @@ tdict_status tdict_share_slot(tdict_lane *lane, tdict_share *share, bool first, 
   return TDICT_OK;
 }
 
-bool tdict_share_filled(tdict_share *share) {
+bool tdict_chunk_parts_filled(tdict_chunk_parts *share) {
   return atomic_fetch_sub_explicit(&share->left, 1, memory_order_acq_rel) == 1;
 }
 
-tdict_status tdict_share_take(tdict_lane *lane, tdict_share *share, tdict_error *err) {
+tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *share, tdict_error *err) {
   tdict_status status = tdict_lane_take_over(lane, err);
   if (status == TDICT_OK) atomic_store_explicit(&share->slot, NULL, memory_order_relaxed);
   return status;

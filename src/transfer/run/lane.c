@@ -36,7 +36,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   tdict_lane_add(lane, &(tdict_flight){slot, slot->event, chunk, t->batch->kind == TDICT_CU_D2H});
   tdict_status status = tdict_batch_post(t, &stream, slot, line, chunk->first, err);
-  lane->loose |= stream.queued_for_others;
+  lane->has_untracked_copies |= stream.queued_for_others;
   return status;
 }
 
@@ -47,7 +47,7 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   status = tdict_batch_flush(t, &stream, err);
-  lane->loose |= stream.queued_for_others;
+  lane->has_untracked_copies |= stream.queued_for_others;
   return status;
 }
 
@@ -60,7 +60,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
   lane->depth = share < 1 ? 1 : share > most ? most : share;
-  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->shares)
+  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
     lane->depth = TDICT_LANE_DEPTH; /* all of it fits; or who queues a slot's copy is seldom who took the slot */
   return TDICT_OK;
 }
@@ -100,9 +100,9 @@ void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot) {
 /* The oldest copy in flight is done: empties its slot or lets its event go. */
 static void retire(tdict_lane *lane, bool abandon) {
   tdict_flight *f = &lane->flights[lane->first];
-  _Atomic(bool) *flows = &lane->worker->transfer->flows;
-  if (!abandon && !atomic_load_explicit(flows, memory_order_relaxed))
-    atomic_store_explicit(flows, true, memory_order_relaxed);
+  _Atomic(bool) *done = &lane->worker->transfer->first_copy_done;
+  if (!abandon && !atomic_load_explicit(done, memory_order_relaxed))
+    atomic_store_explicit(done, true, memory_order_relaxed);
   lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
   lane->count--;
   if (!f->slot) {
@@ -149,23 +149,27 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
  * stay. */
 static int left_to_others(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
-  if (t->rest || (t->num_gates == 0 && t->num_uses == 0)) return 0;
-  return atomic_load_explicit(&t->flows, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
+  if (t->deferred_tail || (t->num_gates == 0 && t->num_uses == 0)) return 0;
+  return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
 static bool asks_first(tdict_future *t) {
-  return !atomic_load_explicit(&t->asked, memory_order_relaxed) &&
-         !atomic_exchange_explicit(&t->asked, true, memory_order_relaxed);
+  return !atomic_load_explicit(&t->slot_was_asked, memory_order_relaxed) &&
+         !atomic_exchange_explicit(&t->slot_was_asked, true, memory_order_relaxed);
+}
+
+static tdict_status ask_ring(tdict_lane *lane, bool first, bool wait, tdict_error *err) {
+  return tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), wait, &lane->spare, err);
 }
 
 /* One of the ring's as the spare. A lane that has none waits for it, but not longer than its transfer goes on. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && asks_first(t);
-  tdict_status status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), false, &lane->spare, err);
+  tdict_status status = ask_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-    do status = tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), true, &lane->spare, err);
+    do status = ask_ring(lane, first, true, err);
     while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
     lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   }
@@ -247,7 +251,8 @@ static void end_flights(tdict_lane *lane) {
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
   tdict_status status = abandon ? TDICT_OK : tdict_lane_settle(lane, err);
-  if (abandon || lane->loose || status != TDICT_OK) { /* else every copy has been waited for by its event */
+  if (abandon || lane->has_untracked_copies ||
+      status != TDICT_OK) { /* else every copy has been waited for by its event */
     tdict_error later;
     tdict_status synced = tdict_lane_synchronize(lane, &later);
     if (status == TDICT_OK && synced != TDICT_OK) {
@@ -274,7 +279,7 @@ void tdict_lane_pause(tdict_lane *lane) {
       continue;
     }
     tdict_ring_give(lane->ring, f.slot, true);
-    lane->loose = true;
+    lane->has_untracked_copies = true;
     count_slots(lane, -1);
   }
   lane->count = kept;

@@ -25,8 +25,8 @@ typedef struct tdict_lane {
       *unmarked; /* the last of driver copies that are not in flight yet, but share the next one's event */
   size_t unmarked_bytes;
   tdict_slot *spare;
-  bool begun; /* the stream waits for what the transfer waits for */
-  bool loose; /* copies may be under way on the stream for which no flight of this lane stands */
+  bool begun;                /* the stream waits for what the transfer waits for */
+  bool has_untracked_copies; /* copies may be under way on the stream for which no flight of this lane stands */
 } tdict_lane;
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);

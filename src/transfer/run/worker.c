@@ -58,15 +58,15 @@ static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
 /* Fills a part of a slot, and sends it if that was the last one. */
 static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
-  tdict_share *share = &t->shares[claim.chunk - t->plan.chunks];
+  tdict_chunk_parts *share = &t->chunk_parts[claim.chunk - t->plan.chunks];
   tdict_slot *slot = NULL;
-  tdict_status status = tdict_share_slot(lane, share, claim.part == 0, &slot, err);
+  tdict_status status = tdict_chunk_parts_slot(lane, share, claim.part == 0, &slot, err);
   if (status != TDICT_OK || !slot) return status;
-  tdict_chunk part = tdict_share_part(t, claim.chunk, claim.part);
+  tdict_chunk part = tdict_chunk_part_at(t, claim.chunk, claim.part);
   gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
-  if (!tdict_share_filled(share)) return TDICT_OK;
+  if (!tdict_chunk_parts_filled(share)) return TDICT_OK;
   status = tdict_lane_begin(lane, err);
-  if (status == TDICT_OK) status = tdict_share_take(lane, share, err);
+  if (status == TDICT_OK) status = tdict_chunk_parts_take(lane, share, err);
   if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, blame, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, claim.chunk);
   return status;
@@ -77,7 +77,7 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blam
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
   tdict_slot *slot = NULL;
-  if (t->shares && tdict_share_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
+  if (t->chunk_parts && tdict_chunk_parts_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
   tdict_status status = tdict_lane_begin(lane, err);
   if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
   if (status != TDICT_OK || !slot) return status;
@@ -225,7 +225,7 @@ static tdict_status do_claim(tdict_lane *lane, tdict_claim claim, uint32_t *blam
 }
 
 /* Opens a lane on the gpu that the chunk needs; one on another gpu is brought to its end first. */
-static tdict_status turn_to(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
+static tdict_status switch_gpu(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
   if (!gpu || lane->gpu == gpu) return TDICT_OK;
   tdict_status status = launch_unmarked(lane, err);
   if (status == TDICT_OK) status = tdict_lane_close(lane, false, err);
@@ -246,7 +246,8 @@ static bool claim_next(tdict_future *t, tdict_claim *out) {
     if (chunk >= t->plan.num_chunks) return false;
     *out = (tdict_claim){&t->plan.chunks[chunk], n % t->num_parts};
     if (out->part == 0) return true;
-    if (t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN && out->part < tdict_share_count(t, out->chunk))
+    if (t->plan.items[out->chunk->first].way == TDICT_WAY_STAGE_IN &&
+        out->part < tdict_chunk_parts_count(t, out->chunk))
       return true;
   }
 }
@@ -259,7 +260,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_transfer_has_failed(t);) {
     uint32_t blame = claim.chunk->first;
     worker->worked = true;
-    status = turn_to(lane, t->plan.items[blame].gpu, err);
+    status = switch_gpu(lane, t->plan.items[blame].gpu, err);
     if (status == TDICT_OK) status = do_claim(lane, claim, &blame, err);
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
@@ -270,7 +271,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   const uint32_t last = lane->unmarked ? lane->unmarked->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
-    atomic_store_explicit(&t->tailless, true, memory_order_relaxed);
+    atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
   if (!t->waits) tdict_latch_down(&t->queued); /* else no thread can ask for it */
   return status;
 }
@@ -314,49 +315,49 @@ void tdict_work_with_others(tdict_worker *worker) {
   finish_lane(&lane, status, cpu);
 }
 
-struct tdict_rest {
+struct tdict_deferred_tail {
   tdict_task task; /* first: the pool gives it back. It holds the transfer */
   tdict_lane lane;
   tdict_status status;
   _Atomic(bool) offered; /* acquire/release: whoever takes that back does it */
 };
 
-bool tdict_rest_create(tdict_future *t) {
-  t->rest = calloc(1, sizeof *t->rest);
-  return t->rest != NULL;
+bool tdict_deferred_tail_create(tdict_future *t) {
+  t->deferred_tail = calloc(1, sizeof *t->deferred_tail);
+  return t->deferred_tail != NULL;
 }
 
-void tdict_rest_take(tdict_future *t) {
-  tdict_rest *rest = t->rest;
-  if (!rest || !atomic_exchange_explicit(&rest->offered, false, memory_order_acq_rel)) return;
+void tdict_deferred_tail_run(tdict_future *t) {
+  tdict_deferred_tail *tail = t->deferred_tail;
+  if (!tail || !atomic_exchange_explicit(&tail->offered, false, memory_order_acq_rel)) return;
   int64_t cpu = cpu_now(t);
-  if (rest->lane.gpu) tdict_lane_resume(&rest->lane);
-  finish_lane(&rest->lane, rest->status, cpu);
+  if (tail->lane.gpu) tdict_lane_resume(&tail->lane);
+  finish_lane(&tail->lane, tail->status, cpu);
 }
 
-static void run_rest(tdict_task *task) {
-  tdict_future *t = ((tdict_rest *)task)->lane.worker->transfer;
-  tdict_rest_take(t);
+static void run_deferred_tail(tdict_task *task) {
+  tdict_future *t = ((tdict_deferred_tail *)task)->lane.worker->transfer;
+  tdict_deferred_tail_run(t);
   tdict_transfer_release(t);
 }
 
-void tdict_work_and_leave(tdict_worker *worker) {
+void tdict_work_and_return(tdict_worker *worker) {
   tdict_future *t = worker->transfer;
-  tdict_rest *rest = t->rest;
+  tdict_deferred_tail *tail = t->deferred_tail;
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
-  rest->lane.worker = worker;
-  rest->status = claim_chunks(&rest->lane, &err);
-  if (rest->status == TDICT_OK && rest->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
-    rest->status = tdict_lane_settle(&rest->lane, &err);
-  if (rest->status != TDICT_OK) { /* slots of copies out would be kept from the threads that `rest` waits for */
-    finish_lane(&rest->lane, rest->status, cpu);
+  tail->lane.worker = worker;
+  tail->status = claim_chunks(&tail->lane, &err);
+  if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
+    tail->status = tdict_lane_settle(&tail->lane, &err);
+  if (tail->status != TDICT_OK) { /* slots of copies out would be kept from the threads that the deferred tail waits for */
+    finish_lane(&tail->lane, tail->status, cpu);
     return;
   }
-  if (rest->lane.gpu) tdict_lane_pause(&rest->lane);
+  if (tail->lane.gpu) tdict_lane_pause(&tail->lane);
   worker->cpu_ns = cpu_now(t) - cpu;
-  rest->task.run = run_rest;
+  tail->task.run = run_deferred_tail;
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-  atomic_store_explicit(&rest->offered, true, memory_order_release);
-  tdict_pool_submit(t->engine->config.pool, &rest->task);
+  atomic_store_explicit(&tail->offered, true, memory_order_release);
+  tdict_pool_submit(t->engine->config.pool, &tail->task);
 }

@@ -11,10 +11,10 @@ void tdict_work(tdict_task *task);
 void tdict_work_with_others(tdict_worker *worker);
 /* The same but for the waiting, which is left to a thread of the pool, or to who waits for the transfer if that comes
  * first: returns when the last copy is queued. The transfer's `rest` is made beforehand, so that nothing can fail. */
-typedef struct tdict_rest tdict_rest;
-bool tdict_rest_create(tdict_future *transfer); /* false without memory; goes with the transfer */
-void tdict_work_and_leave(tdict_worker *worker);
+typedef struct tdict_deferred_tail tdict_deferred_tail;
+bool tdict_deferred_tail_create(tdict_future *transfer); /* false without memory; goes with the transfer */
+void tdict_work_and_return(tdict_worker *worker);
 /* Does the rest here, if there is one that nobody has begun. */
-void tdict_rest_take(tdict_future *transfer);
+void tdict_deferred_tail_run(tdict_future *transfer);
 
 #endif

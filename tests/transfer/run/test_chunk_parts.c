@@ -16,13 +16,13 @@ GPU_CASE(share_parts_cover_the_chunk) {
       for (size_t end = begin + 256; end < line + 256 * 32; end += 256 * 31) {
         tdict_chunk chunk = {.begin = begin, .end = end < line ? end : line};
         while (t->plan.items[chunk.first].offset + t->plan.items[chunk.first].bytes <= begin) chunk.first++;
-        const uint32_t num = tdict_share_count(t, &chunk);
+        const uint32_t num = tdict_chunk_parts_count(t, &chunk);
         assert_in_range(num, 1, parts);
         if (num < parts) assert_true((chunk.end - begin) / (num + 1) < TDICT_PART_BYTES);
         if (num > 1) assert_true((chunk.end - begin) / num >= TDICT_PART_BYTES * 3 / 4);
         size_t at = begin;
         for (uint32_t n = 0; n < num; n++) {
-          const tdict_chunk part = tdict_share_part(t, &chunk, n);
+          const tdict_chunk part = tdict_chunk_part_at(t, &chunk, n);
           assert_int_equal(part.begin, at);
           assert_true(part.begin < part.end);
           at = part.end;
@@ -160,12 +160,12 @@ GPU_CASE(share_gives_back_what_a_failure_leaves) {
   const size_t sizes[] = {100000, 100000};
   tdict_future *t = planned(&w, sizes, 2, 4);
   td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
-  td_ok(tdict_shares_create(t, err));
+  td_ok(tdict_chunk_parts_create(t, err));
   for (int i = 0; i < 2; i++) {
     td_ok(tdict_ring_take(ring, 0, true, &slots[i], err));
-    atomic_store(&t->shares[i].slot, slots[i]);
+    atomic_store(&t->chunk_parts[i].slot, slots[i]);
   }
-  tdict_shares_close(t);
+  tdict_chunk_parts_close(t);
   int there = take_slots(ring, ring->num_slots, slots);
   assert_int_equal(there, ring->num_slots);
   for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
