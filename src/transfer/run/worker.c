@@ -350,7 +350,8 @@ void tdict_work_and_return(tdict_worker *worker) {
   tail->status = claim_chunks(&tail->lane, &err);
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_settle(&tail->lane, &err);
-  if (tail->status != TDICT_OK) { /* slots of copies out would be kept from the threads that the deferred tail waits for */
+  if (tail->status !=
+      TDICT_OK) { /* slots of copies out would be kept from the threads that the deferred tail waits for */
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }
