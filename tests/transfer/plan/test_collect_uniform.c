@@ -123,7 +123,7 @@ GPU_CASE(many_leaves_arrive) {
 }
 
 /* A source on which somebody else's mark lies, found by one of the threads. */
-GPU_CASE(many_marks_beside_a_stranger) {
+GPU_CASE(many_marks_beside_a_foreign_transfer) {
   world w = open_world();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;

@@ -8,7 +8,7 @@ static uint32_t find(const tdict_same_bytes *same, const tdict_tensor *t) {
   return place;
 }
 
-CASE(same_finds_the_same_bytes) {
+CASE(same_bytes_are_found) {
   tdict_same_bytes same;
   memset(&same, 0, sizeof same);
   const int turn[] = {1, 0};
@@ -40,7 +40,7 @@ CASE(same_finds_the_same_bytes) {
 }
 
 /* The same address in storages of their own: the program's business, and no sharing. */
-CASE(same_asks_for_one_storage) {
+CASE(same_bytes_needs_one_storage) {
   tdict_same_bytes same;
   memset(&same, 0, sizeof same);
   unsigned char bytes[64];
@@ -61,7 +61,7 @@ CASE(same_asks_for_one_storage) {
   tdict_tensor_release(b);
 }
 
-CASE(same_grows) {
+CASE(same_bytes_table_grows) {
   enum { COUNT = 5000 };
   tdict_same_bytes same;
   memset(&same, 0, sizeof same);
@@ -81,7 +81,7 @@ CASE(same_grows) {
   tdict_same_bytes_reset(&same);
 }
 
-CASE(same_is_alone_when_held_once) {
+CASE(same_bytes_is_alone_when_held_once) {
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(16), NULL), *view;
   tdict_tree *batch = batch_tree(NULL);
   assert_true(tdict_same_bytes_is_alone(t));

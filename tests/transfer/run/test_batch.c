@@ -70,7 +70,7 @@ static void close_hand(hand *h) {
 
 /* Two batches are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one before
  * the last has ended. */
-SIM_CASE(outbox_gathers_while_the_link_is_busy) {
+SIM_CASE(batch_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
   hand h;
   open_hand(&h);
@@ -92,7 +92,7 @@ SIM_CASE(outbox_gathers_while_the_link_is_busy) {
 
 /* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the thread
  * says so. */
-SIM_CASE(outbox_is_empty_when_all_is_queued) {
+SIM_CASE(batch_is_empty_when_all_is_queued) {
   memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   for (int chunks = 4; chunks <= 16; chunks += 4)
@@ -121,7 +121,7 @@ SIM_CASE(outbox_is_empty_when_all_is_queued) {
 }
 
 /* A thread that waits for its slot has its copy queued, and so has one that only looks whether it is done. */
-SIM_CASE(outbox_is_emptied_by_who_waits) {
+SIM_CASE(batch_is_queued_by_a_thread_that_waits) {
   for (int looks = 0; looks < 2; looks++) {
     hand h;
     open_hand(&h);
@@ -152,7 +152,7 @@ static void *resume_soon(void *user) {
 
 /* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream to
  * another transfer before the copies are done. */
-SIM_CASE(outbox_keeps_streams_until_copies_are_done) {
+SIM_CASE(batch_keeps_streams_until_copies_are_done) {
   hand h;
   open_hand(&h);
   td_ok(tdict_gpu_take_event(gpu_of(&h.w), &h.t->gates[0].event, err));
@@ -177,7 +177,7 @@ SIM_CASE(outbox_keeps_streams_until_copies_are_done) {
 
 /* A batch that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was finds
  * them free, and writes nothing out. */
-SIM_CASE(outbox_failure_is_everybodys) {
+SIM_CASE(batch_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
     hand h;
     open_hand(&h);
@@ -210,7 +210,7 @@ SIM_CASE(outbox_failure_is_everybodys) {
 }
 
 /* A lane of a failed transfer takes back what was not queued, and waits for copies on other lanes' streams. */
-SIM_CASE(outbox_is_forgotten_when_a_transfer_fails) {
+SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
   hand h;
   open_hand(&h);
   td_ok(tdict_sim_hold(h.w.c, err));
@@ -236,7 +236,7 @@ SIM_CASE(outbox_is_forgotten_when_a_transfer_fails) {
 }
 
 /* Few chunks need none, nor do copies that use no slots. */
-SIM_CASE(outbox_is_made_where_it_helps) {
+SIM_CASE(batch_is_made_where_it_helps) {
   hand h;
   open_hand(&h);
   for (int k = 0; k < 3; k++) {

@@ -5,7 +5,7 @@
 #include "transfer/wrap.h"
 
 /* The parts follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
-GPU_CASE(share_parts_cover_the_chunk) {
+GPU_CASE(chunk_parts_cover_the_chunk) {
   world w = open_world();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
@@ -39,7 +39,7 @@ GPU_CASE(share_parts_cover_the_chunk) {
 }
 
 /* Trees whose chunks have parts, by any number of threads: every byte, and a copy a chunk. */
-GPU_CASE(share_queues_full_slots_once) {
+GPU_CASE(chunk_parts_queue_full_slots_once) {
   memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
@@ -72,7 +72,7 @@ GPU_CASE(share_queues_full_slots_once) {
 
 /* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A hang is
  * the failure. */
-GPU_CASE(share_waits_without_a_slot) {
+GPU_CASE(chunk_parts_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
   tdict_context_options several = tdict_context_options_default();
   several.staging_bytes = 4 * STAGING;
@@ -114,7 +114,7 @@ GPU_CASE(share_waits_without_a_slot) {
 
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
-SIM_CASE(share_leaves_streams_to_others) {
+SIM_CASE(chunk_parts_leave_streams_to_others) {
   tdict_context_options o = tdict_context_options_default();
   o.num_threads = 8;
   world w = world_over(td_context(&o));
@@ -148,7 +148,7 @@ SIM_CASE(share_leaves_streams_to_others) {
 
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers whose
  * driver fails at any of their copies. */
-GPU_CASE(share_gives_back_what_a_failure_leaves) {
+GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);
