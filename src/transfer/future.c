@@ -35,7 +35,7 @@ static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) 
   return TDICT_OK;
 }
 
-/* What is wrong with waiting here and now. */
+/* Returns TDICT_OK if this thread may wait for f, else why not. */
 static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
   if (tdict_pool_note() && tdict_hooks_is_inside(f))
@@ -64,7 +64,7 @@ tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tr
   return answer(f, out, err);
 }
 
-/* Sources are read when everything is queued, unless the driver still reads some by itself. */
+/* Waits for the end: the driver may read sources by itself until then. */
 tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;

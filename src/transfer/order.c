@@ -136,7 +136,7 @@ static void mark_beside_others(tdict_fence_node *node, gathering *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* The marks on sources. One that found others there is left for its thread to see to: it has a storage and no fence. */
+/* Puts the marks on sources. Sources that already carry a mark are skipped here (fence stays NULL); the caller handles them. */
 typedef struct marking {
   tdict_future *self;
   _Atomic(bool) left, lost; /* relaxed: the loop's end orders them */

@@ -12,7 +12,8 @@ tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
   if (!t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
   if (t->num_parts < 2 || count == 0) return TDICT_OK;
   t->chunk_parts = malloc(count * sizeof *t->chunk_parts);
-  if (!t->chunk_parts) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for what %u chunks share", count);
+  if (!t->chunk_parts)
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the parts of %u chunks", count);
   for (uint32_t i = 0; i < count; i++) {
     atomic_init(&t->chunk_parts[i].slot, NULL);
     atomic_init(&t->chunk_parts[i].left, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
@@ -44,21 +45,22 @@ tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk,
   return part;
 }
 
-static tdict_slot *slot_of(tdict_chunk_parts *share) {
-  return atomic_load_explicit(&share->slot, memory_order_acquire);
+static tdict_slot *slot_of(tdict_chunk_parts *parts) {
+  return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
-/* The slot is nearly always there at once, or in a moment. Else there is none for who is to take it, and it may be long. */
-static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *share, tdict_slot **out, tdict_error *err) {
+/* Usually set within microseconds, so spin first. If not, the ring is full: return our finished slots and sleep, or the thread
+ * that should take the slot never gets one. */
+static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
   const tdict_future *t = lane->worker->transfer;
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(share)) && !tdict_transfer_has_failed(t); i++)
+  for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(parts)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
-  while (!slot && !(slot = slot_of(share)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+  while (!slot && !(slot = slot_of(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
     status = tdict_lane_give_done(lane, err);
     if (status == TDICT_OK) nanosleep(&pause, NULL);
   }
@@ -67,25 +69,25 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *share, td
   return status;
 }
 
-tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *share, bool first, tdict_slot **out,
+tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err) {
   if (!first) {
-    *out = slot_of(share);
-    return *out ? TDICT_OK : wait_for_slot(lane, share, out, err);
+    *out = slot_of(parts);
+    return *out ? TDICT_OK : wait_for_slot(lane, parts, out, err);
   }
   tdict_status status = tdict_lane_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
   tdict_lane_hand_over(lane);
-  atomic_store_explicit(&share->slot, *out, memory_order_release);
+  atomic_store_explicit(&parts->slot, *out, memory_order_release);
   return TDICT_OK;
 }
 
-bool tdict_chunk_parts_filled(tdict_chunk_parts *share) {
-  return atomic_fetch_sub_explicit(&share->left, 1, memory_order_acq_rel) == 1;
+bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
+  return atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) == 1;
 }
 
-tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *share, tdict_error *err) {
+tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
   tdict_status status = tdict_lane_take_over(lane, err);
-  if (status == TDICT_OK) atomic_store_explicit(&share->slot, NULL, memory_order_relaxed);
+  if (status == TDICT_OK) atomic_store_explicit(&parts->slot, NULL, memory_order_relaxed);
   return status;
 }

@@ -16,7 +16,7 @@ typedef struct tdict_chunk_parts {
   _Atomic(uint32_t) left; /* acq_rel: parts that are not filled yet; the last one's thread sees all bytes */
 } tdict_chunk_parts;
 
-/* Makes the shares of the transfer's chunks, if it has more than one part a chunk and anything goes through slots to a
+/* Makes the parts of the transfer's chunks, if it has more than one part a chunk and anything goes through slots to a
  * device; else it has one part from here on. TDICT_ENOMEM. */
 tdict_status tdict_chunk_parts_create(tdict_future *transfer, tdict_error *err);
 /* Gives slots that were filled in part and never queued, as a transfer leaves them that failed, back to their rings. */
@@ -27,10 +27,10 @@ uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk
 tdict_chunk tdict_chunk_part_at(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
 /* The slot that the chunk is gathered in: takes it for the first part, waits for it with the others. NULL: the transfer
  * has failed meanwhile. TDICT_EDEVICE. */
-tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *share, bool first, tdict_slot **out,
+tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err);
 /* A part is filled. True for the last one: the slot is the caller's to queue, when tdict_chunk_parts_take() has given it. */
-bool tdict_chunk_parts_filled(tdict_chunk_parts *share);
-tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *share, tdict_error *err);
+bool tdict_chunk_parts_filled(tdict_chunk_parts *parts);
+tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err);
 
 #endif

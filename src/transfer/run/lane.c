@@ -58,8 +58,8 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   const tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_engine_ring(t->engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
-  int slots = lane->ring->num_slots, share = slots / t->num_workers, most = t->row.slots;
-  lane->depth = share < 1 ? 1 : share > most ? most : share;
+  int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
+  lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
     lane->depth = TDICT_LANE_DEPTH; /* all of it fits; or who queues a slot's copy is seldom who took the slot */
   return TDICT_OK;
@@ -144,9 +144,8 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* So many slots are left to others by lanes of a transfer but the first that asks: while its copies stand behind a stream,
- * as far as is known, theirs need not. None by a call that leaves when all is queued: it has a slot for each chunk, or would
- * stay. */
+/* Slots to leave free for other transfers. While this transfer is blocked behind a stream, keep 1/8 of the ring for transfers
+ * that are not. Zero for the first request, and for calls that return once everything is queued: those need a slot per chunk. */
 static int left_to_others(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
   if (t->deferred_tail || (t->num_gates == 0 && t->num_uses == 0)) return 0;

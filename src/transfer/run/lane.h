@@ -30,8 +30,8 @@ typedef struct tdict_lane {
 } tdict_lane;
 
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
-/* Before a copy is queued: the stream waits for what the transfer waits for. One on which nothing follows must not wait,
- * since another transfer gets it. */
+/* Has the stream wait for what the transfer waits for. Call only if a copy follows: the stream is pooled, and a wait queued on
+ * it would delay its next user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
 /* Waits until everything is done and closes; with `abandon` nothing is emptied any more. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);

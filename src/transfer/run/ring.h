@@ -14,7 +14,7 @@ struct tdict_slot {
   char *data;
   tdict_cu_event event; /* recorded behind the copy that uses the bytes */
   tdict_slot *next;     /* the ring's */
-  _Atomic(bool) posted; /* acquire/release: its copy waits in an outbox, and is behind no event yet */
+  _Atomic(bool) posted; /* acquire/release: its copy waits in a batch, and its event is not recorded yet */
 };
 typedef struct tdict_ring {
   tdict_gpu *gpu; /* borrowed */

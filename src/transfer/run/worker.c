@@ -58,15 +58,15 @@ static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
 /* Fills a part of a slot, and sends it if that was the last one. */
 static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
-  tdict_chunk_parts *share = &t->chunk_parts[claim.chunk - t->plan.chunks];
+  tdict_chunk_parts *parts = &t->chunk_parts[claim.chunk - t->plan.chunks];
   tdict_slot *slot = NULL;
-  tdict_status status = tdict_chunk_parts_slot(lane, share, claim.part == 0, &slot, err);
+  tdict_status status = tdict_chunk_parts_slot(lane, parts, claim.part == 0, &slot, err);
   if (status != TDICT_OK || !slot) return status;
   tdict_chunk part = tdict_chunk_part_at(t, claim.chunk, claim.part);
   gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
-  if (!tdict_chunk_parts_filled(share)) return TDICT_OK;
+  if (!tdict_chunk_parts_filled(parts)) return TDICT_OK;
   status = tdict_lane_begin(lane, err);
-  if (status == TDICT_OK) status = tdict_chunk_parts_take(lane, share, err);
+  if (status == TDICT_OK) status = tdict_chunk_parts_take(lane, parts, err);
   if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, blame, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, claim.chunk);
   return status;
