@@ -118,11 +118,6 @@ def ratios(row):
     return found
 
 
-def run_date(record, row):
-    """When the run was begun that the row is of."""
-    return record["runs"][row["run"]]["date"]
-
-
 def earlier(record, row):
     """The number of the run that the row is of, counted from 1, when it is not the record's last one; else None."""
     return row["run"] + 1 if row["run"] + 1 < len(record["runs"]) else None
