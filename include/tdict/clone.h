@@ -7,19 +7,17 @@
 TDICT_BEGIN_DECLS
 
 /** @brief New nodes over the same tensors, unlocked: keys can be changed without the other tree seeing it, elements are
- *  and objects shared [T:clone_shallow_shares]. Result: as the tree, not locked. Cost: O(nodes), and O(keys) of nodes
- *  with trees below them; no element is touched. A node without trees below it costs the same however many tensors it
- *  has: both trees hold one list of them, which the first change of keys in either copies
- *  [T:clone_changes_are_seen_by_nobody]. A tree may be cloned, and the clones changed, while other threads read it
- *  [T:clone_in_several_threads].
- *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem], which a change may answer later
- *          [T:clone_changes_survive_enomem]. */
+ *  and objects shared. Result: as the tree, not locked. Cost: O(nodes), and O(keys) of nodes with trees below them; no
+ *  element is touched. A node without trees below it costs the same however many tensors it has: both trees hold one
+ *  list of them, which the first change of keys in either copies. A tree may be cloned, and the clones changed, while
+ *  other threads read it.
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM, which a change may answer later. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err);
-/** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory [T:clone_deep_copies];
- *  objects by their `clone`, or as their tensors [T:objects_pass_by_hooks] [T:objects_pass_as_tensors].
+/** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory; objects by their
+ *  `clone`, or as their tensors.
  *  Cost: all bytes are copied, and O(tensors + nodes).
  *  @param[in] memory  where to; NULL: that of the tensors on a device, plain host memory for those on the host.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM [T:clone_survives_enomem]; as tdict_tensor_clone(). */
+ *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM; as tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
 
@@ -27,8 +25,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, td
 typedef struct tdict_compare_options {
   size_t struct_size;
   double relative, absolute; /**< numbers are close when |a - b| <= absolute + relative * |b|; both 0 (default): equal
-                                  values [T:compare_close] */
-  bool nan_equal;            /**< NaN is the same as NaN; default false [T:compare_nan] */
+                                  values */
+  bool nan_equal;            /**< NaN is the same as NaN; default false */
 } tdict_compare_options;
 static inline tdict_compare_options tdict_compare_options_default(void) {
   tdict_compare_options o;
@@ -45,19 +43,18 @@ typedef struct tdict_difference {
   char message[256];             /**< what differs */
 } tdict_difference;
 /** @brief Compares keys (in any order), batch sizes, dtypes, shapes and elements, wherever the tensors are: those on a
- *  device are copied to the host one by one [T:compare_finds_first_difference]. Objects of one type are compared by their
- *  tensors [T:objects_compared]. Devices, locks and strides may differ. Cost: O(keys), and the bytes up to the first
- *  difference are read.
+ *  device are copied to the host one by one. Objects of one type are compared by their tensors. Devices, locks and
+ *  strides may differ. Cost: O(keys), and the bytes up to the first difference are read.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK whether they differ or not; #TDICT_EINVAL NULL or a negative tolerance, #TDICT_EWRONGDEVICE a
- *          device's bytes that belong to no context [T:compare_refuses]; #TDICT_EINVAL with its path a tensor's bytes never
- *          came, because a transfer into them failed [T:lost_bytes_are_not_compared]; #TDICT_ENOTSUP two objects of a type without
- *          `flatten` [T:objects_compared]; #TDICT_ENOMEM; #TDICT_EDEVICE. */
+ *          device's bytes that belong to no context; #TDICT_EINVAL with its path a tensor's bytes never came, because a
+ *          transfer into them failed; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
+ *          #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief True when tdict_compare() by default finds no difference, and nothing failed [T:compare_equal]. A tree whose bytes
- *  never came equals none, itself included [T:lost_bytes_are_not_compared]. */
+/** @brief True when tdict_compare() by default finds no difference, and nothing failed. A tree whose bytes never came
+ *  equals none, itself included. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

@@ -1,12 +1,10 @@
-/* Several trees made one: stack, cat, ragged sequences padded. The trees have the same keys, in any order
- * [T:stack_keys_in_any_order], and their tensors the same dtypes; the first tree's order, nested batch sizes and device
- * are the result's. All elements of a result lie in one storage for each memory [T:stack_one_storage]; results are not
- * locked. Objects of one type go along as tdict/object.h says [T:objects_pass_as_tensors] [T:objects_pass_by_hooks].
- * The tensors of one key are on one device in all trees; the result may lie in another memory [T:stack_stacks]
- * [T:stack_refuses_mixed_devices].
+/* Several trees made one: stack, cat, ragged sequences padded. The trees have the same keys, in any order, and their
+ * tensors the same dtypes; the first tree's order, nested batch sizes and device are the result's. All elements of a
+ * result lie in one storage for each memory; results are not locked. Objects of one type go along as tdict/object.h
+ * says. The tensors of one key are on one device in all trees; the result may lie in another memory.
  * Cost of each: the bytes of the result are copied once, and O(tensors of all trees); one storage for each memory, one
  * allocation for all tensors and one a node. Into `out` nothing is made but a list of what stands where.
- * All answer #TDICT_ESHAPE where a child of a tree no longer agrees (see tdict/tree.h) [T:changed_child_is_not_joined].
+ * All answer #TDICT_ESHAPE where a child of a tree no longer agrees (see tdict/tree.h).
  * Thread rule: as in tdict/tree.h: the trees are read, `out` trees are written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
@@ -29,41 +27,37 @@ static inline tdict_join_options tdict_join_options_default(void) {
   return o;
 }
 
-/** @brief A new batch dimension of @p count elements, each a copy of one tree [T:stack_stacks]. Result: the trees' batch
- *  size with @p count put in at `dim`.
+/** @brief A new batch dimension of @p count elements, each a copy of one tree. Result: the trees' batch size with @p
+ *  count put in at `dim`.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL no tree, NULL, or no such dimension; #TDICT_ENOTFOUND a key that not all have;
- *          #TDICT_ETYPE a tensor meets a tree, or an object one of another type; #TDICT_ESHAPE, #TDICT_EDTYPE batch sizes, shapes or dtypes differ,
- *          err->path naming the key and the message the tree [T:stack_refuses]; #TDICT_EWRONGDEVICE the
- *          tensors of a key are on different devices [T:stack_refuses_mixed_devices]; #TDICT_ENOMEM
- *          [T:stack_survives_enomem]. */
+ *          #TDICT_ETYPE a tensor meets a tree, or an object one of another type; #TDICT_ESHAPE, #TDICT_EDTYPE batch
+ *          sizes, shapes or dtypes differ, err->path naming the key and the message the tree; #TDICT_EWRONGDEVICE the
+ *          tensors of a key are on different devices; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
-/** @brief The trees one behind the other along one batch dimension, in which alone they may differ [T:cat_joins].
- *  Result: the trees' batch size, that dimension being the sum.
- *  @return as tdict_stack() [T:cat_refuses]. */
+/** @brief The trees one behind the other along one batch dimension, in which alone they may differ. Result: the trees'
+ *  batch size, that dimension being the sum.
+ *  @return as tdict_stack(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief As tdict_stack(), into the storage of @p out, which has the same keys and the batch size and shapes of the
- *  result: addresses stay, and it may be locked [T:stack_into_keeps_addresses]. All is checked before the first byte is
- *  written. Of the options `dim` is used. If tensors of @p out share bytes, the last write remains.
- *  @return as tdict_stack(); #TDICT_EREADONLY [T:stack_into_refuses]. */
+ *  result: addresses stay, and it may be locked. All is checked before the first byte is written. Of the options `dim`
+ *  is used. If tensors of @p out share bytes, the last write remains.
+ *  @return as tdict_stack(); #TDICT_EREADONLY. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *out,
                                                         tdict_error *err);
-/** @brief As tdict_cat(), into the storage of @p out [T:cat_into_keeps_addresses]; as tdict_stack_into()
- *  [T:stack_into_refuses]. */
+/** @brief As tdict_cat(), into the storage of @p out; as tdict_stack_into(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *out,
                                                       tdict_error *err);
-/** @brief Stacks sequences of different lengths, which are the trees' first batch dimension: batch size
- *  [count, longest, ...], what lies behind a sequence's end filled with @p value (converted to each dtype, 0 or 1 for
- *  bool) [T:pad_sequence_pads].
+/** @brief Stacks sequences of different lengths, which are the trees' first batch dimension: batch size [count,
+ *  longest, ...], what lies behind a sequence's end filled with @p value (converted to each dtype, 0 or 1 for bool).
  *  @param[in] options  `memory` is used; `dim` must be 0.
  *  @return as tdict_stack(); #TDICT_EINVAL a tree without batch dimension; #TDICT_EOVERFLOW an integer dtype that does
- *          not hold @p value [T:pad_sequence_refuses]; #TDICT_ENOTSUP a value whose bytes differ, on a device
- *          [T:pad_sequence_refuses]. */
+ *          not hold @p value; #TDICT_ENOTSUP a value whose bytes differ, on a device. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                                           const tdict_join_options *options, tdict_tree **out,
                                                           tdict_error *err);

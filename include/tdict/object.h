@@ -7,24 +7,23 @@
  * needs passes it through untouched, counts it, and fails under `strict_objects`.
  *
  * Operations on trees take objects along. Those that only move keys share the box: set, select, update, flatten_keys,
- * tdict_clone() and the like [T:object_moves_with_keys]; so do those after which every element stands where it stood
- * [T:objects_stay_where_nothing_moves]. The others ask for a hook that does just that, first, and else work on the
- * object's tensors, which `flatten` gives and of which `unflatten` makes the result's object:
+ * tdict_clone() and the like; so do those after which every element stands where it stood. The others ask for a hook
+ * that does just that, first, and else work on the object's tensors, which `flatten` gives and of which `unflatten`
+ * makes the result's object:
  *
- *   tdict_clone_deep()                                           clone, else tensors [T:objects_pass_by_hooks]
+ *   tdict_clone_deep()                                           clone, else tensors
  *   one element of each of the first dimensions (TDICT_AT, tdict_unbind(), ...)  index, once a dimension, else tensors
  *   tdict_stack() along dimension 0                              stack, else tensors
- *   other indices and shapes, split, stack, cat, pad_sequence    tensors [T:objects_pass_as_tensors]
- *   writes in place, also to `out` trees: from an object of the same type  tensors of both [T:objects_written_as_tensors]
- *   tdict_visit(), tdict_apply(), tdict_filter()                 tensors, with paths below the object's [T:objects_visited]
- *   tdict_compare()                                              tensors, unless it is one object [T:objects_compared]
+ *   other indices and shapes, split, stack, cat, pad_sequence    tensors
+ *   writes in place, also to `out` trees: from an object of the same type  tensors of both
+ *   tdict_visit(), tdict_apply(), tdict_filter()                 tensors, with paths below the object's
+ *   tdict_compare()                                              tensors, unless it is one object
  *
- * Where a memory is given, tensors come before hooks, which know no memory [T:objects_in_given_memory]. Where batch
- * dimensions count, the tensors must begin with those of the object's tree: #TDICT_ESHAPE [T:objects_need_the_batch_size].
- * A type that has neither the hook nor `flatten` is #TDICT_ENOTSUP, one that fails answers for the call, err->path being
- * the object's either way [T:objects_refused_by_name] [T:objects_hooks_fail]; two types where one is wanted are
- * #TDICT_ETYPE [T:objects_of_two_types]. Then all trees are as before, and objects made so far are released
- * [T:objects_survive_enomem] [T:objects_written_or_refused_whole]. Cost: that of the hooks, and O(nodes) more.
+ * Where a memory is given, tensors come before hooks, which know no memory. Where batch dimensions count, the tensors
+ * must begin with those of the object's tree: #TDICT_ESHAPE. A type that has neither the hook nor `flatten` is
+ * #TDICT_ENOTSUP, one that fails answers for the call, err->path being the object's either way; two types where one is
+ * wanted are #TDICT_ETYPE. Then all trees are as before, and objects made so far are released. Cost: that of the hooks,
+ * and O(nodes) more.
  * Thread rule: hooks of different objects run at once, on pool threads; hooks of one object may, too, when several
  * transfers use it, so hooks read `self` and do not change it. */
 #ifndef TDICT_OBJECT_H
@@ -39,12 +38,11 @@ typedef struct tdict_hook tdict_hook;
 
 /** A type of object: what the library can do with it. All but the first three members may be NULL. Hooks answer a
  *  status and write their result on success only; a hook that answers anything else but a tdict_status is #TDICT_EHOOK.
- *  A type outlives its objects, is never written by the library, and is told from others by its address
- *  [T:object_get_checks_type]. */
+ *  A type outlives its objects, is never written by the library, and is told from others by its address. */
 struct tdict_type {
-  size_t struct_size; /**< sizeof(tdict_type); a shorter one lacks the hooks at its end [T:object_short_type] */
-  const char *name;   /**< for messages and print; not empty */
-  void (*release)(void *self); /**< ends the struct; called once [T:object_released_once] */
+  size_t struct_size;          /**< sizeof(tdict_type); a shorter one lacks the hooks at its end */
+  const char *name;            /**< for messages and print; not empty */
+  void (*release)(void *self); /**< ends the struct; called once */
   /** An object of the same type whose tensors are pinned. *out == self keeps the object itself. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   /** An object of the same type on the hook's device. It is given the pinned object when there is a `pin_memory` hook
@@ -55,8 +53,8 @@ struct tdict_type {
    *  changed, but elements may be written. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
   /** A new object like `self` whose tensors are those of `tree`, which has the keys that flatten gave and maybe other
-   *  dimensions. The tree is borrowed; tensors are retained as needed; their bytes are not there yet (of a transfer) and
-   *  are not to be read. */
+   *  dimensions. The tree is borrowed; tensors are retained as needed; their bytes are not there yet (of a transfer)
+   *  and are not to be read. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
   /** A copy with elements of its own. *out == self keeps the object, as for all hooks that make one. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
@@ -69,19 +67,18 @@ struct tdict_type {
   size_t (*print)(const void *self, char *buffer, size_t bytes);
 };
 
-/** @brief Puts an object at a path, as tdict_set() puts a tensor; takes @p self, on success only [T:object_set_takes].
- *  The object that stands there already stays as it is [T:object_set_takes]. The tree's batch size and device say
- *  nothing about objects, and no hook is asked [T:object_has_no_batch_and_device].
- *  @return as tdict_set() [T:object_set_refuses], #TDICT_ENOMEM [T:object_set_survives_enomem]; #TDICT_EINVAL also when
- *          @p type has no name, release or size, or one of flatten and unflatten alone [T:object_set_refuses]. */
+/** @brief Puts an object at a path, as tdict_set() puts a tensor; takes @p self, on success only. The object that
+ *  stands there already stays as it is. The tree's batch size and device say nothing about objects, and no hook is
+ *  asked.
+ *  @return as tdict_set(), #TDICT_ENOMEM; #TDICT_EINVAL also when @p type has no name, release or size, or one of
+ *          flatten and unflatten alone. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type *type,
                                                         void *self, tdict_error *err);
-/** @brief The object at a path, borrowed from the tree [T:object_get_checks_type].
- *  @return as tdict_get(); #TDICT_ETYPE something else stands there, or an object of another type, both named
- *          [T:object_get_checks_type]. */
+/** @brief The object at a path, borrowed from the tree.
+ *  @return as tdict_get(); #TDICT_ETYPE something else stands there, or an object of another type, both named. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdict_type *type,
                                                         void **out, tdict_error *err);
-/** @brief The type of the object at a path; NULL when there is none [T:object_get_checks_type]. */
+/** @brief The type of the object at a path; NULL when there is none. */
 TDICT_API const tdict_type *tdict_object_type(const tdict_tree *td, const char *path);
 
 TDICT_END_DECLS

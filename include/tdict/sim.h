@@ -5,8 +5,8 @@
  * measured on it says nothing about a GPU.
  * A context has simulated devices when its options carry `sim`, or when its device is tdict_sim(n). They are its own:
  * another context's sim:0 is another device. Calls that take a context refuse its memory and streams with
- * #TDICT_EWRONGDEVICE [T:sim_devices_belong_to_their_context]. In a fork of the process that made the context every call
- * below returns at once: #TDICT_EFORKED, or NULL [T:fork_holds_all_locks]. */
+ * #TDICT_EWRONGDEVICE. In a fork of the process that made the context every call below returns at once: #TDICT_EFORKED,
+ * or NULL. */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -35,27 +35,24 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
   return o;
 }
 
-/** @brief Stops all queues of the context's simulated devices: operations are queued and none finishes
- *  [T:sim_hold_and_step].
- *  @return #TDICT_OK; #TDICT_ENODEVICE the context has none [T:sim_control_refuses]. */
+/** @brief Stops all queues of the context's simulated devices: operations are queued and none finishes.
+ *  @return #TDICT_OK; #TDICT_ENODEVICE the context has none. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
-/** @brief While held: lets up to @p count further operations finish, in the order that their streams allow, and
- *  returns when that many have finished or none can [T:sim_hold_and_step].
- *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EINVAL @p count is negative, or nothing is held
- *          [T:sim_control_refuses]. */
+/** @brief While held: lets up to @p count further operations finish, in the order that their streams allow, and returns
+ *  when that many have finished or none can.
+ *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EINVAL @p count is negative, or nothing is held. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
-/** @brief Lets all queues run again [T:sim_hold_and_step].
- *  @return #TDICT_OK; #TDICT_ENODEVICE [T:sim_control_refuses]. */
+/** @brief Lets all queues run again.
+ *  @return #TDICT_OK; #TDICT_ENODEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
-/** @brief Runs @p fn(@p user) in the order of @p stream, as a kernel would, on a thread of the device
- *  [T:sim_launch_in_order]. The function reaches device memory through tdict_sim_bytes() and calls nothing else of
- *  this library.
- *  @return #TDICT_OK; #TDICT_EINVAL the stream is not one that tdict_stream_create() made on a simulated device
- *          [T:sim_launch_refuses]; #TDICT_ENOMEM. */
+/** @brief Runs @p fn(@p user) in the order of @p stream, as a kernel would, on a thread of the device. The function
+ *  reaches device memory through tdict_sim_bytes() and calls nothing else of this library.
+ *  @return #TDICT_OK; #TDICT_EINVAL the stream is not one that tdict_stream_create() made on a simulated device;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
-/** @brief Where the bytes behind a simulated device address really are: for functions of tdict_sim_launch() only,
- *  since no order holds outside of them [T:sim_launch_in_order]. NULL for an address that is not the device's. */
+/** @brief Where the bytes behind a simulated device address really are: for functions of tdict_sim_launch() only, since
+ *  no order holds outside of them. NULL for an address that is not the device's. */
 TDICT_API void *tdict_sim_bytes(tdict_stream stream, const void *device_address);
 
 TDICT_END_DECLS

@@ -1,8 +1,8 @@
 /* Status codes and the error struct that calls fill in.
  *
- * Every call that can fail returns a tdict_status and takes a `tdict_error *err` last. `err` may be NULL; it is
- * written on failure only [T:error_written_on_failure_only], and on failure nothing that the call works on has
- * changed unless its own comment says otherwise. Thread rule: an error belongs to the thread that passes it. */
+ * Every call that can fail returns a tdict_status and takes a `tdict_error *err` last. `err` may be NULL; it is written
+ * on failure only, and on failure nothing that the call works on has changed unless its own comment says otherwise.
+ * Thread rule: an error belongs to the thread that passes it. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 
@@ -46,17 +46,17 @@ typedef enum tdict_status {
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
   int32_t native; /**< the code of the driver or of errno that lies behind it, or 0 */
-  /** The leaf or key that it is about, or ""; long paths are cut in the middle [T:error_long_path_cut_in_middle]. */
+  /** The leaf or key that it is about, or ""; long paths are cut in the middle. */
   char path[248];
   char message[256]; /**< one sentence: what was wanted and what was found */
 } tdict_error;
 
-/** @brief The name of a status, such as "TDICT_EINVAL"; "TDICT_?" for a number that is none [T:status_names].
+/** @brief The name of a status, such as "TDICT_EINVAL"; "TDICT_?" for a number that is none.
  *  @return a string that lives for ever. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
 
 /** @brief Prints an error as one line, such as
- *         `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels` [T:error_print_writes_one_line].
+ *         `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels`.
  *  @param[in] err   Borrowed. Its native code follows in brackets if it is not 0. NULL prints nothing.
  *  @param[in] file  Borrowed, and not flushed. If it cannot be written, ferror() says so.
  *  @note Thread-safe. tdict/try.h has macros that call it. */

@@ -21,7 +21,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief The version of the library that runs, major * 10000 + minor * 100 + patch [T:version_is_the_headers]. */
+/** @brief The version of the library that runs, major * 10000 + minor * 100 + patch. */
 TDICT_API int tdict_version(void);
 
 TDICT_END_DECLS

@@ -21,8 +21,8 @@ TDICT_BEGIN_DECLS
 #define TDICT_MAX_NDIM 32
 
 /** Expands to two arguments: the number of dimensions, and an array of their sizes that lives until the call returns.
- *  `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)` is an example [T:shape_macro_counts]. In C++ each
- *  size must be an int64_t or a constant. For a scalar pass `0, NULL`. */
+ *  `tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(128, 17), NULL, &t, &err)` is an example. In C++ each size must be an
+ *  int64_t or a constant. For a scalar pass `0, NULL`. */
 #ifdef __cplusplus
 #define TDICT_SHAPE(...)                                                \
   static_cast<int>(std::initializer_list<int64_t>{__VA_ARGS__}.size()), \
@@ -68,129 +68,117 @@ typedef struct tdict_tensor_range {
 /** @brief A new tensor in C order with unspecified elements.
  *  @param[in] shape   @p ndim counts of zero or more; may be NULL when @p ndim is 0 (one element).
  *  @param[in] memory  NULL for plain host memory, which is aligned to 256 bytes.
- *  @return #TDICT_OK; #TDICT_EINVAL @p ndim, or a negative count [T:tensor_empty_refuses_bad_shapes];
- *          #TDICT_EDTYPE an unknown dtype [T:tensor_empty_refuses_unknown_dtype]; #TDICT_EOVERFLOW
- *          the bytes do not fit [T:tensor_empty_refuses_overflow]; #TDICT_ENOMEM; #TDICT_ENODEVICE the memory's
- *          device is absent [T:memory_of_absent_device]; #TDICT_EDEVICE. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p ndim, or a negative count; #TDICT_EDTYPE an unknown dtype; #TDICT_EOVERFLOW the
+ *          bytes do not fit; #TDICT_ENOMEM; #TDICT_ENODEVICE the memory's device is absent; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
-/** @brief As tdict_tensor_empty(), every byte zero [T:tensor_zeros_are_zero]. Errors as there
- *  [T:tensor_makers_share_errors]. */
+/** @brief As tdict_tensor_empty(), every byte zero. Errors as there. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
-/** @brief In plain host memory, every element a copy of the one at @p element [T:tensor_full_repeats_element].
- *  Errors as tdict_tensor_empty(); #TDICT_EINVAL also when @p element is NULL [T:tensor_makers_share_errors]. */
+/** @brief In plain host memory, every element a copy of the one at @p element.
+ *  Errors as tdict_tensor_empty(); #TDICT_EINVAL also when @p element is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                          const void *element, tdict_tensor **out, tdict_error *err);
-/** @brief Copies an array of the program's into a new tensor in plain host memory [T:tensor_from_array_copies].
- *  @param[in] data  Elements in C order, as many as @p shape needs, borrowed for the call. May be NULL if there are none.
- *  Errors as tdict_tensor_empty(); #TDICT_EINVAL also when @p data is NULL and there are elements
- *  [T:tensor_makers_share_errors]. */
+/** @brief Copies an array of the program's into a new tensor in plain host memory.
+ *  @param[in] data  Elements in C order, as many as @p shape needs, borrowed for the call. May be NULL if there are
+ *                   none.
+ *  Errors as tdict_tensor_empty(); #TDICT_EINVAL also when @p data is NULL and there are elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief In plain host memory, one dimension of @p count elements: start, start + step, ... each computed as
- *  start + i * step in double and converted to @p dtype, integers by truncation [T:tensor_arange_counts].
- *  @return as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types
- *          [T:tensor_arange_refuses]; #TDICT_EOVERFLOW a value that an integer type cannot hold
- *          [T:tensor_arange_refuses]. */
+ *  start + i * step in double and converted to @p dtype, integers by truncation.
+ *  @return as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types; #TDICT_EOVERFLOW a value
+ *          that an integer type cannot hold. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
-/** @brief A tensor over memory that the program owns; nothing is copied [T:tensor_from_data_shares].
- *  @param[in] release  called once with @p user when the last tensor over it is released, on the thread that
- *                      releases it (a pool thread at times), with no lock held; may call release functions only;
- *                      may be NULL [T:tensor_from_data_releases_once]. Not called when this fails
- *                      [T:tensor_from_data_failure_leaves_ownership].
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL where elements exist, a bad count, struct_size or flag
- *          [T:tensor_from_data_refuses]; #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE strides reach outside
- *          `storage_bytes`, or below `data` when storage_bytes is given [T:tensor_from_data_refuses]; #TDICT_ENOTSUP the
- *          view is a longer struct with a field in use that this library does not know; #TDICT_ENOMEM. */
+/** @brief A tensor over memory that the program owns; nothing is copied.
+ *  @param[in] release  called once with @p user when the last tensor over it is released, on the thread that releases
+ *                      it (a pool thread at times), with no lock held; may call release functions only; may be NULL.
+ *                      Not called when this fails.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL where elements exist, a bad count, struct_size or flag; #TDICT_EDTYPE;
+ *          #TDICT_EOVERFLOW; #TDICT_ESHAPE strides reach outside `storage_bytes`, or below `data` when storage_bytes is
+ *          given; #TDICT_ENOTSUP the view is a longer struct with a field in use that this library does not know;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_view *view,
                                                               void (*release)(void *user), void *user,
                                                               tdict_tensor **out, tdict_error *err);
 
-/** @brief Adds a reference and returns @p t [T:tensor_counts]. */
+/** @brief Adds a reference and returns @p t. */
 TDICT_API tdict_tensor *tdict_tensor_retain(const tdict_tensor *t);
-/** @brief Drops a reference; NULL is allowed [T:tensor_counts]. */
+/** @brief Drops a reference; NULL is allowed. */
 TDICT_API void tdict_tensor_release(tdict_tensor *t);
 
 TDICT_API tdict_dtype tdict_tensor_dtype(const tdict_tensor *t);
 TDICT_API tdict_device tdict_tensor_device(const tdict_tensor *t);
 TDICT_API int tdict_tensor_ndim(const tdict_tensor *t);
-/** @brief ndim counts, borrowed from the tensor [T:tensor_describes_itself]. */
+/** @brief ndim counts, borrowed from the tensor. */
 TDICT_API const int64_t *tdict_tensor_shape(const tdict_tensor *t);
-/** @brief ndim strides in elements, borrowed from the tensor [T:tensor_describes_itself]. */
+/** @brief ndim strides in elements, borrowed from the tensor. */
 TDICT_API const int64_t *tdict_tensor_strides(const tdict_tensor *t);
-/** @brief The number of elements [T:tensor_describes_itself]. */
+/** @brief The number of elements. */
 TDICT_API int64_t tdict_tensor_numel(const tdict_tensor *t);
-/** @brief Bytes of the elements, numel times the element's bytes, whatever the strides [T:tensor_describes_itself]. */
+/** @brief Bytes of the elements, numel times the element's bytes, whatever the strides. */
 TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *t);
-/** @brief True when the elements lie in C order without gaps; dimensions of size 1 and empty tensors do not
- *  disturb it [T:tensor_contiguity]. */
+/** @brief True when the elements lie in C order without gaps; dimensions of size 1 and empty tensors do not disturb
+ *  it. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *t);
-/** @brief True for host memory that is page-locked: from tdict_pinned_memory() or marked so by its view
- *  [T:tensor_is_pinned]. */
+/** @brief True for host memory that is page-locked: from tdict_pinned_memory() or marked so by its view. */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *t);
-/** @brief True when both lie over one storage [T:tensor_views_share_storage]. */
+/** @brief True when both lie over one storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
-/** @brief The address of the first element, to be written; NULL for read-only storage [T:tensor_read_only] and for a
- *  tensor without elements' memory. For host memory it first waits until no transfer reads or writes the storage
- *  [T:data_waits_for_readers]; a device address is given at once. */
+/** @brief The address of the first element, to be written; NULL for read-only storage and for a tensor without
+ *  elements' memory. For host memory it first waits until no transfer reads or writes the storage; a device address is
+ *  given at once. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *t);
 /** @brief The address of the first element, to be read. For host memory it first waits until no transfer writes the
- *  storage [T:const_data_waits_for_writer]. In a fork neither of the two waits for what the parent's threads do
- *  [T:storage_lists_of_a_parent_are_left_behind] [T:fork_is_refused]. */
+ *  storage. In a fork neither of the two waits for what the parent's threads do. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *t);
 /** @brief Describes @p t; shape and strides stay the tensor's, `data` is unfenced and `storage_bytes` reaches to the
- *  end of the storage [T:tensor_get_view].
+ *  end of the storage.
  *  @param[in,out] out  from tdict_tensor_view_default(). At most its struct_size bytes are written; nothing is written
- *                      if no default function wrote that size [T:tensor_get_view_keeps_to_its_size]. */
+ *                      if no default function wrote that size. */
 TDICT_API void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out);
 
 /** @brief A view with any shape and strides over the same storage, with the dtype of @p t.
  *  @param[in] layout  its ndim, shape and strides are used, nothing else of it.
  *  @param[in] offset  of the first element from the first element of @p t, in elements, may be negative.
- *  @return #TDICT_OK; #TDICT_EINVAL; #TDICT_EOVERFLOW; #TDICT_ESHAPE it would reach outside the storage
- *          [T:tensor_as_strided_refuses]; #TDICT_ENOMEM. The storage is shared [T:tensor_views_share_storage]. */
+ *  @return #TDICT_OK; #TDICT_EINVAL; #TDICT_EOVERFLOW; #TDICT_ESHAPE it would reach outside the storage; #TDICT_ENOMEM.
+ *          The storage is shared. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_view *layout,
                                                                int64_t offset, tdict_tensor **out, tdict_error *err);
-/** @brief A view of the elements of @p range, all other dimensions whole [T:tensor_slice_views].
- *  @return #TDICT_OK; #TDICT_EINVAL no such dimension, step 0, or an element outside it [T:tensor_slice_refuses];
- *          #TDICT_ENOMEM. */
+/** @brief A view of the elements of @p range, all other dimensions whole.
+ *  @return #TDICT_OK; #TDICT_EINVAL no such dimension, step 0, or an element outside it; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range *range,
                                                           tdict_tensor **out, tdict_error *err);
-/** @brief Makes a view whose dimension i is dimension @p order[i] of @p t [T:tensor_permute_views].
+/** @brief Makes a view whose dimension i is dimension @p order[i] of @p t.
  *  @param[in] order  @p ndim dimensions, which must be as many as @p t has; may be NULL when @p ndim is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tensor's, or @p order is not a permutation
- *          [T:tensor_permute_refuses]; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tensor's, or @p order is not a permutation; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *t, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Returns the elements of @p t, in C order, in another shape. One size may be -1: the library computes it.
- *  The result is a view if the strides allow one, else a copy in C order [T:tensor_reshape_views_or_copies]. The copy is
- *  in the memory of @p t. For memory of the program's own it is in plain host memory.
- *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements; #TDICT_EINVAL a NULL or a count that cannot be
- *          [T:tensor_reshape_refuses]; #TDICT_EOVERFLOW counts that no tensor can have
- *          [T:tensor_reshape_refuses]; of a copy also errors of tdict_tensor_clone(); #TDICT_ENOMEM. */
+ *  The result is a view if the strides allow one, else a copy in C order. The copy is in the memory of @p t. For memory
+ *  of the program's own it is in plain host memory.
+ *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements; #TDICT_EINVAL a NULL or a count that cannot be;
+ *          #TDICT_EOVERFLOW counts that no tensor can have; of a copy also errors of tdict_tensor_clone();
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Copies elements from @p src to @p dst, which have one dtype and one shape and any strides; waits until it
- *  is done. Both on the host, or one on a device, or both on one device [T:tensor_copy_any_strides]
- *  [T:tensor_copy_devices]. Where they overlap the result is unspecified. First waits for transfers that write @p src or use
- *  @p dst, on devices too [T:tensor_copy_waits_for_transfers] [T:device_calls_come_after_transfers], and for what
- *  tdict_record_stream() noted of @p dst [T:device_writers_wait_for_recorded_uses].
- *  @return #TDICT_OK; #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY [T:tensor_copy_refuses];
- *          #TDICT_EWRONGDEVICE two devices, or one of which nothing is known [T:tensor_copy_refuses]; #TDICT_EINVAL the
- *          source's bytes never came, since a transfer into them failed [T:lost_source_of_a_tensor_copy];
- *          #TDICT_EDEVICE, after which the elements of @p dst are unspecified. */
+/** @brief Copies elements from @p src to @p dst, which have one dtype and one shape and any strides; waits until it is
+ *  done. Both on the host, or one on a device, or both on one device. Where they overlap the result is unspecified.
+ *  First waits for transfers that write @p src or use @p dst, on devices too, and for what tdict_record_stream() noted
+ *  of @p dst.
+ *  @return #TDICT_OK; #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE two devices, or
+ *          one of which nothing is known; #TDICT_EINVAL the source's bytes never came, since a transfer into them
+ *          failed; #TDICT_EDEVICE, after which the elements of @p dst are unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
-/** @brief A new tensor in C order with the same elements, in @p memory (NULL: plain host memory)
- *  [T:tensor_clone_copies]. Errors of tdict_tensor_empty() and tdict_tensor_copy() [T:tensor_clone_refuses]. */
+/** @brief A new tensor in C order with the same elements, in @p memory (NULL: plain host memory). Errors of
+ *  tdict_tensor_empty() and tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *t, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief @p t itself with a reference more when it is contiguous, else a clone of it in the memory that it lies in,
- *  plain host memory for memory of the program's own [T:tensor_contiguous_shares_or_copies]. Errors of
- *  tdict_tensor_clone() [T:tensor_clone_refuses]. */
+ *  plain host memory for memory of the program's own. Errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *t, tdict_tensor **out,
                                                                tdict_error *err);
 

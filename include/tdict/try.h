@@ -9,7 +9,8 @@
  * and leave the function. They use the variable `err` of the place where they stand: a tdict_error that the call was
  * given (`&err`). For a call that was given NULL, set `err` to zero first; then the status alone is printed.
  *
- * In main, and in a function that returns a tdict_status, `err.status` is the result, since it is written on failure only:
+ * In main, and in a function that returns a tdict_status, `err.status` is the result, since it is written on failure
+ * only:
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};
@@ -43,11 +44,11 @@
     }                                                 \
   } while (0)
 
-/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`
- *         [T:try_prints_and_goes_to_done]. err.status is set since a call that was given NULL leaves `err` as it was. */
+/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`. err.status is
+ *         set since a call that was given NULL leaves `err` as it was. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
-/** @brief The same, but on failure returns `value` from the function [T:try_return_prints_and_returns]. */
+/** @brief The same, but on failure returns `value` from the function. */
 #define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif

@@ -33,16 +33,14 @@ typedef uint32_t tdict_dtype;
 #define TDICT_F8E4M3 TDICT_DTYPE(10, 8, 1) /* DLPack's float8_e4m3fn */
 #define TDICT_F8E5M2 TDICT_DTYPE(12, 8, 1)
 
-/** @brief Bytes of one element, lanes included; 0 for a type that is not one of the above. A type with more than
- *  one lane is known when its one-lane type is [T:dtype_bytes_and_names]. */
+/** @brief Bytes of one element, lanes included; 0 for a type that is not one of the above. A type with more than one
+ *  lane is known when its one-lane type is. */
 TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
-/** @brief A name such as "float32" or "bfloat16", without lanes; "unknown" for a type that is not one of the above
- *  [T:dtype_bytes_and_names]. */
+/** @brief A name such as "float32" or "bfloat16", without lanes; "unknown" for a type that is not one of the above. */
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** Bytes that hold every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
-/** @brief Writes "float32", or "float32 x 4" for a type of four lanes, cut to @p bytes and ended by 0
- *  [T:dtype_format_says_lanes].
+/** @brief Writes "float32", or "float32 x 4" for a type of four lanes, cut to @p bytes and ended by 0.
  *  @return @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
@@ -58,14 +56,13 @@ typedef struct tdict_device {
 TDICT_API tdict_device tdict_cpu(void);
 TDICT_API tdict_device tdict_cuda(int index);
 TDICT_API tdict_device tdict_sim(int index);
-/** @brief True when both name the same place [T:device_equality]. */
+/** @brief True when both name the same place. */
 TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
-/** @brief Reads "cpu", "cuda", "cuda:1", "sim", "sim:1" or "auto"; a missing index is 0 [T:device_parse_accepts].
+/** @brief Reads "cpu", "cuda", "cuda:1", "sim", "sim:1" or "auto"; a missing index is 0.
  *  @param[out] out  written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL any other text, or NULL [T:device_parse_refuses]. */
+ *  @return #TDICT_OK; #TDICT_EINVAL any other text, or NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);
-/** @brief Writes "cuda:1" and the like, cut to @p bytes and ended by 0, and returns @p buffer
- *  [T:device_format_round_trip]. */
+/** @brief Writes "cuda:1" and the like, cut to @p bytes and ended by 0, and returns @p buffer. */
 TDICT_API char *tdict_device_format(tdict_device device, char *buffer, size_t bytes);
 
 /** A stream of a device. For cuda, `handle` is a cudaStream_t or CUstream; 0 is the legacy default stream. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "support/fail_alloc.h"
+#include "support/rest.h"
 #include "support/test.h"
 
 typedef struct heard {
@@ -75,7 +76,7 @@ CASE(log_without_memory) {
 typedef struct crowd {
   tdict_log *log;
   atomic_bool closed, stop;
-  atomic_int writes, late;
+  atomic_int attempts, writes, late;
 } crowd;
 static void hear_crowd(void *user, int32_t level, const char *text) {
   crowd *c = user;
@@ -85,7 +86,10 @@ static void hear_crowd(void *user, int32_t level, const char *text) {
 }
 static void *write_often(void *user) {
   crowd *c = user;
-  while (!atomic_load(&c->stop)) tdict_log_write(c->log, atomic_load(&c->closed) ? 3 : 1, "%p", user);
+  while (!atomic_load(&c->stop)) {
+    tdict_log_write(c->log, atomic_load(&c->closed) ? 3 : 1, "%p", user);
+    atomic_fetch_add(&c->attempts, 1);
+  }
   return NULL;
 }
 CASE(log_is_safe_from_any_thread) {
@@ -96,7 +100,8 @@ CASE(log_is_safe_from_any_thread) {
   while (atomic_load(&c.writes) < 100) usleep(100);
   tdict_log_close(c.log);
   atomic_store(&c.closed, true);
-  usleep(20000);
+  const int enough = atomic_load(&c.attempts) + 100;
+  while (atomic_load(&c.attempts) < enough) usleep(100);
   atomic_store(&c.stop, true);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
   assert_int_equal(atomic_load(&c.late), 0);
@@ -113,7 +118,7 @@ static void hear_slowly(void *user, int32_t level, const char *text) {
   (void)level, (void)text;
   atomic_store(&s->inside, true);
   while (!atomic_load(&s->closing)) usleep(100);
-  usleep(20000); /* a close that does not wait has returned by now */
+  td_rest(); /* a close that does not wait has returned by now */
   atomic_store(&s->inside, false);
 }
 static void *write_once(void *user) {

@@ -8,6 +8,7 @@
 #include "device/driver_sim.h"
 #include "sched/pool.h"
 #include "support/fail_alloc.h"
+#include "support/rest.h"
 #include "support/test.h"
 
 CASE(version_is_the_headers) {
@@ -273,7 +274,7 @@ SIM_CASE(context_destroy_waits_for_a_device_that_stands_still) {
   td_ok(tdict_to_device_async(c, src, tdict_sim(0), NULL, &f, err));
   tdict_release(src);
   assert_int_equal(pthread_create(&thread, NULL, destroy, c), 0);
-  usleep(50000);
+  td_rest();
   assert_false(atomic_load(&destroyed));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
   tdict_driver_sim_resume(d);

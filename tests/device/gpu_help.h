@@ -11,6 +11,7 @@
 #include "device/devices.h"
 #include "device/driver_sim.h"
 #include "support/raw.h"
+#include "support/rest.h"
 #include "support/test.h"
 
 /* The call of an entry must answer TDICT_CU_<wanted>; `d` is the driver in scope. */

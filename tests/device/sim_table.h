@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "device/driver_sim.h"
+#include "support/rest.h"
 #include "support/test.h"
 
 /* The call of an entry must answer TDICT_CU_<wanted>; `d` is the driver in scope. */
@@ -83,23 +84,23 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
     if (c[i] != value) return false;
   return true;
 }
-static inline void sleep_ms(int ms) { usleep((useconds_t)ms * 1000); }
-
 static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
 
 /* A launched function that blocks until it is told to go. */
 typedef struct gate {
-  atomic_bool entered, open;
+  atomic_bool entered, open, left;
 } gate;
 static inline void pass_gate(void *user) {
   gate *g = user;
   atomic_store(&g->entered, true);
   while (!atomic_load(&g->open)) usleep(100);
+  atomic_store(&g->left, true);
 }
 /* Blocks the stream, and the device's engine for launched functions, until open_gate(). */
 static inline void block_stream(tdict_cu_stream s, gate *g) {
   atomic_init(&g->entered, false);
   atomic_init(&g->open, false);
+  atomic_init(&g->left, false);
   td_ok(tdict_sim_launch(public_stream(s), pass_gate, g, err));
 }
 static inline void open_gate(gate *g) { atomic_store(&g->open, true); }

@@ -181,8 +181,8 @@ CASE(driver_fault_stalls_until_released) {
     atomic_init(&c.result, -1);
     tdict_driver_fault_arm(d, &stall);
     assert_int_equal(pthread_create(&c.thread, NULL, run_caller, &c), 0);
-    while (!tdict_driver_fault_is_stalled(d)) sleep_ms(1);
-    sleep_ms(20);
+    while (!tdict_driver_fault_is_stalled(d) && atomic_load(&c.result) == -1) usleep(1000);
+    td_rest();
     assert_int_equal(atomic_load(&c.result), -1);
     CU(SUCCESS, event_query, c.event); /* other calls go on */
     if (round < 2)

@@ -151,7 +151,7 @@ SIM_CASE(gpu_follow_orders_two_streams) {
   td_ok(tdict_sim_launch((tdict_stream){td_device(), after}, hold_stream, &later, err));
   CU(SUCCESS, copy_h2d_async, block.data, host, 4096, stream);
   while (!atomic_load(&first.entered)) usleep(100);
-  usleep(30000);
+  td_rest();
   CU(NOT_READY, stream_query, stream);
   atomic_store(&first.open, true);
   CU(SUCCESS, stream_synchronize, stream);

@@ -193,7 +193,7 @@ typedef struct opener {
 } opener;
 static void *open_later(void *user) {
   opener *x = user;
-  usleep(40000);
+  td_rest(); /* until the release has returned, or waits */
   atomic_store(&x->early, atomic_load(&x->o->released) != 0);
   atomic_store(&x->g->open, true);
   return NULL;
@@ -224,7 +224,7 @@ SIM_CASE(own_memory_is_released_behind_its_uses) {
   tdict_future *f = NULL;
   td_ok(tdict_to_device_async(b.context, src, td_device(), &t, &f, err));
   tdict_future_release(f);
-  usleep(20000);
+  td_rest();
   assert_int_equal(atomic_load(&o.released), 1);
   td_ok(tdict_sim_resume(b.context, err));
   for (int i = 0; i < 50000 && atomic_load(&o.released) < 2; i++) usleep(100);

@@ -1,8 +1,9 @@
 /* Hold, step, resume and launch as a program uses them. */
-#include "support/test.h"
-
 #include <stdatomic.h>
 #include <unistd.h>
+
+#include "support/rest.h"
+#include "support/test.h"
 
 static tdict_context *open_context(bool held) {
   tdict_context_options o = tdict_context_options_default();
@@ -45,13 +46,13 @@ CASE(sim_hold_and_step) {
   td_ok(tdict_stream_create(c, tdict_sim(0), &s, err));
   td_ok(tdict_sim_hold(c, err));
   for (int i = 0; i < 4; i++) launch(s, &calls[i], &next);
-  usleep(20000);
+  td_rest();
   assert_int_equal(atomic_load(&next), 0);
   td_ok(tdict_sim_step(c, 1, err));
   assert_int_equal(atomic_load(&next), 1);
   td_ok(tdict_sim_step(c, 2, err));
   assert_int_equal(atomic_load(&next), 3);
-  usleep(20000);
+  td_rest();
   assert_int_equal(atomic_load(&next), 3);
   td_ok(tdict_sim_resume(c, err));
   wait_for(&next, 4);
@@ -70,7 +71,7 @@ CASE(sim_begins_held) {
   atomic_init(&next, 0);
   td_ok(tdict_stream_create(c, tdict_sim(0), &s, err));
   launch(s, &first, &next);
-  usleep(20000);
+  td_rest();
   assert_int_equal(atomic_load(&next), 0);
   td_ok(tdict_sim_resume(c, err));
   wait_for(&next, 1);

@@ -147,7 +147,7 @@ CASE(sim_free_waits_for_the_device) {
     CU(SUCCESS, ctx_current, &f[i].context);
     assert_int_equal(pthread_create(&threads[i], NULL, run_freer, &f[i]), 0);
   }
-  sleep_ms(30);
+  td_rest();
   assert_int_equal(atomic_load(&f[0].result), -1);
   assert_int_equal(atomic_load(&f[1].result), -1);
   tdict_driver_sim_resume(d);

@@ -30,7 +30,7 @@ CASE(sim_step_lets_so_many_finish) {
   launch_note(b, &t, &entries[1], 1);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, b);
   launch_note(a, &t, &entries[2], 2);
-  sleep_ms(20);
+  td_rest();
   assert_int_equal(finished(d), 0);
   td_ok(tdict_driver_sim_step(d, 0, err));
   assert_int_equal(finished(d), 0);
@@ -52,7 +52,7 @@ CASE(sim_step_lets_so_many_finish) {
   CU(SUCCESS, stream_query, a);
   td_ok(tdict_driver_sim_step(d, 1, err));
   launch_note(a, &t, &entries[3], 3); /* steps are not saved up */
-  sleep_ms(20);
+  td_rest();
   assert_int_equal(t.count, 3);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, a);
@@ -77,7 +77,7 @@ CASE(sim_steps_go_in_the_order_of_the_calls) {
   tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   trace_entry last;
   launch_note(c, &t, &last, 2); /* could begin at once */
-  sleep_ms(20);
+  td_rest();
   td_ok(tdict_driver_sim_step(d, 4, err));
   for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
   close_table(d);
@@ -113,7 +113,7 @@ CASE(sim_hold_lets_no_bytes_through) {
     bool running = d->ops->stream_query(d, s) == TDICT_CU_NOT_READY;
     int64_t before = finished(d);
     memcpy(seen, back, LARGE);
-    usleep(2000);
+    td_rest();
     assert_memory_equal(seen, back, LARGE);
     assert_int_equal(finished(d), before);
     held_early += running;
@@ -134,7 +134,8 @@ CASE(sim_hold_while_a_function_runs) {
   while (!atomic_load(&g.entered)) usleep(100);
   tdict_driver_sim_hold(d); /* does not wait for it */
   open_gate(&g);
-  sleep_ms(20);
+  while (!atomic_load(&g.left)) usleep(100);
+  td_rest();
   CU(NOT_READY, stream_query, s);
   td_ok(tdict_driver_sim_step(d, 1, err));
   CU(SUCCESS, stream_query, s);
@@ -161,7 +162,7 @@ CASE(sim_synchronize_waits_while_held) {
   atomic_init(&w.result, -1);
   CU(SUCCESS, fill_async, dev, 1, BYTES, w.s);
   assert_int_equal(pthread_create(&thread, NULL, run_waiter, &w), 0);
-  sleep_ms(30);
+  td_rest();
   assert_int_equal(atomic_load(&w.result), -1);
   td_ok(tdict_driver_sim_step(d, 1, err));
   pthread_join(thread, NULL);

@@ -13,13 +13,13 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
   tdict_driver_sim_hold(d);
   CU(SUCCESS, copy_h2d_async, dev, new, BYTES, s);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
-  sleep_ms(30);
+  td_rest();
   CU(NOT_READY, stream_query, s);
   assert_memory_equal(tdict_sim_bytes(public_stream(s), dev), old, BYTES);
   assert_true(all_bytes(back, BYTES, 0xA5));
   td_ok(tdict_driver_sim_step(d, 1, err));
   assert_memory_equal(tdict_sim_bytes(public_stream(s), dev), new, BYTES);
-  sleep_ms(30);
+  td_rest();
   assert_true(all_bytes(back, BYTES, 0xA5));
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
@@ -35,7 +35,7 @@ CASE(sim_running_copy_has_not_written_yet) {
   unsigned char *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
-  sleep_ms(20);
+  td_rest();
   bool old = all_bytes(back, BYTES, 0xA5);
   CU(NOT_READY, stream_query, s);
   assert_true(old);
@@ -53,7 +53,7 @@ CASE(sim_source_changed_before_its_copy_shows) {
   unsigned char *src = make_pinned(d, BYTES, 3), *changed = make_pageable(BYTES, 4), *back = make_pageable(BYTES, 0);
   void *dev = make_device(d, BYTES);
   CU(SUCCESS, copy_h2d_async, dev, src, BYTES, s);
-  sleep_ms(20);
+  td_rest();
   memcpy(src, changed, BYTES);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
@@ -123,7 +123,7 @@ CASE(sim_recorded_event_orders_two_streams) {
   CU(SUCCESS, copy_d2h_async, other, dev, BYTES, c); /* waits for nothing */
   CU(SUCCESS, stream_synchronize, c);
   assert_memory_equal(other, src, BYTES);
-  sleep_ms(20);
+  td_rest();
   CU(NOT_READY, stream_query, b);
   assert_true(all_bytes(back, BYTES, 0xA5));
   open_gate(&g);
@@ -146,7 +146,7 @@ CASE(sim_wait_takes_the_latest_record_at_its_call) {
   CU(SUCCESS, stream_synchronize, b);
   CU(NOT_READY, event_query, e);
   CU(SUCCESS, stream_wait_event, b, e);
-  sleep_ms(10);
+  td_rest();
   CU(NOT_READY, stream_query, b);
   open_gate(&second);
   CU(SUCCESS, stream_synchronize, b);
@@ -163,7 +163,7 @@ static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_strea
   block_stream(blocked, &g);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
   if (wanted) {
-    sleep_ms(20);
+    td_rest();
     CU(NOT_READY, stream_query, s);
     assert_true(all_bytes(back, BYTES, 0xA5));
     open_gate(&g);
@@ -206,7 +206,7 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
   CU(SUCCESS, copy_d2h_async, back[2], dev, BYTES, loose);
   CU(SUCCESS, stream_synchronize, loose);
   assert_memory_equal(back[2], src, BYTES);
-  sleep_ms(20);
+  td_rest();
   assert_true(all_bytes(back[0], BYTES, 0xA5) && all_bytes(back[1], BYTES, 0xA5));
   CU(NOT_READY, stream_query, second);
   open_gate(&g);

@@ -4,29 +4,24 @@
 #include "device/counted.h"
 #include "device/gpu_help.h"
 
-typedef struct step {
-  tdict_stream s;
-  atomic_bool began, ended;
-} step;
-static void take_a_while(void *user) {
-  step *k = user;
-  atomic_store(&k->began, true);
-  usleep(20000);
-  atomic_store(&k->ended, true);
+static void end_when_waited_for(void *ended) {
+  td_rest();
+  atomic_store((atomic_bool *)ended, true);
 }
 
 SIM_CASE(stream_synchronize_waits) {
   tdict_context *c = td_context(NULL);
-  step on = {0}, legacy = {0};
-  td_ok(tdict_stream_create(c, td_device(), &on.s, err));
-  td_ok(tdict_stream_synchronize(c, on.s, err)); /* nothing is queued */
-  td_ok(tdict_sim_launch(on.s, take_a_while, &on, err));
-  td_ok(tdict_stream_synchronize(c, on.s, err));
-  assert_true(atomic_load(&on.ended));
-  legacy.s = (tdict_stream){td_device(), NULL};
-  td_ok(tdict_stream_synchronize(c, legacy.s, err));
+  tdict_stream s = {0};
+  atomic_bool ended;
+  atomic_init(&ended, false);
+  td_ok(tdict_stream_create(c, td_device(), &s, err));
+  td_ok(tdict_stream_synchronize(c, s, err)); /* nothing is queued */
+  td_ok(tdict_sim_launch(s, end_when_waited_for, &ended, err));
+  td_ok(tdict_stream_synchronize(c, s, err));
+  assert_true(atomic_load(&ended));
+  td_ok(tdict_stream_synchronize(c, (tdict_stream){td_device(), NULL}, err));
   td_ok(tdict_stream_synchronize(c, (tdict_stream){tdict_cpu(), NULL}, err));
-  tdict_stream_destroy(c, on.s);
+  tdict_stream_destroy(c, s);
   tdict_context_destroy(c);
 }
 

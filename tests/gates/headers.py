@@ -12,27 +12,6 @@ import tempfile
 import source
 
 WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]
-NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
-
-
-def public_names(root):
-    """Functions, types, constants and macros that the public headers define, each with its header."""
-    names = {}
-    for header in source.files(root, "include/tdict/*.h"):
-        text = source.blank(header.read_text())
-        found = set(re.findall(r"^#define (TDICT_\w+)", text, re.M))
-        code = source.without_preprocessor(text)
-        found |= set(re.findall(r"\b(tdict_\w+)\s*\([^*]", code))
-        found |= set(re.findall(r"\btypedef\s+struct\s+tdict_\w+\s+(tdict_\w+)\s*;", code))
-        found |= set(re.findall(r"\btypedef\s+\w+\s+\(\*(tdict_\w+)\)", code))
-        found |= set(re.findall(r"\}\s*(tdict_\w+)\s*;", code))
-        found |= set(re.findall(r"\btypedef\s+uint32_t\s+(tdict_\w+)", code))
-        for body in re.findall(r"\benum\s+\w+\s*\{([^}]*)\}", code):
-            found |= set(re.findall(r"\b(TDICT_\w+)", body))
-        for name in found:
-            if not NOT_NAMES.match(name):
-                names.setdefault(name, header.name)
-    return names
 
 
 def compile_alone(report, root, header, compiler, standard):
@@ -60,7 +39,7 @@ def main():
                 report.fail(f"include/tdict/{header.name}", f"holds {what}")
     client = "".join(source.blank(part.read_text()) for part in sorted((root / "tests/headers").glob("client*")))
     used = set(re.findall(r"\w+", client))
-    for name, header in sorted(public_names(root).items()):
+    for name, header in sorted(source.public_names(root).items()):
         report.checked()
         if name not in used:
             report.fail("tests/headers/client.c", f"does not use {name} of {header}")

@@ -28,6 +28,7 @@ FAULTS = [
     ("layers", "src/elsewhere/planted.c", "\n", "src/elsewhere/planted.c: lies in no layer's folder"),
     ("sizes", "src/base/error.c", "\n" * 600, "src/base/error.c: has"),
     ("sizes", "include/tdict/status.h", "\n" * 400, "include/tdict/status.h: has"),
+    ("sizes", "include/tdict/status.h", "/* " + "x" * 115 + " */\n", "has 121 columns"),
     ("sizes", "src/base/error.c", LONG_FUNCTION, "tdict_planted has 61 lines"),
     ("sizes", "src/base/error.h", SEVEN, "tdict_planted has 7 parameters"),
     ("sizes", "src/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
@@ -37,11 +38,19 @@ FAULTS = [
     ("headers", "include/tdict/status.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
     ("headers", "include/tdict/status.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
     ("headers", "include/tdict/status.h", FALLIBLE, "does not use tdict_planted"),
-    ("tags", "include/tdict/status.h", "/* [T:planted_without_case] */\n", "no test has a case planted_without_case"),
-    ("tags", "include/tdict/status.h", FALLIBLE, "tdict_planted can fail, and its comment has no tag"),
-    ("tags", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
-    ("tags", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
-    ("tags", "docs/container.md", "<!-- cases begin -->\n| row | `planted_in_a_page` |\n<!-- cases end -->\n", "no test has a case planted_in_a_page"),
+    ("promises", "tests/promises.txt", "  planted: planted_without_case\n", "no test has a case planted_without_case"),
+    ("promises", "tests/promises.txt", "tdict_planted\n  planted: tree_counts\n", "write.h has no public name tdict_planted"),
+    ("promises", "tests/promises.txt", "tdict_get\n  planted: tree_counts\n", "write.h has no public name tdict_get"),
+    ("promises", "tests/promises.txt", "[planted.h]\n(header)\n  planted: tree_counts\n", "there is no include/tdict/planted.h"),
+    ("promises", "tests/promises.txt", "tdict_indices\n", "tdict_indices is listed without a promise"),
+    ("promises", "tests/promises.txt", "tdict_write\n", "tdict_write of write.h is listed twice"),
+    ("promises", "tests/promises.txt", "  planted:\n", "a promise of tdict_update names no case"),
+    ("promises", "tests/promises.txt", "  planted without cases\n", "is no header, no name and no promise"),
+    ("promises", "include/tdict/status.h", FALLIBLE, "tdict_planted can fail, and tests/promises.txt has no promise"),
+    ("promises", "include/tdict/status.h", "/* [T:tree_counts] */\n", "holds a tag [T:"),
+    ("promises", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
+    ("promises", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
+    ("promises", "docs/container.md", "<!-- cases begin -->\n| row | `planted_in_a_page` |\n<!-- cases end -->\n", "no test has a case planted_in_a_page"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="return", case="checked_round_up"), "planted: the expression matches"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="no such text", case="checked_round_up"), "planted: the expression matches 0 times"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="step - 1", case="planted_case"), "no test has the case planted_case"),
@@ -108,7 +117,7 @@ def main():
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)
-        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "tags", "mutants", "pages")}
+        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "promises", "mutants", "pages")}
         for fault in FAULTS:
             check_fault(report, copy, fault, clean[fault[0]])
         check_symbols(report, root, pathlib.Path(name))

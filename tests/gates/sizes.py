@@ -1,13 +1,14 @@
 """Gate: nothing grows past what a reader can hold.
 
 usage: sizes.py ROOT
-Files have at most 600 lines (public headers 400), functions 60 lines, parameter lists 6 parameters."""
+Files have at most 600 lines (public headers 400), lines of public headers 120 columns, functions 60 lines, parameter
+lists 6 parameters."""
 
 import re
 
 import source
 
-FILE_LINES, HEADER_LINES, FUNCTION_LINES, PARAMETERS = 600, 400, 60, 6
+FILE_LINES, HEADER_LINES, HEADER_COLUMNS, FUNCTION_LINES, PARAMETERS = 600, 400, 120, 60, 6
 
 
 def closing(text, start, pair):
@@ -78,6 +79,13 @@ def check_code(report, where, text):
         i += 1
 
 
+def check_columns(report, where, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        report.checked()
+        if len(line) > HEADER_COLUMNS:
+            report.fail(f"{where}:{number}", f"has {len(line)} columns, at most {HEADER_COLUMNS} are allowed")
+
+
 def main():
     root = source.root_argument()
     report = source.Report("sizes")
@@ -93,6 +101,8 @@ def main():
         report.checked()
         if lines > limit:
             report.fail(where, f"has {lines} lines, at most {limit} are allowed")
+        if where.parts[0] == "include":
+            check_columns(report, where, text)
         if file in code:
             check_code(report, where, source.without_preprocessor(source.blank(text)))
     report.end()

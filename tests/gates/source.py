@@ -5,6 +5,7 @@ import pathlib
 import re
 import sys
 
+NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
 CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\(([a-z0-9_]+)\)", re.M)
 DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"]}
 Function = collections.namedtuple("Function", "name begin end")
@@ -98,4 +99,24 @@ def api_functions(root):
         text = without_preprocessor(blank(header.read_text()))
         for match in re.finditer(r"\bTDICT_API\b[^;{(]*?\b(\w+)\s*\(", text):
             names[match.group(1)] = header.name
+    return names
+
+
+def public_names(root):
+    """Functions, types, constants and macros that the public headers define, each with its header."""
+    names = {}
+    for header in files(root, "include/tdict/*.h"):
+        text = blank(header.read_text())
+        found = set(re.findall(r"^#define (TDICT_\w+)", text, re.M))
+        code = without_preprocessor(text)
+        found |= set(re.findall(r"\b(tdict_\w+)\s*\([^*]", code))
+        found |= set(re.findall(r"\btypedef\s+struct\s+tdict_\w+\s+(tdict_\w+)\s*;", code))
+        found |= set(re.findall(r"\btypedef\s+\w+\s+\(\*(tdict_\w+)\)", code))
+        found |= set(re.findall(r"\}\s*(tdict_\w+)\s*;", code))
+        found |= set(re.findall(r"\btypedef\s+uint32_t\s+(tdict_\w+)", code))
+        for body in re.findall(r"\benum\s+\w+\s*\{([^}]*)\}", code):
+            found |= set(re.findall(r"\b(TDICT_\w+)", body))
+        for name in found:
+            if not NOT_NAMES.match(name):
+                names.setdefault(name, header.name)
     return names

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "support/raw.h"
+#include "support/rest.h"
 #include "support/test.h"
 
 enum { X_COUNT = 5 };

@@ -12,7 +12,7 @@ typedef struct reading {
 
 static void read_ids(void *user) {
   reading *r = user;
-  usleep(300); /* a copy into the same bytes that does not wait comes first */
+  td_rest(); /* a copy into the same bytes that does not wait comes first */
   memcpy(r->out, tdict_sim_bytes(r->stream, r->address), r->bytes);
   atomic_store(&r->done, true);
 }

@@ -25,12 +25,12 @@ DEVICE_CASE(loader_bounds_what_is_ahead) {
     int32_t ahead = limit ? 3 : 7;
     tdict_loader *l = open_loader(&y, &d, &o);
     settle(l, ahead);
-    usleep(20000); /* more would have been fetched by now */
+    td_rest(); /* more would have been fetched by now */
     assert_int_equal(n.fetches, 4 * ahead);
     tdict_tree *batch = NULL;
     td_ok(tdict_loader_next(l, NULL, &batch, err));
     settle(l, ahead);
-    usleep(20000);
+    td_rest();
     assert_int_equal(n.fetches, 4 * ahead + 4);
     tdict_release(batch);
     tdict_loader_destroy(l);
@@ -53,7 +53,7 @@ SIM_CASE(loader_sends_few_at_once) {
     td_ok(tdict_sim_hold(y.c, err));
     tdict_loader *l = open_loader(&y, &d, &o);
     settle(l, SENT);
-    usleep(50000); /* more would have been sent by now */
+    td_rest(); /* more would have been sent by now */
     settle(l, SENT);
     for (int i = 0; i < 5000 && n.fetches < 2 * SENT + 2; i++) usleep(1000);
     assert_in_range(n.fetches, 2 * SENT + 2, 2 * (SENT + WORKERS));

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "sched/latch.h"
+#include "support/rest.h"
 
 static void *count_down(void *user) {
   usleep(200);
@@ -79,7 +80,7 @@ CASE(latch_wakes_every_waiter) {
   pthread_t threads[THREADS];
   tdict_latch_init(&latch, 1);
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, wait_long, &latch), 0);
-  usleep(10000);
+  td_rest(); /* until all wait */
   int64_t begin = tdict_now_ns();
   tdict_latch_down(&latch);
   for (int i = 0; i < THREADS; i++) {

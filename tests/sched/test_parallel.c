@@ -6,6 +6,7 @@
 
 #include "sched/gate.h"
 #include "sched/latch.h"
+#include "support/rest.h"
 
 static tdict_pool *open_pool(int num_threads) {
   tdict_pool *pool = NULL;
@@ -96,7 +97,7 @@ typedef struct inside {
   tdict_latch done;
 } inside;
 static void visit_slowly(void *user, long i) {
-  usleep(200); /* time enough for idle threads to take part, were they asked */
+  td_rest(); /* idle threads take part meanwhile if they are asked */
   visit(user, i);
 }
 static void loop_inside(tdict_task *task) {

@@ -9,6 +9,7 @@
 
 #include "sched/gate.h"
 #include "support/fail_alloc.h"
+#include "support/rest.h"
 
 /* Thread starts of the main thread fail from the `starts_left`-th on; below 0: never. */
 static int starts_left = -1;
@@ -124,9 +125,10 @@ CASE(pool_remove_of_all_leaves_a_working_queue) {
   assert_int_equal(two.order, 0);
 }
 
-static void *open_later(void *user) {
-  usleep(20000);
-  pool_gate_open(user);
+static void *open_both(void *user) {
+  pool_gate *gates = user;
+  td_rest(); /* until the destroy waits */
+  for (int i = 0; i < 2; i++) pool_gate_open(&gates[i]);
   return NULL;
 }
 
@@ -136,14 +138,14 @@ CASE(pool_destroy_runs_what_is_queued) {
   pool_gate gates[2];
   atomic_int next;
   noted tasks[COUNT];
-  pthread_t threads[2];
+  pthread_t thread;
   atomic_init(&next, 0);
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &gates[i]);
   for (int i = 0; i < COUNT; i++) noted_submit(pool, &tasks[i], &next);
-  for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, open_later, &gates[i]), 0);
+  assert_int_equal(pthread_create(&thread, NULL, open_both, gates), 0);
   tdict_pool_destroy(pool);
   assert_int_equal(atomic_load(&next), COUNT);
-  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  pthread_join(thread, NULL);
   tdict_pool_destroy(NULL);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/raw.h"
+#include "support/rest.h"
 #include "support/test.h"
 #include "tensor/naive.h"
 #include "tensor/tensor.h"

@@ -140,7 +140,7 @@ static family begin_family(void) {
   f.s = new_stream(&f.w);
   f.done = move_async(&f.w, f.host, f.w.device, NULL);
   td_ok(tdict_future_wait(f.done, NULL, err));
-  usleep(PROMISE_SHORT_MS * 1000); /* its threads have gone back to their sleep */
+  td_rest(); /* its threads have gone back to their sleep */
   if (sim) {
     hold(&f.w);
     f.pending = copy_async(&f.w, f.dev, f.dst, NULL);

@@ -38,7 +38,7 @@ SIM_CASE(future_poll) {
   tdict_tree *src = batch_tree(NULL);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start(&w, src, NULL);
-  usleep(20000);
+  td_rest();
   assert_false(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
   td_ok(tdict_sim_resume(w.c, err));

@@ -35,7 +35,7 @@ SIM_CASE(lane_leaves_slots_to_others) {
     one.num_threads = 1;
     td_ok(tdict_to_device_async(w.c, out ? device : src, out ? tdict_cpu() : w.device, &o, &first, err));
     while (atomic_load(&first->slots_held) == 0) usleep(100);
-    usleep(20000); /* it takes what it will */
+    td_rest(); /* it takes what it will */
     td_ok(tdict_to_device_async(w.c, other, w.device, &one, &second, err));
     td_ok(tdict_future_wait_for(second, PATIENCE, &there, err));
     check_tree(&w, other, there);
@@ -98,7 +98,7 @@ GPU_CASE(lane_waits_no_longer_than_its_transfer) {
     tdict_future *f = NULL;
     o.num_threads = threads;
     td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-    usleep(20000);
+    td_rest();
     assert_false(tdict_future_is_ready(f));
     tdict_future_cancel(f);
     td_fails(TDICT_ECANCELLED, "", tdict_future_wait_for(f, PATIENCE, NULL, err));
@@ -135,7 +135,8 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   o.after = &s;
   wrap.ops.stream_wait_event = wait_fails;
   td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-  for (int before = -1; before != atomic_load(&stopped) || before == 0; usleep(50000)) before = atomic_load(&stopped);
+  while (atomic_load(&stopped) == 0) usleep(100);
+  td_rest(); /* until the other threads have filled slots, or wait for one */
   atomic_store(&goes_on, true);
   td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait_for(f, PATIENCE, NULL, err));
   wrap.ops.stream_wait_event = wrap_wait;
@@ -166,7 +167,7 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
   fail_call(CALL_COPY, 3);
   td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
   for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
-  usleep(20000);
+  td_rest();
   assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
   assert_false(tdict_future_is_ready(f));
   td_ok(tdict_sim_resume(w.c, err));

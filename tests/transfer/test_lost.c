@@ -296,7 +296,7 @@ static void lose_under_an_accessor(bool cancels) {
   tdict_future *f = copy_async(&w, src, dst, NULL);
   assert_int_equal(pthread_create(&thread, NULL, wait_for_bytes, &x), 0);
   assert_true(wait_flag(&x.started));
-  usleep(PROMISE_SHORT_MS * 1000);
+  td_rest();
   assert_false(atomic_load(&x.ended));
   if (cancels) tdict_future_cancel(f);
   resume(&w);
@@ -479,7 +479,7 @@ GPU_CASE(unseen_errors_are_logged_to_the_end) {
   tdict_future_release(f);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, close_place, &w), 0);
-  usleep(50000);
+  td_rest(); /* until the destroy waits */
   gate_open(&g);
   assert_int_equal(pthread_join(thread, NULL), 0);
   assert_int_equal(errors_of(&h), 1);

@@ -145,7 +145,7 @@ SIM_CASE(outbox_is_emptied_by_who_waits) {
 
 static void *resume_soon(void *user) {
   const hand *h = user;
-  usleep(50000);
+  td_rest(); /* until the close waits */
   if (tdict_sim_resume(h->w.c, NULL) != TDICT_OK) abort();
   return NULL;
 }

@@ -144,7 +144,6 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   read_later(&w, &r, pinned);
   td_ok(tdict_record_stream(pinned, r.s, err));
   f = copy_async(&w, other, pinned, NULL);
-  usleep(PROMISE_SHORT_MS * 1000);
   check_pending(f);
   check_read(&w, &r, 10);
   finish_copy(f);
@@ -158,7 +157,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, want_to_write, &user), 0);
   assert_true(wait_flag(&user.started));
-  usleep(PROMISE_SHORT_MS * 1000);
+  td_rest();
   assert_false(atomic_load(&user.has));
   check_read(&w, &r, 11);
   void *data = NULL;

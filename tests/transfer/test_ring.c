@@ -134,7 +134,7 @@ static void start_taking(taker *t, bench *b) {
   *t = (taker){.b = b};
   assert_int_equal(pthread_create(&t->thread, NULL, take, t), 0);
   while (atomic_load(&t->stage) == 0) usleep(100);
-  usleep(20000);
+  td_rest();
 }
 
 SIM_CASE(ring_waits_for_busy_slots) {

@@ -128,7 +128,7 @@ SIM_CASE(share_leaves_streams_to_others) {
     tdict_future *f = NULL;
     td_ok(tdict_to_device_async(w.c, src, w.device, &after, &f, err));
     tdict_latch_wait(&f->queued, INT64_MAX);
-    usleep(2000); /* lanes without a copy are closed */
+    td_rest(); /* lanes without a copy are closed */
     for (int k = 0; k < 3; k++) {
       td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
       check_tree(&w, src, there);

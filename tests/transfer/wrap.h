@@ -167,10 +167,10 @@ static inline int64_t num_pending(void) {
   tdict_driver_sim_counts(wrap.driver, 0, &count);
   return count.num_pending;
 }
-/* Waits, for some seconds at most, until that many are queued, then a little for more that must not come. */
+/* Waits, for some seconds at most, until that many are queued, then until no more can come. */
 static inline void expect_pending(int64_t wanted) {
   for (int i = 0; i < 5000 && num_pending() < wanted; i++) usleep(1000);
-  usleep(20000);
+  td_rest();
   assert_int_equal(num_pending(), wanted);
 }
 

@@ -1,0 +1,93 @@
+/* Finds out from /proc/self/task whether other threads of the process run. It owns nothing. Thread rule: safe from
+ * any thread. */
+#include "support/rest.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { MAX_THREADS = 256, POLLS = 100 };
+static const int64_t PATIENCE_NS = 60 * INT64_C(1000000000);
+
+/* A thread at its latest look. The kernel counts a switch each time that a thread goes to sleep or is preempted. */
+typedef struct thread {
+  long id;
+  bool exists, asleep;
+  int64_t sleeps, preemptions, first_sleeps;
+} thread;
+typedef struct thread_list {
+  int count;
+  thread threads[MAX_THREADS];
+} thread_list;
+
+static void give_up(const char *why) {
+  fprintf(stderr, "td_rest: %s\n", why);
+  abort(); /* asserts work on the main thread only */
+}
+
+static void read_thread(thread *t) {
+  char path[64], line[128], state;
+  long long number;
+  t->exists = t->asleep = false;
+  snprintf(path, sizeof path, "/proc/self/task/%ld/status", t->id);
+  FILE *file = fopen(path, "r");
+  if (!file) return; /* it has ended */
+  while (fgets(line, sizeof line, file)) {
+    if (sscanf(line, "State: %c", &state) == 1) {
+      t->exists = state != 'Z' && state != 'X';
+      t->asleep = state == 'S';
+    }
+    if (sscanf(line, "voluntary_ctxt_switches: %lld", &number) == 1) t->sleeps = number;
+    if (sscanf(line, "nonvoluntary_ctxt_switches: %lld", &number) == 1) t->preemptions = number;
+  }
+  fclose(file);
+}
+
+/* True if the thread slept at the look before, sleeps now and did not run in between, or if it polls. */
+static bool look_at(thread *t) {
+  const thread before = *t;
+  read_thread(t);
+  if (t->exists != before.exists) return false;
+  if (!t->exists || t->sleeps - t->first_sleeps >= POLLS) return true;
+  return before.asleep && t->asleep && t->sleeps == before.sleeps && t->preemptions == before.preemptions;
+}
+
+/* Enters threads that are new; true if there are any. */
+static bool find_new(thread_list *l) {
+  const long own = syscall(SYS_gettid);
+  const int before = l->count;
+  DIR *tasks = opendir("/proc/self/task");
+  if (!tasks) give_up("/proc/self/task cannot be read");
+  for (struct dirent *e; (e = readdir(tasks));) {
+    thread t = {.id = strtol(e->d_name, NULL, 10)};
+    bool known = t.id == 0 || t.id == own;
+    for (int i = 0; i < l->count && !known; i++) known = l->threads[i].id == t.id;
+    if (known) continue;
+    read_thread(&t);
+    t.first_sleeps = t.sleeps;
+    if (l->count == MAX_THREADS) give_up("too many threads");
+    l->threads[l->count++] = t;
+  }
+  closedir(tasks);
+  return l->count > before;
+}
+
+/* Threads that slept at two looks and did not run in between slept all the time. So when all threads pass, they slept at
+ * the moment at which the look before ended. */
+void td_rest(void) {
+  const int64_t until = tdict_now_ns() + PATIENCE_NS;
+  thread_list l;
+  l.count = 0;
+  for (bool rest = false; !rest;) {
+    if (tdict_now_ns() > until) give_up("threads still run after a minute");
+    rest = !find_new(&l);
+    for (int i = 0; i < l.count; i++) rest = look_at(&l.threads[i]) && rest;
+    if (!rest) usleep(100);
+  }
+}
