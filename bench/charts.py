@@ -28,10 +28,9 @@ class Canvas:
     def __init__(self, width, height):
         self.width, self.height, self.parts = width, height, []
 
-    def text(self, x, y, text, size=12, anchor="start", fill="#222222", turn=None):
-        turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
+    def text(self, x, y, text, size=12, anchor="start", fill="#222222"):
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-                          f'fill="{fill}"{turned}>{escape(text)}</text>')
+                          f'fill="{fill}">{escape(text)}</text>')
 
     def rect(self, x, y, width, height, fill):
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}"/>')

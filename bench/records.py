@@ -81,11 +81,6 @@ def spread(result):
     return turns[-1] - turns[0]
 
 
-def cpu_seconds(result):
-    """Seconds of processors, of all threads of the process, of one repetition; None when they were not taken."""
-    return statistics.median(result["cpu_seconds"]) if result.get("cpu_seconds") else None
-
-
 def line_seconds(row):
     """How long the line would take for this row's bytes; None when there is no line."""
     line = row.get("line")
