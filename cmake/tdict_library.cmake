@@ -8,7 +8,7 @@ if(TDICT_CUDA AND NOT TDICT_LIBC_HAS_DLOPEN)
   set(tdict_dl_library ${CMAKE_DL_LIBS})
 endif()
 
-file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c)
+file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c src/*/*/*.c)
 if(NOT TDICT_CUDA)
   list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/device/driver_cuda.c)
 endif()

@@ -8,11 +8,12 @@
 #include "base/options.h"
 #include "device/devices.h"
 #include "device/placement.h"
+#include "ops/visit.h"
 #include "sched/pool.h"
+#include "sim/driver.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
 #include "transfer/tuning_file.h"
-#include "tree/visit_pool.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 enum { MAX_THREADS = 1024 };
@@ -58,7 +59,7 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
   if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
-  tdict_devices_config devices = {o, driver, c->pool, c->mark, c->log, sysfs};
+  tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
   place_workers(c);

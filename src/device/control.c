@@ -1,9 +1,10 @@
-/* The public calls that go straight to a device: memories, counts, and the simulated device's controls. */
-#include <string.h>
-
+/* The public calls that go straight to a device: memories and counts. They own nothing. Thread rule: as in
+ * tdict/context.h. */
+#include "base/device.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "device/devices.h"
-#include "device/driver_sim.h"
+#include "device/own_memory.h"
 #include "memory/pinned_pool.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
@@ -12,6 +13,26 @@ tdict_memory *tdict_pinned_memory(tdict_context *context) {
 
 tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device) {
   return tdict_devices_memory(tdict_context_devices(context), device);
+}
+
+tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator, tdict_memory **out,
+                                 tdict_error *err) {
+  tdict_allocator a = {0};
+  if (!context || !allocator || !out)
+    return tdict_fail(err, TDICT_EINVAL, "memory: %s is NULL", !context ? "context" : !allocator ? "allocator" : "out");
+  tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
+  if (status != TDICT_OK) return status;
+  if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
+  if (a.device.type == TDICT_DEVICE_AUTO) a.device = tdict_devices_default(tdict_context_devices(context), NULL);
+  status = tdict_device_check(a.device, "memory", err);
+  if (status != TDICT_OK) return status;
+  tdict_gpu *gpu = NULL;
+  if (a.device.type != TDICT_DEVICE_CPU) {
+    if (a.pinned) return tdict_fail(err, TDICT_EINVAL, "memory: pinned is for memory of the cpu");
+    status = tdict_devices_gpu(tdict_context_devices(context), a.device, &gpu, err);
+    if (status != TDICT_OK) return status;
+  }
+  return tdict_own_memory_create(&a, gpu, out, err);
 }
 
 tdict_device tdict_context_device(const tdict_context *context, tdict_error *why) {
@@ -43,34 +64,4 @@ tdict_status tdict_context_get_counts(tdict_context *context, tdict_device devic
   out->num_streams = atomic_load_explicit(&d->num_streams, memory_order_relaxed);
   out->num_events = atomic_load_explicit(&d->num_events, memory_order_relaxed);
   return TDICT_OK;
-}
-
-static tdict_status sim_of(tdict_context *context, tdict_driver **out, tdict_error *err) {
-  if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
-  tdict_status status = tdict_devices_check_fork(tdict_context_devices(context), "sim", err);
-  if (status != TDICT_OK) return status;
-  *out = tdict_devices_sim(tdict_context_devices(context));
-  if (!*out) return tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
-  *out = tdict_driver_last(*out); /* a driver may stand before the simulated one */
-  return TDICT_OK;
-}
-
-tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err) {
-  tdict_driver *sim;
-  tdict_status status = sim_of(context, &sim, err);
-  if (status == TDICT_OK) tdict_driver_sim_hold(sim);
-  return status;
-}
-
-tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err) {
-  tdict_driver *sim;
-  tdict_status status = sim_of(context, &sim, err);
-  return status == TDICT_OK ? tdict_driver_sim_step(sim, count, err) : status;
-}
-
-tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err) {
-  tdict_driver *sim;
-  tdict_status status = sim_of(context, &sim, err);
-  if (status == TDICT_OK) tdict_driver_sim_resume(sim);
-  return status;
 }

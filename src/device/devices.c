@@ -7,10 +7,9 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "device/driver_sim.h"
+#include "device/gpu_open.h"
 #include "device/host.h"
 #include "device/placement.h"
-#include "device/stream.h"
 #include "memory/pinned_pool.h"
 
 enum { MAX_GPUS = 64 };
@@ -41,23 +40,24 @@ static void open_cuda(tdict_devices *d) {
 #endif
 }
 
-static tdict_status open_sim(tdict_devices *d, const tdict_context_options *options, tdict_error *err) {
+static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
+  const tdict_context_options *options = config->options;
   if (!options->sim && options->device.type != TDICT_DEVICE_SIM) {
     (void)!tdict_fail(&d->no_sim, TDICT_ENODEVICE, "this context has no simulated devices: give it options.sim");
     return TDICT_OK;
   }
   tdict_sim_options o = tdict_sim_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options->sim, "sim options", err);
-  if (status == TDICT_OK) status = tdict_driver_sim_check(&o, err);
-  if (status == TDICT_OK) status = tdict_driver_sim_open(&o, &d->sim, err);
-  return status;
+  if (status != TDICT_OK) return status;
+  if (!config->open_sim) return tdict_fail(err, TDICT_ENODEVICE, "context: no simulated driver was given");
+  return config->open_sim(&o, &d->sim, err);
 }
 
-static tdict_status open_drivers(tdict_devices *d, const tdict_context_options *options, tdict_driver *driver,
-                                 tdict_error *err) {
+static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
+  tdict_driver *driver = config->driver;
   if (!driver) {
     open_cuda(d);
-    return open_sim(d, options, err);
+    return open_sim(d, config, err);
   }
   (void)!tdict_fail(&d->no_cuda, TDICT_ENODEVICE, "this context was given another driver");
   d->no_sim = d->no_cuda;
@@ -78,7 +78,10 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   d->streams.num_cuda = count;
   if (d->sim && result == TDICT_CU_SUCCESS) result = d->sim->ops->device_count(d->sim, &count);
   if (d->sim) d->streams.num_sim = count;
-  if (d->sim) d->streams.sim = tdict_driver_last(d->sim);
+  if (d->sim) {
+    d->streams.sim = tdict_driver_last(d->sim);
+    d->streams.sim_owner = d->streams.sim->ops->stream_owner;
+  }
   if (result == TDICT_CU_SUCCESS) return TDICT_OK;
   return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount answered %d", result);
 }
@@ -134,7 +137,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   d->mark = tdict_forkmark_retain(config->mark);
   d->log = config->log ? tdict_log_retain(config->log) : NULL;
   d->sysfs = config->sysfs;
-  tdict_status status = open_drivers(d, options, config->driver, err);
+  tdict_status status = open_drivers(d, config, err);
   if (status == TDICT_OK) status = count_devices(d, err);
   if (status == TDICT_OK) status = choose(d, options->device, err);
   if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);

@@ -15,6 +15,8 @@ typedef struct tdict_devices tdict_devices;
 typedef struct tdict_devices_config {
   const tdict_context_options *options;
   tdict_driver *driver;
+  /* Opens the simulated driver, where options want it; checks these. NULL: such options are TDICT_ENODEVICE. */
+  tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
   tdict_pool *pool;
   tdict_forkmark *mark; /* retained by the gpus */
   tdict_log *log;       /* retained; may be NULL */
@@ -36,6 +38,13 @@ bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage
 tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *what, tdict_error *err);
 /* TDICT_ENODEVICE with the reason: no device could read pinned memory, so there is none. */
 tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
+/* Which streams a context's devices have. Plain values, so a transfer can check a stream after its context has ended. */
+typedef struct tdict_stream_range {
+  int32_t num_cuda, num_sim; /* devices; 0: none */
+  const tdict_driver *sim;   /* only compared with a stream's driver */
+  tdict_stream_owner sim_owner;
+} tdict_stream_range;
+tdict_stream_range tdict_devices_streams(const tdict_devices *devices);
 /* The simulated driver, or NULL. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
 

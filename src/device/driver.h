@@ -1,5 +1,5 @@
-/* A driver's table: what gpu.c asks of a GPU driver, in CUDA's terms and with CUDA's result codes. driver_cuda.c and
- * driver_sim.c fill it; a wrapper may stand before either.
+/* A driver's table: what gpu.c asks of a GPU driver, in CUDA's terms and with CUDA's result codes. driver_cuda.c
+ * and src/sim fill it. A wrapper may stand before either.
  *
  * Thread rule: every entry is safe from any thread; entries marked (ctx) need a current context on the calling thread and
  * answer TDICT_CU_INVALID_CONTEXT without. Device addresses are `void *` that the host never touches. Handles are the
@@ -92,6 +92,7 @@ typedef struct tdict_cu_line {
 enum { TDICT_CU_MOST_LINES = 64 };
 
 typedef struct tdict_driver tdict_driver;
+typedef const tdict_driver *(*tdict_stream_owner)(const void *handle, int32_t *ordinal);
 typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* after the last release; frees d */
 
@@ -150,7 +151,10 @@ typedef struct tdict_driver_ops {
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
-  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s);                     /* SUCCESS or NOT_READY */
+  /* The driver that made a stream, and its device. NULL for a handle that is no stream. Takes no driver, so that a stream
+   * can be checked after its driver has closed. The entry is NULL where the driver refuses the streams of others. */
+  tdict_stream_owner stream_owner;
+  tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS or NOT_READY */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
   tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s,
                                 tdict_cu_event e); /* nothing for an event never recorded */

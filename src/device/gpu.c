@@ -1,12 +1,11 @@
-/* One GPU: opening, contexts, streams, events, page-locking. Its memory is in gpu_memory.c. */
+/* One GPU: contexts, streams, events, page-locking, and its end. gpu_open.c opens a GPU, gpu_memory.c is its memory. See
+ * gpu.h for owner and thread rule. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "device/counted.h"
-#include "device/gpu_memory.h"
 #include "memory/pinned_pool.h"
 #include "sched/spin.h"
 #include "tdict/context.h"
@@ -85,69 +84,6 @@ static void enter_to_end(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   if (push(gpu, scope, NULL) != TDICT_OK) (void)!push(gpu, scope, NULL);
 }
 
-/* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
- * really free. */
-static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
-  tdict_driver *d = gpu->driver;
-  int supported = 0;
-  tdict_status status = tdict_gpu_check(
-      gpu, d->ops->device_attribute(d, gpu->ordinal, TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &supported),
-      "cuDeviceGetAttribute", err);
-  if (status != TDICT_OK) return status;
-  if (!supported) return tdict_fail(err, TDICT_ENODEVICE, "%s has no stream-ordered memory pools", gpu->name);
-  status = tdict_gpu_check(gpu, d->ops->pool_create(d, gpu->ordinal, &gpu->pool), "cuMemPoolCreate", err);
-  if (status != TDICT_OK) return status;
-  tdict_cu result = d->ops->pool_set(d, gpu->pool, TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
-  if (result == TDICT_CU_SUCCESS)
-    result = d->ops->pool_set(d, gpu->pool, TDICT_CU_POOL_RELEASE_THRESHOLD, (uint64_t)cache_bytes);
-  return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
-}
-
-static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
-  tdict_status status = open_pool(gpu, cache_bytes, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
-  if (status != TDICT_OK) return status;
-  return tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->free_stream), "cuStreamCreate", err);
-}
-
-tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err) {
-  const char *kind = driver->device_type == TDICT_DEVICE_SIM ? "sim" : "cuda";
-  int count = 0;
-  tdict_cu counted = driver->ops->device_count(driver, &count);
-  if (counted != TDICT_CU_SUCCESS)
-    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount answered %d", kind, counted);
-  if (ordinal < 0 || ordinal >= count)
-    return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: devices of this kind: %d", kind, ordinal, count);
-  tdict_gpu *gpu = calloc(1, sizeof *gpu);
-  if (!gpu) return tdict_fail(err, TDICT_ENOMEM, "%s:%d: no host memory for its record", kind, ordinal);
-  tdict_gpu_memory_init(&gpu->memory, (tdict_device){driver->device_type, ordinal});
-  atomic_init(&gpu->refs, 1);
-  pthread_mutex_init(&gpu->lock, NULL);
-  pthread_mutex_init(&gpu->bounce_lock, NULL);
-  pthread_mutex_init(&gpu->queue_lock, NULL);
-  tdict_block_cache_init(&gpu->kept);
-  gpu->cache_bytes = cache_bytes;
-  gpu->driver = tdict_driver_retain(driver);
-  gpu->ordinal = ordinal;
-  gpu->node = -1;
-  driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
-  tdict_status status =
-      tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);
-  if (status == TDICT_OK) {
-    tdict_gpu_scope scope;
-    status = tdict_gpu_enter(gpu, &scope, err);
-    if (status == TDICT_OK) status = open_inside(gpu, cache_bytes, err);
-    tdict_gpu_leave(gpu, &scope);
-  }
-  if (status != TDICT_OK) {
-    tdict_gpu_release(gpu);
-    return status;
-  }
-  *out = gpu;
-  return TDICT_OK;
-}
-
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
 void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log) { gpu->log = tdict_log_retain(log); }
 
@@ -156,9 +92,19 @@ tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
   return gpu;
 }
 
+void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count) {
+  tdict_kept_block oldest;
+  while (tdict_block_cache_pop(&gpu->kept, keep_bytes, keep_count, &oldest)) tdict_gpu_free_block(gpu, &oldest);
+}
+
+void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
+  gpu->driver->ops->mem_free_async(gpu->driver, block->data, gpu->free_stream);
+  if (block->event) tdict_gpu_give_event(gpu, block->event);
+}
+
 static void close_inside(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
-  tdict_block_cache_shrink(gpu, 0);
+  tdict_gpu_free_kept(gpu, 0, 0);
   for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
   for (int i = 0; i < gpu->num_events; i++) tdict_counted_event_destroy(d, gpu->events[i]);
   if (gpu->alloc_stream) tdict_counted_stream_destroy(d, gpu->alloc_stream);

@@ -12,6 +12,9 @@
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
 
+/* The pinned buffer through which single tensors come to the host. */
+#define TDICT_GPU_BOUNCE_BYTES ((size_t)1 << 20)
+typedef struct tdict_gpu tdict_gpu;
 struct tdict_gpu {
   tdict_memory memory; /* first: a gpu is its memory */
   _Atomic(int64_t) refs;
@@ -44,8 +47,6 @@ struct tdict_gpu {
   void *bounce;                /* pinned, for copies of single tensors to the host */
 };
 
-/* TDICT_ENODEVICE: no device of this ordinal; TDICT_EDEVICE, TDICT_ENOMEM. Retains the driver. */
-tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err);
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
 void tdict_gpu_release(tdict_gpu *gpu);
 
@@ -96,6 +97,10 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 /* The gpu's copy engines can read and write [address, address + bytes) by themselves: it is registered, in one piece or
  * in several between which tdict_gpu_queue_rect() cuts. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
+/* Gives a freed block to the driver, after its uses. */
+void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);
+/* Gives kept blocks to the driver until at most keep_count of them with keep_bytes are left. */
+void tdict_gpu_free_kept(tdict_gpu *gpu, size_t keep_bytes, int keep_count);
 /* Device memory that is freed and kept, down to keep_bytes. */
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes);
 /* How this gpu page-locks memory, and on which node. */

@@ -25,7 +25,7 @@ static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, td
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
   if (result == TDICT_CU_OUT_OF_MEMORY) { /* what was freed may still be on its way back */
-    tdict_block_cache_shrink(gpu, 0);
+    tdict_gpu_free_kept(gpu, 0, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
     result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
@@ -71,7 +71,8 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t asked, tdict_block *out
   tdict_kept_block block = {.bytes = bytes};
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  bool kept = tdict_block_cache_take(gpu, bytes, &block);
+  bool kept = tdict_block_cache_take(&gpu->kept, gpu->driver, bytes, &block);
+  if (kept && block.event) tdict_gpu_give_event(gpu, block.event);
   size_t held_before = kept ? 0 : held_bytes(gpu), held = 0;
   if (!kept) {
     status = allocate_inside(gpu, bytes, &block.data, err);
@@ -110,10 +111,20 @@ static bool follow_uses(tdict_gpu *gpu, tdict_fence **fences, int num_fences, td
 /* Freed memory is kept as long as it is no more than was ever in use at once; small amounts always are. */
 #define ALWAYS_KEPT ((size_t)64 << 20)
 
+/* Keeps the block, and frees those that were freed longest ago until no more than most_bytes are kept. */
+static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t most_bytes) {
+  bool fits = block->bytes <= most_bytes, kept = false;
+  while (fits && !kept) { /* another thread may take the room */
+    tdict_gpu_free_kept(gpu, most_bytes - block->bytes, TDICT_KEPT_BLOCKS - 1);
+    kept = tdict_block_cache_put(&gpu->kept, block, most_bytes);
+  }
+  if (!kept) tdict_gpu_free_block(gpu, block);
+}
+
 static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
   tdict_gpu *gpu = (tdict_gpu *)m;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
-  tdict_kept_block freed = {block->data, block->bytes, NULL};
+  tdict_kept_block freed = {.data = block->data, .bytes = block->bytes};
   bool keeps = !atomic_load_explicit(&gpu->lost, memory_order_relaxed);
   if (num_fences > 0) keeps &= follow_uses(gpu, fences, num_fences, &freed.event);
   pthread_mutex_lock(&gpu->lock);
@@ -122,9 +133,9 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
   pthread_mutex_unlock(&gpu->lock);
   if (most > gpu->cache_bytes) most = gpu->cache_bytes;
   if (keeps)
-    tdict_block_cache_give(gpu, freed, most);
+    keep_block(gpu, &freed, most);
   else
-    gpu->driver->ops->mem_free_async(gpu->driver, freed.data, gpu->free_stream); /* needs no current context */
+    tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
 /* A pool's memory is its own device's until others are let in. That is asked for once; where it goes wrong, copies that
@@ -349,7 +360,7 @@ static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
 void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
   tdict_gpu_scope scope;
   if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK) {
-    tdict_block_cache_shrink(gpu, keep_bytes);
+    tdict_gpu_free_kept(gpu, keep_bytes, TDICT_KEPT_BLOCKS);
     gpu->driver->ops->stream_synchronize(gpu->driver, gpu->free_stream);
     pthread_mutex_lock(&gpu->lock);
     size_t live = gpu->counts.live_bytes;
@@ -364,7 +375,13 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
 static void gpu_retain(tdict_memory *m) { tdict_gpu_retain((tdict_gpu *)m); }
 static void gpu_release(tdict_memory *m) { tdict_gpu_release((tdict_gpu *)m); }
 
-static const tdict_memory_ops ops = {gpu_allocate, gpu_free, gpu_copy, gpu_fill, gpu_counts, gpu_retain, gpu_release};
+static const tdict_memory_ops ops = {.allocate = gpu_allocate,
+                                     .free = gpu_free,
+                                     .copy = gpu_copy,
+                                     .fill = gpu_fill,
+                                     .counts = gpu_counts,
+                                     .retain = gpu_retain,
+                                     .release = gpu_release};
 
 void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
   memory->ops = &ops;

@@ -32,7 +32,8 @@ static void no_counts(const tdict_memory *m, tdict_memory_counts *out) {
 static void no_count(tdict_memory *m) { (void)m; }
 
 tdict_memory *tdict_host_memory(void) {
-  static const tdict_memory_ops ops = {host_allocate, host_free, NULL, NULL, no_counts, no_count, no_count};
+  static const tdict_memory_ops ops = {
+      .allocate = host_allocate, .free = host_free, .counts = no_counts, .retain = no_count, .release = no_count};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
   return (tdict_memory *)(uintptr_t)&memory; /* nothing ever writes it */
 }
@@ -59,8 +60,11 @@ static void absent_release(tdict_memory *m) {
 }
 
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason) {
-  static const tdict_memory_ops ops = {absent_allocate, absent_free,   NULL,          NULL,
-                                       no_counts,       absent_retain, absent_release};
+  static const tdict_memory_ops ops = {.allocate = absent_allocate,
+                                       .free = absent_free,
+                                       .counts = no_counts,
+                                       .retain = absent_retain,
+                                       .release = absent_release};
   absent *a = calloc(1, sizeof *a);
   if (!a) return NULL;
   a->memory.ops = &ops;
@@ -75,7 +79,8 @@ static tdict_status none_allocate(tdict_memory *m, size_t bytes, tdict_block *ou
   return tdict_fail(err, TDICT_ENOMEM, "no host memory to describe the device");
 }
 tdict_memory *tdict_no_memory(void) {
-  static const tdict_memory_ops ops = {none_allocate, absent_free, NULL, NULL, no_counts, no_count, no_count};
+  static const tdict_memory_ops ops = {
+      .allocate = none_allocate, .free = absent_free, .counts = no_counts, .retain = no_count, .release = no_count};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
   return (tdict_memory *)(uintptr_t)&memory;
 }

@@ -3,11 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/device.h"
 #include "base/error.h"
-#include "base/options.h"
-#include "device/devices.h"
 #include "device/own_memory.h"
 
 typedef struct own_memory {
@@ -76,36 +72,27 @@ static void own_release(tdict_memory *memory) {
   free(m);
 }
 
-static const tdict_memory_ops host_ops = {own_allocate, own_free, NULL, NULL, own_counts, own_retain, own_release};
-static const tdict_memory_ops device_ops = {own_allocate, own_free,   own_copy,   own_fill,
-                                            own_counts,   own_retain, own_release};
+static const tdict_memory_ops host_ops = {
+    .allocate = own_allocate, .free = own_free, .counts = own_counts, .retain = own_retain, .release = own_release};
+static const tdict_memory_ops device_ops = {.allocate = own_allocate,
+                                            .free = own_free,
+                                            .copy = own_copy,
+                                            .fill = own_fill,
+                                            .counts = own_counts,
+                                            .retain = own_retain,
+                                            .release = own_release};
 
 tdict_gpu *tdict_gpu_of_own_memory(tdict_memory *memory) {
   return memory && memory->ops == &device_ops ? ((own_memory *)memory)->gpu : NULL;
 }
 
-tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator, tdict_memory **out,
-                                 tdict_error *err) {
-  tdict_allocator a = {0};
-  if (!context || !allocator || !out)
-    return tdict_fail(err, TDICT_EINVAL, "memory: %s is NULL", !context ? "context" : !allocator ? "allocator" : "out");
-  tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
-  if (status != TDICT_OK) return status;
-  if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
-  if (a.device.type == TDICT_DEVICE_AUTO) a.device = tdict_devices_default(tdict_context_devices(context), NULL);
-  status = tdict_device_check(a.device, "memory", err);
-  if (status != TDICT_OK) return status;
-  tdict_gpu *gpu = NULL;
-  if (a.device.type != TDICT_DEVICE_CPU) {
-    if (a.pinned) return tdict_fail(err, TDICT_EINVAL, "memory: pinned is for memory of the cpu");
-    status = tdict_devices_gpu(tdict_context_devices(context), a.device, &gpu, err);
-    if (status != TDICT_OK) return status;
-  }
+tdict_status tdict_own_memory_create(const tdict_allocator *allocator, tdict_gpu *gpu, tdict_memory **out,
+                                     tdict_error *err) {
   own_memory *m = calloc(1, sizeof *m);
   if (!m) return tdict_fail(err, TDICT_ENOMEM, "memory: no host memory for its record");
-  m->memory = (tdict_memory){gpu ? &device_ops : &host_ops, a.device, a.pinned};
+  m->memory = (tdict_memory){gpu ? &device_ops : &host_ops, allocator->device, allocator->pinned};
   atomic_init(&m->refs, 1);
-  m->allocator = a;
+  m->allocator = *allocator;
   m->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   *out = &m->memory;
   return TDICT_OK;

@@ -4,15 +4,15 @@
 
 #include "base/error.h"
 #include "device/counted.h"
-#include "device/driver_sim.h"
 
 enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD; those up to it are streams of every device */
 
-/* True unless the handle is of another simulated device than its stream says. CUDA's drivers tell by themselves. */
-static bool has_own_handle(const tdict_driver *sim, tdict_stream s) {
-  if (s.device.type != TDICT_DEVICE_SIM || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
+/* False if `owner` says that another simulated driver or device made the stream. `driver` is only compared. The CUDA
+ * driver checks handles by itself. */
+static bool has_own_handle(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
+  if (s.device.type != TDICT_DEVICE_SIM || !owner || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
   int32_t ordinal;
-  return tdict_driver_of_sim_stream(s.handle, &ordinal) == sim && ordinal == s.device.index;
+  return owner(s.handle, &ordinal) == driver && ordinal == s.device.index;
 }
 
 tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s, const char *what, tdict_error *err) {
@@ -24,7 +24,7 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
   if (s.device.index < 0 || s.device.index >= count)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted one of a GPU of this context", what,
                       name);
-  if (!has_own_handle(range->sim, s))
+  if (!has_own_handle(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",
                       what, name);
@@ -32,7 +32,8 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
 }
 
 bool tdict_stream_is_of(tdict_stream s, const tdict_gpu *gpu) {
-  return tdict_device_equal(s.device, gpu->memory.device) && has_own_handle(tdict_driver_last(gpu->driver), s);
+  const tdict_driver *driver = tdict_driver_last(gpu->driver);
+  return tdict_device_equal(s.device, gpu->memory.device) && has_own_handle(driver, driver->ops->stream_owner, s);
 }
 
 tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,

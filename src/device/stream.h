@@ -4,12 +4,6 @@
 
 #include "device/devices.h"
 
-/* Which streams a context's devices have. Plain values, so a transfer can check a stream after its context has ended. */
-typedef struct tdict_stream_range {
-  int32_t num_cuda, num_sim; /* devices; 0: none */
-  const tdict_driver *sim;   /* only compared with a stream's driver */
-} tdict_stream_range;
-tdict_stream_range tdict_devices_streams(const tdict_devices *devices);
 /* TDICT_EWRONGDEVICE: the stream is of the cpu, of a device that is absent, or of another context's simulated device.
  * `what` begins the message. */
 tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream stream, const char *what,

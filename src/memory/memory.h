@@ -35,6 +35,8 @@ typedef struct tdict_memory_ops {
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
+  /* As `allocate`, of pages on a memory node; -1: on the memory's own. NULL where a memory knows no nodes. */
+  tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
 } tdict_memory_ops;
 
 struct tdict_memory {

@@ -226,9 +226,13 @@ static tdict_status allocate_on(pool *p, size_t asked, int node, tdict_block *ou
   return TDICT_OK;
 }
 
-static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
+static tdict_status pool_allocate_near(tdict_memory *m, size_t asked, int node, tdict_block *out, tdict_error *err) {
   pool *p = (pool *)m;
-  return allocate_on(p, asked, p->pinner.node, out, err);
+  return allocate_on(p, asked, node < 0 ? p->pinner.node : node, out, err);
+}
+
+static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
+  return pool_allocate_near(m, asked, -1, out, err);
 }
 
 /* The fences in a record of their own; without memory for that they are waited for here. NULL: nothing to wait for. */
@@ -298,7 +302,12 @@ static void pool_release(tdict_memory *m) {
   free(p);
 }
 
-static const tdict_memory_ops pool_ops = {pool_allocate, pool_free, NULL, NULL, pool_counts, pool_retain, pool_release};
+static const tdict_memory_ops pool_ops = {.allocate = pool_allocate,
+                                          .allocate_near = pool_allocate_near,
+                                          .free = pool_free,
+                                          .counts = pool_counts,
+                                          .retain = pool_retain,
+                                          .release = pool_release};
 
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err) {
@@ -317,12 +326,6 @@ tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_b
   pinner->ops->retain(pinner->self);
   *out = &p->memory;
   return TDICT_OK;
-}
-
-tdict_status tdict_pinned_pool_allocate(tdict_memory *memory, size_t bytes, int node, tdict_block *out,
-                                        tdict_error *err) {
-  if (memory->ops != &pool_ops || node < 0) return memory->ops->allocate(memory, bytes, out, err);
-  return allocate_on((pool *)memory, bytes, node, out, err);
 }
 
 void tdict_pinned_pool_forget_threads(tdict_memory *memory) {

@@ -18,10 +18,6 @@
  * TDICT_ENOMEM. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
-/* What the memory's own allocation does for the pinner's node, for another one (-1: for the pinner's). Another memory knows
- * no nodes, and allocates as it does. */
-tdict_status tdict_pinned_pool_allocate(tdict_memory *memory, size_t bytes, int node, tdict_block *out,
-                                        tdict_error *err);
 /* The pinner's thread pool is gone from here on: pages are touched by the caller. */
 void tdict_pinned_pool_forget_threads(tdict_memory *memory);
 /* Gives cached blocks whose fences are done back until at most keep_bytes are cached. */

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "memory/pinned_pool.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
@@ -67,7 +66,9 @@ static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err
 }
 
 static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, int node, bool zero, tdict_error *err) {
-  tdict_status status = tdict_pinned_pool_allocate(memory, s->bytes, node, &s->block, err);
+  tdict_status status = node >= 0 && memory->ops->allocate_near
+                            ? memory->ops->allocate_near(memory, s->bytes, node, &s->block, err)
+                            : memory->ops->allocate(memory, s->bytes, &s->block, err);
   if (status != TDICT_OK) return status;
   s->data = s->block.data;
   if (zero && s->bytes) {

@@ -49,7 +49,7 @@ struct tdict_storage {
 
 /* New storage with one reference. memory NULL: malloc, aligned to 256. zero: every byte is zero. bytes may be 0. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
-/* The same, not zeroed, of pages for a memory node where the memory is pinned: see tdict_pinned_pool_allocate(). */
+/* The same, not zeroed, of pages on a memory node if the memory can choose it: see allocate_near. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
 /* Over the program's memory; release may be NULL. */

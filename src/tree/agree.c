@@ -9,19 +9,6 @@
 
 enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
-  if (batch_ndim < 0 || batch_ndim > TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted 0 to %d", what, batch_ndim,
-                      TDICT_MAX_BATCH_NDIM);
-  if (batch_ndim > 0 && !batch_size)
-    return tdict_fail(err, TDICT_EINVAL, "%s: batch_size is NULL, wanted %d counts", what, batch_ndim);
-  for (int i = 0; i < batch_ndim; i++)
-    if (batch_size[i] < 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: batch dimension %d is %lld, wanted 0 or more", what, i,
-                        (long long)batch_size[i]);
-  return TDICT_OK;
-}
-
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path) {
   return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};
 }

@@ -14,8 +14,6 @@ typedef struct tdict_demand {
   const char *above;          /* the path of what is looked at, NULL: the tree that the caller has */
 } tdict_demand;
 
-/* TDICT_EINVAL when it is no batch size. */
-tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* The demand of a node on what is put at a path below it. */
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path);
 /* True when the shape of a tensor begins with a batch size. */

@@ -25,22 +25,6 @@ void tdict_lock(tdict_tree *td) {
   }
 }
 
-void tdict_node_unhold(tdict_tree *td, bool clear) {
-  td->pending = NULL;
-  for (tdict_tree *list = td; list;) {
-    tdict_tree *node = list;
-    list = node->pending;
-    for (uint32_t i = 0; i < node->keys->num_slots; i++) {
-      tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
-      if (!child || atomic_fetch_sub_explicit(&child->locks_above, 1, memory_order_relaxed) != 1) continue;
-      if (clear) child->locked = false;
-      if (child->locked) continue;
-      child->pending = list;
-      list = child;
-    }
-  }
-}
-
 tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "unlock: td is NULL");
   int32_t above = atomic_load_explicit(&td->locks_above, memory_order_relaxed);

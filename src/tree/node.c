@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tree/agree.h"
 
 enum { FIRST_LEAVES = 8 };
 
@@ -122,6 +121,19 @@ tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *tr
   return TDICT_OK;
 }
 
+tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
+  if (batch_ndim < 0 || batch_ndim > TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted 0 to %d", what, batch_ndim,
+                      TDICT_MAX_BATCH_NDIM);
+  if (batch_ndim > 0 && !batch_size)
+    return tdict_fail(err, TDICT_EINVAL, "%s: batch_size is NULL, wanted %d counts", what, batch_ndim);
+  for (int i = 0; i < batch_ndim; i++)
+    if (batch_size[i] < 0)
+      return tdict_fail(err, TDICT_EINVAL, "%s: batch dimension %d is %lld, wanted 0 or more", what, i,
+                        (long long)batch_size[i]);
+  return TDICT_OK;
+}
+
 tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "create: out is NULL");
   tdict_status status = tdict_batch_check("create", batch_ndim, batch_size, err);
@@ -176,6 +188,22 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **dying) {
     }
   }
   free(list);
+}
+
+void tdict_node_unhold(tdict_tree *td, bool clear) {
+  td->pending = NULL;
+  for (tdict_tree *list = td; list;) {
+    tdict_tree *node = list;
+    list = node->pending;
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) {
+      tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
+      if (!child || atomic_fetch_sub_explicit(&child->locks_above, 1, memory_order_relaxed) != 1) continue;
+      if (clear) child->locked = false;
+      if (child->locked) continue;
+      child->pending = list;
+      list = child;
+    }
+  }
 }
 
 void tdict_release(tdict_tree *td) {

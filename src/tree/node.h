@@ -60,6 +60,8 @@ static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
 
+/* TDICT_EINVAL if these counts are no batch size. `what` begins the message. */
+tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* A node with the batch size, device and key table of `like` and one empty leaf a slot, for a result whose leaves the
  * caller fills in; not locked. TDICT_ENOMEM. */
 tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);

@@ -9,7 +9,7 @@
 
 #include "context.h"
 #include "device/devices.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
 #include "support/raw.h"
 #include "support/rest.h"
 #include "support/test.h"

@@ -7,6 +7,7 @@
 
 #include "device/devices.h"
 #include "device/placement.h"
+#include "sim/driver.h"
 #include "support/test.h"
 
 typedef struct machine {
@@ -54,7 +55,7 @@ static inline tdict_devices *open_on(const machine *m) {
   sim.num_devices = 2;
   o.sim = &sim;
   o.device = tdict_sim(0);
-  const tdict_devices_config config = {.options = &o, .sysfs = m->root};
+  const tdict_devices_config config = {.options = &o, .open_sim = tdict_driver_sim_open, .sysfs = m->root};
   td_ok(tdict_devices_create(&config, &devices, err));
   return devices;
 }

@@ -8,7 +8,8 @@
 
 static tdict_status create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
                            tdict_devices **out, tdict_error *err) {
-  const tdict_devices_config config = {options, driver, pool, NULL, NULL, NULL};
+  const tdict_devices_config config = {
+      .options = options, .driver = driver, .open_sim = tdict_driver_sim_open, .pool = pool};
   return tdict_devices_create(&config, out, err);
 }
 

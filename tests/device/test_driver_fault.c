@@ -1,8 +1,8 @@
 /* The driver that fails on demand: what it passes on, what it refuses, when it stalls, and what it counts. */
-#include "device/driver_fault.h"
+#include "support/driver_fault.h"
 
 #include "context.h"
-#include "sim_table.h"
+#include "sim/table.h"
 
 typedef struct pair {
   tdict_driver *inner, *d;

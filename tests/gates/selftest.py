@@ -1,7 +1,7 @@
 """Gate of the gates: in a copy of the tree one fault at a time is planted, and the gate that watches for it must fail.
 
 usage: selftest.py ROOT CC CXX
-A fault is a file, a text to add to it, and words that the gate's answer must hold, so that it fails for that fault. The gate is first run on the copy without a fault: what it complains of there does not count."""
+A fault is a file or several, a text to add to each, and words that the gate's answer must hold, so that it fails for that fault. The gate is first run on the copy without a fault: what it complains of there does not count."""
 
 import pathlib
 import shutil
@@ -14,6 +14,7 @@ import source
 GATES = pathlib.Path(__file__).resolve().parent
 LONG_FUNCTION = "\nvoid tdict_planted(void);\nvoid tdict_planted(void) {\n" + "  ;\n" * 59 + "}\n"
 SEVEN = "\nint tdict_planted(int a, int b, int c, int d, int e, int f, int g);\n"
+MANY = [f"src/base/many/planted_{i}.c" for i in range(21)]
 FALLIBLE = "\n/** @brief Planted. */\nTDICT_API TDICT_NODISCARD tdict_status tdict_planted(void);\n"
 MUTANT = ("\n[planted]\npromise = none\nfile = src/base/checked.h\nfunction = tdict_round_up\nmatch = {match}\n"
           "replace =\ncase = {case}\n")
@@ -26,6 +27,10 @@ FAULTS = [
     ("layers", "src/transfer/engine.h", '#include "context.h"\n', "transfer must not see context"),
     ("layers", "include/tdict/planted.h", "\n", "include/tdict/planted.h: has no layer"),
     ("layers", "src/elsewhere/planted.c", "\n", "src/elsewhere/planted.c: lies in no layer's folder"),
+    ("layers", "src/tree/name.h", '#include "tree/keys.h"\n', "include cycle keys -> name -> keys: src/tree/keys.h:"),
+    ("layers", "src/tree/path.c", '#include "tree/place.h"\n', "include cycle place -> path -> place: src/tree/place.h:"),
+    ("layers", "src/tree/deep/planted.h", '#include "device/driver.h"\n', "tree must not see device"),
+    ("layers", MANY, "\n", "src/base/many: has 21 units"),
     ("sizes", "src/base/error.c", "\n" * 600, "src/base/error.c: has"),
     ("sizes", "include/tdict/status.h", "\n" * 400, "include/tdict/status.h: has"),
     ("sizes", "include/tdict/status.h", "/* " + "x" * 115 + " */\n", "has 121 columns"),
@@ -65,22 +70,29 @@ def run_gate(name, *arguments):
     return result.returncode, result.stdout + result.stderr
 
 
-def check_fault(report, copy, fault, clean):
-    gate, name, planted, words = fault
-    file = copy / name
+def plant(file, planted):
+    """Adds the text to the file. Returns the file's own text; None: there was no file."""
     before = file.read_text() if file.exists() else None
     file.parent.mkdir(exist_ok=True)
     # Above the line that ends a header's guard, so that the fault is seen once.
     head, endif, tail = (before or "").rpartition("\nTDICT_END_DECLS")
     file.write_text(head + "\n" + planted + endif + tail if endif else (before or "") + planted)
+    return before
+
+
+def check_fault(report, copy, fault, clean):
+    gate, names, planted, words = fault
+    files = [copy / name for name in ([names] if isinstance(names, str) else names)]
+    before = [plant(file, planted) for file in files]
     code, text = run_gate(gate, copy, *sys.argv[2:4])
-    if before is None:
-        file.unlink()
-    else:
-        file.write_text(before)
+    for file, own in zip(files, before):
+        if own is None:
+            file.unlink()
+        else:
+            file.write_text(own)
     report.checked()
     if code != 1 or words not in text or words in clean:
-        report.fail(f"gate {gate}", f"{planted.strip()[:60]!r} in {name} should have been answered with {words!r}; was:\n{text}")
+        report.fail(f"gate {gate}", f"{planted.strip()[:60]!r} in {names} should have been answered with {words!r}; was:\n{text}")
 
 
 def check_symbols(report, root, folder):

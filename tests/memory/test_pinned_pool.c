@@ -121,7 +121,7 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
 
 static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
   tdict_block block = {0};
-  td_ok(tdict_pinned_pool_allocate(memory, bytes, node, &block, err));
+  td_ok(memory->ops->allocate_near(memory, bytes, node, &block, err));
   memset(block.data, 0xA5, block.bytes);
   return block;
 }

@@ -5,8 +5,8 @@
 #ifndef TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 #define TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 
-#include "device/driver_fault.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
+#include "support/driver_fault.h"
 #include "support/raw.h"
 #include "tdict/tdict.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "device/devices.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
 #include "support/raw.h"
 #include "support/rest.h"
 #include "support/test.h"

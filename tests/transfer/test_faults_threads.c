@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 
 #include "context.h"
-#include "device/driver_fault.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
+#include "support/driver_fault.h"
 #include "support/test.h"
 
 static int64_t fails_at, seen, started; /* main thread only: contexts start their threads in the call */

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "device/sim_queue.h"
+#include "ops/visit.h"
+#include "sim/queue.h"
 #include "tdict/trace.h"
 #include "transfer/engine_state.h"
-#include "tree/visit_pool.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \

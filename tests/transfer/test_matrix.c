@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "context.h"
-#include "device/driver_sim.h"
+#include "sim/driver.h"
 #include "support/stamps.h"
 #include "support/test.h"
 #include "support/watchdog.h"

@@ -2,8 +2,8 @@
 #include "trees.h"
 #include "wrap.h"
 
-#include "device/driver_fault.h"
 #include "memory/pinned_pages.h"
+#include "support/driver_fault.h"
 
 GPU_CASE(pin_memory_pins_and_shares) {
   world w = open_world();

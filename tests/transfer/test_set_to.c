@@ -1,5 +1,5 @@
 /* Tensors set in trees on another device: moved first. */
-#include "../tree/rig.h"
+#include "../ops/rig.h"
 
 GPU_CASE(set_to_moves_first) {
   rig r = rig_open();

@@ -5,8 +5,8 @@
 #define TDICT_TESTS_TRANSFER_WRAP_H
 
 #include "context.h"
-#include "device/driver_sim.h"
 #include "help.h"
+#include "sim/driver.h"
 
 typedef enum call_kind {
   CALL_COPY,

@@ -1,4 +1,4 @@
-/* Small trees for the tests of this layer. What is made here is released by the test that asked for it. */
+/* Small trees for the tests of this layer and of ops. What is made here is released by the test that asked for it. */
 #ifndef TDICT_TESTS_TREE_HELP_H
 #define TDICT_TESTS_TREE_HELP_H
 

@@ -1,0 +1,72 @@
+/* Opens one GPU: its context, its memory pool and the streams for memory. The caller owns the GPU. Thread rule: safe from
+ * any thread. */
+#include "device/gpu_open.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "device/counted.h"
+#include "device/gpu_memory.h"
+
+/* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
+ * really free. */
+static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+  tdict_driver *d = gpu->driver;
+  int supported = 0;
+  tdict_status status = tdict_gpu_check(
+      gpu, d->ops->device_attribute(d, gpu->ordinal, TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &supported),
+      "cuDeviceGetAttribute", err);
+  if (status != TDICT_OK) return status;
+  if (!supported) return tdict_fail(err, TDICT_ENODEVICE, "%s has no stream-ordered memory pools", gpu->name);
+  status = tdict_gpu_check(gpu, d->ops->pool_create(d, gpu->ordinal, &gpu->pool), "cuMemPoolCreate", err);
+  if (status != TDICT_OK) return status;
+  tdict_cu result = d->ops->pool_set(d, gpu->pool, TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0);
+  if (result == TDICT_CU_SUCCESS)
+    result = d->ops->pool_set(d, gpu->pool, TDICT_CU_POOL_RELEASE_THRESHOLD, (uint64_t)cache_bytes);
+  return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
+}
+
+static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+  tdict_status status = open_pool(gpu, cache_bytes, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
+  if (status != TDICT_OK) return status;
+  return tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->free_stream), "cuStreamCreate", err);
+}
+
+tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err) {
+  const char *kind = driver->device_type == TDICT_DEVICE_SIM ? "sim" : "cuda";
+  int count = 0;
+  tdict_cu counted = driver->ops->device_count(driver, &count);
+  if (counted != TDICT_CU_SUCCESS)
+    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount answered %d", kind, counted);
+  if (ordinal < 0 || ordinal >= count)
+    return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: devices of this kind: %d", kind, ordinal, count);
+  tdict_gpu *gpu = calloc(1, sizeof *gpu);
+  if (!gpu) return tdict_fail(err, TDICT_ENOMEM, "%s:%d: no host memory for its record", kind, ordinal);
+  tdict_gpu_memory_init(&gpu->memory, (tdict_device){driver->device_type, ordinal});
+  atomic_init(&gpu->refs, 1);
+  pthread_mutex_init(&gpu->lock, NULL);
+  pthread_mutex_init(&gpu->bounce_lock, NULL);
+  pthread_mutex_init(&gpu->queue_lock, NULL);
+  tdict_block_cache_init(&gpu->kept);
+  gpu->cache_bytes = cache_bytes;
+  gpu->driver = tdict_driver_retain(driver);
+  gpu->ordinal = ordinal;
+  gpu->node = -1;
+  driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
+  tdict_status status =
+      tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);
+  if (status == TDICT_OK) {
+    tdict_gpu_scope scope;
+    status = tdict_gpu_enter(gpu, &scope, err);
+    if (status == TDICT_OK) status = open_inside(gpu, cache_bytes, err);
+    tdict_gpu_leave(gpu, &scope);
+  }
+  if (status != TDICT_OK) {
+    tdict_gpu_release(gpu);
+    return status;
+  }
+  *out = gpu;
+  return TDICT_OK;
+}

@@ -1,0 +1,141 @@
+/* Trees without some of their paths, trees split by paths, and merges. Results belong to the caller; leaves are shared.
+ * Thread rule: as in tdict/keysets.h. */
+#include "tdict/keysets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "ops/changes.h"
+#include "ops/map.h"
+#include "ops/select.h"
+#include "tdict/write.h"
+#include "tree/cursor.h"
+#include "tree/place.h"
+
+static tdict_status no_memory(const char *what, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
+}
+
+/* Takes the paths out of a tree; those that lead nowhere are ignored. */
+static tdict_status drop_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
+                               tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    tdict_place place;
+    tdict_tree *left;
+    status = tdict_path_resolve(c->what, td, paths[i], false, &place, err);
+    if (!place.node) continue;
+    status = tdict_changes_of(c, place.node, TDICT_CHANGES_COPY, &left, err);
+    if (status == TDICT_OK && !tdict_node_own(left)) status = no_memory(c->what, err);
+    int64_t slot = status == TDICT_OK ? tdict_keys_find_name(left->keys, &place.path.name) : -1;
+    tdict_leaf leaf = slot >= 0 ? left->leaves[slot] : 0; /* 0: a path that was given twice */
+    if (leaf) {
+      tdict_node_remove(left, (uint32_t)slot);
+      tdict_leaf_release(leaf); /* not its last reference */
+    }
+    tdict_place_reset(&place);
+    if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);
+  }
+  return status;
+}
+
+static tdict_status exclude(const char *what, tdict_tree *td, const char *const *paths, size_t count,
+                            tdict_error *err) {
+  tdict_changes changes;
+  tdict_changes_init(&changes, what);
+  return tdict_changes_end(&changes, drop_paths(&changes, td, paths, count, err));
+}
+
+tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count, tdict_error *err) {
+  static const char what[] = "exclude_in_place";
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  tdict_status status = tdict_paths_check(what, paths, count, err);
+  return status == TDICT_OK ? exclude(what, td, paths, count, err) : status;
+}
+
+/* Takes the trees without a tensor or object out of a tree that no one else has. */
+static tdict_status drop_empty(const char *what, tdict_tree *made, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, made, false);
+  while (cursor.depth && status == TDICT_OK) {
+    tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *below = NULL;
+    while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
+    if (below) {
+      if (!tdict_cursor_enter(&cursor, below)) status = no_memory(what, err);
+      continue;
+    }
+    tdict_tree *done = top->node;
+    cursor.depth--;
+    if (!cursor.depth || done->keys->num_live) continue;
+    top = &cursor.frames[cursor.depth - 1];
+    if (!tdict_node_own(top->node)) {
+      status = no_memory(what, err);
+      continue;
+    }
+    /* The slots stay where they are: the node is gone through. */
+    tdict_keys_delete(top->node->keys, top->slot - 1);
+    top->node->leaves[top->slot - 1] = 0;
+    tdict_release(done);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_t count, tdict_tree **out,
+                           tdict_error *err) {
+  tdict_tree *made = NULL;
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", td ? "out" : "td");
+  tdict_status status = tdict_paths_check("exclude", paths, count, err);
+  if (status == TDICT_OK) status = tdict_map_share(td, "exclude", &made, err);
+  if (status == TDICT_OK) status = exclude("exclude", made, paths, count, err);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t count, tdict_tree **out,
+                              tdict_error *err) {
+  static const char what[] = "split_keys";
+  size_t bytes, trees;
+  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
+  if (count && !sets) return tdict_fail(err, TDICT_EINVAL, "%s: sets is NULL", what);
+  tdict_tree **made = NULL;
+  if (tdict_add_size(count, 1, &trees) && tdict_mul_size(trees, sizeof *made, &bytes)) made = calloc(1, bytes);
+  if (!made) return no_memory(what, err);
+  tdict_status status = tdict_map_share(td, what, &made[count], err);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    const tdict_selection selection = {sets[i].paths, sets[i].count, true};
+    status = tdict_select_paths(what, td, &selection, &made[i], err);
+    if (status == TDICT_OK) status = exclude(what, made[count], sets[i].paths, sets[i].count, err);
+  }
+  if (status == TDICT_OK) status = drop_empty(what, made[count], err);
+  if (status == TDICT_OK)
+    memcpy(out, made, bytes);
+  else
+    for (size_t i = 0; i <= count; i++) tdict_release(made[i]);
+  free(made);
+  return status;
+}
+
+tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made = NULL;
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "merge: out is NULL");
+  if (!items || count == 0) return tdict_fail(err, TDICT_EINVAL, "merge: no trees");
+  for (size_t i = 0; i < count; i++)
+    if (!items[i]) return tdict_fail(err, TDICT_EINVAL, "merge: tree %zu is NULL", i);
+  tdict_status status = tdict_map_share(items[0], "merge", &made, err);
+  for (size_t i = 1; i < count && status == TDICT_OK; i++) status = tdict_update(made, items[i], NULL, 0, err);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}

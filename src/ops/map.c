@@ -1,0 +1,348 @@
+/* Trees made of trees: one way to measure, one to make. What is made belongs to the caller once it is whole, until then
+ * to the call. Thread rule: as in tdict/tree.h. */
+#include "ops/map.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "tensor/layout.h"
+#include "tree/agree.h"
+
+enum { MOST_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+
+/* The new elements in one memory. */
+typedef struct arena {
+  tdict_memory *memory;
+  size_t bytes, next;
+  tdict_storage *storage;
+} arena;
+typedef struct maker {
+  const tdict_map *map;
+  const tdict_tree *root; /* the source, its objects opened: tensors must begin with its batch size */
+  tdict_cursor cursor;
+  size_t entry, num_tensors, num_dims;
+  bool locked;  /* some node of the source is */
+  bool objects; /* objects were met that are not opened yet */
+  tdict_slab *slab;
+  arena arenas[MOST_MEMORIES];
+  int num_arenas;
+} maker;
+
+static tdict_status no_memory(const tdict_map *map, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", map->what);
+}
+
+static tdict_status at_leaf(const maker *m, tdict_status status, tdict_error *err) {
+  char path[PATH_BYTES];
+  if (!err || err->path[0]) return status;
+  tdict_cursor_path(&m->cursor, NULL, path, sizeof path);
+  return tdict_error_at(err, status, path);
+}
+
+static tdict_status memory_of(const tdict_map *map, const tdict_tensor *from, tdict_memory **out, tdict_error *err) {
+  const tdict_storage *s = from->storage;
+  *out = map->memory;
+  if (map->memory || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  *out = s->memory;
+  if (s->memory) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE,
+                    "%s: the device's bytes are the program's own: no memory is known for the result", map->what);
+}
+
+static arena *arena_of(maker *m, tdict_memory *memory) {
+  for (int i = 0; i < m->num_arenas; i++)
+    if (m->arenas[i].memory == memory) return &m->arenas[i];
+  if (m->num_arenas == MOST_MEMORIES) return NULL;
+  arena *new = &m->arenas[m->num_arenas++];
+  *new = (arena){memory, 0, 0, NULL};
+  return new;
+}
+
+static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
+  tdict_memory *memory;
+  tdict_layout_size size;
+  tdict_status status = memory_of(m->map, from, &memory, err);
+  if (status == TDICT_OK) status = tdict_layout_check(m->map->what, from->dtype, made->ndim, made->shape, &size, err);
+  if (status != TDICT_OK) return status;
+  arena *a = arena_of(m, memory);
+  if (!a)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tree's tensors lie in more than %d memories", m->map->what,
+                      MOST_MEMORIES);
+  size_t aligned, sum;
+  if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(a->bytes, aligned, &sum) ||
+      sum > INT64_MAX)
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the result needs more than 63 bits of bytes", m->map->what);
+  a->bytes = sum;
+  return TDICT_OK;
+}
+
+static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
+  /* A tree below may have been changed by itself: no offset is computed from a dimension that is not there. */
+  if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
+    return tdict_batch_mismatch(m->map->what, m->root, from, err);
+  m->num_tensors++;
+  m->num_dims += (size_t)(from->ndim + m->map->more_dims);
+  if (!m->map->fill) return TDICT_OK;
+  tdict_made made;
+  tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
+  return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
+}
+
+static tdict_status measure(maker *m, tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    if (tree) {
+      m->locked = m->locked || tdict_node_is_locked(tree);
+      if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory(m->map, err);
+      continue;
+    }
+    m->objects = !tensor && !m->map->opened;
+    if (m->objects) return TDICT_OK;
+    tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
+    if (status != TDICT_OK) return at_leaf(m, status, err);
+  }
+  return TDICT_OK;
+}
+
+static tdict_status reserve(maker *m, tdict_error *err) {
+  for (int i = 0; i < m->num_arenas; i++) {
+    arena *a = &m->arenas[i];
+    tdict_status status = tdict_storage_create(a->memory, a->bytes, false, &a->storage, err);
+    if (status != TDICT_OK) return status;
+    a->storage->flags |= TDICT_STORAGE_ARENA;
+  }
+  return m->num_tensors ? tdict_slab_create(m->num_tensors, m->num_dims, NULL, &m->slab, err) : TDICT_OK;
+}
+
+/* The batch dimensions of `from` that stay: none where it does not agree, being empty. */
+static int rest_of(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
+  if (from->batch_ndim < map->batch_in) return 0;
+  for (int i = 0; i < map->batch_in; i++)
+    if (from->batch_size[i] != root->batch_size[i]) return 0;
+  return from->batch_ndim - map->batch_in;
+}
+
+static tdict_status make_node(const maker *m, const tdict_tree *root, const tdict_tree *from, tdict_tree **out,
+                              tdict_error *err) {
+  const tdict_map *map = m->map;
+  int rest = rest_of(map, root, from);
+  if (map->batch_out + rest > TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, and may have %d", map->what,
+                      map->batch_out + rest, TDICT_MAX_BATCH_NDIM);
+  tdict_tree *node;
+  tdict_status status = tdict_node_like(from, &node, err);
+  if (status != TDICT_OK) return status;
+  node->batch_ndim = map->batch_out + rest;
+  for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
+  for (int i = 0; i < rest; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
+  if (map->memory && node->has_device) node->device = map->memory->device;
+  *out = node;
+  return TDICT_OK;
+}
+
+static tdict_status make_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
+  tdict_made made;
+  tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
+  if (status != TDICT_OK) return status;
+  tdict_tensor_view view = {.data = made.data, .dtype = from->dtype, .ndim = made.ndim, .shape = made.shape};
+  if (!made.fresh) {
+    view.strides = made.strides;
+    *to = tdict_leaf_of_tensor(tdict_slab_add_view(m->slab, from->storage, &view));
+    return TDICT_OK;
+  }
+  tdict_memory *memory = NULL;
+  status = memory_of(m->map, from, &memory, err);
+  if (status != TDICT_OK) return status;
+  arena *a = arena_of(m, memory);
+  view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
+  tdict_tensor *tensor = tdict_slab_add_view(m->slab, a->storage, &view);
+  a->next += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
+  *to = tdict_leaf_of_tensor(tensor);
+  return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
+}
+
+static tdict_status make_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
+  tdict_box *box = tdict_leaf_box(from), *made;
+  if (!box) return make_tensor(m, tdict_leaf_tensor(from), to, err);
+  if (m->map->way == TDICT_WAY_SAME) {
+    *to = tdict_leaf_retain(from);
+    return TDICT_OK;
+  }
+  tdict_error said = {0};
+  tdict_status status = m->map->object(m->map, m->entry, box, &made, &said);
+  if (status != TDICT_OK) {
+    said.path[0] = 0; /* of something inside the hook */
+    if (err) *err = said;
+    return status;
+  }
+  *to = tdict_leaf_of_box(made);
+  return TDICT_OK;
+}
+
+/* Fills the nodes; a frame's mark is the node that is made of the frame's. */
+static tdict_status make(maker *m, const tdict_tree *root, tdict_tree *made, tdict_error *err) {
+  tdict_cursor *c = &m->cursor;
+  tdict_cursor_rewind(c, root);
+  c->frames[0].mark = (size_t)made;
+  m->entry = 0;
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0; m->entry++) {
+    const tdict_frame *top = &c->frames[c->depth - 1];
+    tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
+    tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
+    tdict_status status = from ? make_node(m, root, from, &node, err) : make_leaf(m, leaf, to, err);
+    if (status != TDICT_OK) return at_leaf(m, status, err);
+    if (!from) continue;
+    *to = tdict_leaf_of_tree(node);
+    if (!tdict_cursor_enter(c, from)) return no_memory(m->map, err);
+    c->frames[c->depth - 1].mark = (size_t)node;
+  }
+  return TDICT_OK;
+}
+
+/* Locks what is made of locked nodes. Walks as make() did, so no memory is needed. */
+static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
+  tdict_cursor *c = &m->cursor;
+  if (tdict_node_is_locked(root)) tdict_lock(made);
+  tdict_cursor_rewind(c, root);
+  c->frames[0].mark = (size_t)made;
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
+    tdict_tree *from = tdict_leaf_tree(leaf);
+    if (!from) continue;
+    const tdict_frame *top = &c->frames[c->depth - 1];
+    tdict_tree *node = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
+    if (tdict_node_is_locked(from)) tdict_lock(node);
+    (void)tdict_cursor_enter(c, from);
+    c->frames[c->depth - 1].mark = (size_t)node;
+  }
+}
+
+/* All but the locks. *met: nothing was made, since there are objects to be opened first. */
+static tdict_status run(maker *m, const tdict_tree *td, tdict_tree **out, bool *met, tdict_error *err) {
+  tdict_tree *made = NULL;
+  m->entry = m->num_tensors = m->num_dims = 0;
+  m->objects = false;
+  m->root = td;
+  m->slab = NULL;
+  m->num_arenas = 0;
+  tdict_cursor_rewind(&m->cursor, td);
+  tdict_status status = measure(m, err);
+  *met = m->objects;
+  if (status != TDICT_OK || m->objects) return status;
+  status = reserve(m, err);
+  if (status == TDICT_OK) status = make_node(m, td, td, &made, err);
+  if (status == TDICT_OK) status = make(m, td, made, err);
+  for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
+  if (m->slab) tdict_slab_release(m->slab, 1);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* With its objects as trees, which become objects again in the result. */
+static tdict_status run_opened(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  const tdict_opening opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
+  tdict_map changed = *map;
+  tdict_tree *opened, *made = NULL;
+  bool met;
+  tdict_status status = tdict_objects_open(&opening, td, &opened, err);
+  if (status != TDICT_OK) return status;
+  changed.opened = true;
+  m->map = &changed;
+  status = run(m, opened, &made, &met, err);
+  if (status == TDICT_OK) status = tdict_objects_close(map->what, td, made, err);
+  m->map = map;
+  tdict_release(opened);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* True when some node of a tree with objects is locked: the first look at it ended at the first object. */
+static bool some_locked(maker *m, const tdict_tree *td) {
+  bool locked = tdict_node_is_locked(td);
+  tdict_cursor_rewind(&m->cursor, td);
+  for (tdict_leaf leaf; !locked && (leaf = tdict_cursor_next(&m->cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (!tree) continue;
+    locked = tdict_node_is_locked(tree);
+    (void)tdict_cursor_enter(&m->cursor, tree); /* as run() did in the opened tree */
+  }
+  return locked;
+}
+
+tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  maker m;
+  tdict_tree *made = NULL;
+  bool met;
+  m.map = map;
+  m.locked = tdict_node_is_locked(td);
+  tdict_cursor_init(&m.cursor, td, false);
+  tdict_status status = run(&m, td, &made, &met, err);
+  if (status == TDICT_OK && met) {
+    status = run_opened(&m, td, &made, err);
+    if (status == TDICT_OK) m.locked = some_locked(&m, td);
+  }
+  if (status == TDICT_OK && m.locked && !map->unlocked) copy_locks(&m, td, made);
+  tdict_cursor_reset(&m.cursor);
+  if (status == TDICT_OK) *out = made;
+  return status;
+}
+
+tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made;
+  tdict_cursor cursor;
+  bool trees;
+  tdict_status status = tdict_node_share(td, &made, &trees, err);
+  if (status != TDICT_OK) return status;
+  if (!trees) {
+    *out = made;
+    return TDICT_OK;
+  }
+  tdict_cursor_init(&cursor, td, false);
+  cursor.frames[0].mark = (size_t)made;
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
+    if (!from) continue; /* shared already */
+    status = tdict_node_share(from, &node, &trees, err);
+    if (status != TDICT_OK) break;
+    ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);
+    if (!trees) continue;
+    if (tdict_cursor_enter(&cursor, from))
+      cursor.frames[cursor.depth - 1].mark = (size_t)node;
+    else
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
+  }
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
+                             tdict_error *err) {
+  tdict_demand demand = tdict_demand_of(under, what, NULL);
+  tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
+  tdict_status status = TDICT_OK;
+  if (!tree) {
+    if (tdict_leaf_tensor(leaf)) status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), NULL, err);
+    if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
+    return status;
+  }
+  status = tdict_map_share(tree, what, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_agree_adopt(&demand, copy, &adopted, err);
+  tdict_release(copy);
+  if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
+  return status;
+}

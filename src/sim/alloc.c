@@ -1,0 +1,290 @@
+/* Memory of the simulated driver's table: pools, device memory, host memory, registrations. Allocations belong to who
+ * made them; what is left when the driver closes is unmapped then. Thread rule: safe from any thread. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "sim/entries.h"
+
+/* CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED; registering knows PORTABLE, DEVICEMAP, IOMEMORY and
+ * READ_ONLY. */
+enum { HOST_ALLOC_FLAGS = 7, HOST_REGISTER_FLAGS = 15 };
+
+static bool is_pool(const tdict_sim_driver *d, const tdict_sim_pool *pool) {
+  if ((uintptr_t)pool < 4096 || (uintptr_t)pool % _Alignof(tdict_sim_pool) != 0) return false;
+  return pool->magic == TDICT_SIM_POOL_MAGIC && pool->driver == &d->base && !pool->destroyed;
+}
+
+tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address) {
+  for (int32_t i = 0; i < d->num_devices; i++)
+    if (tdict_sim_space_has(&d->devices[i].space, address)) return &d->devices[i];
+  return NULL;
+}
+
+tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
+  if (!device) return TDICT_CU_INVALID_DEVICE;
+  tdict_sim_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) return TDICT_CU_OUT_OF_MEMORY;
+  pool->magic = TDICT_SIM_POOL_MAGIC;
+  pool->driver = base;
+  pool->space = &device->space;
+  pool->ordinal = ordinal;
+  pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
+  tdict_sim_lock(d);
+  pool->next = d->pools;
+  d->pools = pool;
+  tdict_sim_unlock(d);
+  *out = pool;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    pool->destroyed = true;
+    tdict_sim_pool_trim(pool, 0);
+    if (pool->used == 0) tdict_sim_pool_end(d, pool);
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) tdict_sim_pool_trim(pool, keep_bytes);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    if (attribute == TDICT_CU_POOL_RELEASE_THRESHOLD)
+      pool->threshold = value;
+    else if (attribute >= TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+             attribute <= TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+      pool->reuse[attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES] = value;
+    else
+      result = TDICT_CU_INVALID_VALUE;
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    switch (attribute) {
+    case TDICT_CU_POOL_RELEASE_THRESHOLD:
+      *value = pool->threshold;
+      break;
+    case TDICT_CU_POOL_RESERVED_MEM_CURRENT:
+      *value = pool->reserved;
+      break;
+    case TDICT_CU_POOL_USED_MEM_CURRENT:
+      *value = pool->used;
+      break;
+    case TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case TDICT_CU_POOL_REUSE_ALLOW_OPPORTUNISTIC:
+    case TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *value = pool->reuse[attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+      break;
+    default:
+      result = TDICT_CU_INVALID_VALUE;
+    }
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_linked(pool->ordinal, ordinal)))
+    result = TDICT_CU_INVALID_DEVICE;
+  if (result == TDICT_CU_SUCCESS) pool->let_in |= (uint32_t)1 << ordinal;
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
+                                   tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
+  /* Memory is given out again only after its free has run, so the allocation need not wait in the stream. */
+  if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* The allocation that begins at the address and may be freed, or NULL. Locked. */
+static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
+  if (!owner) return NULL;
+  tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
+  return range && range->start == (uintptr_t)address && !range->dying ? range : NULL;
+}
+
+tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  tdict_sim_stream *stream;
+  tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_FREE);
+  if (!op) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  tdict_sim_range *range = find_allocation(owner, address);
+  if (result == TDICT_CU_SUCCESS && (!range || !range->pool)) result = TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    op->memory = address;
+    op->work.dst_use.space = &owner->space;
+    range->dying = true; /* first: the operation may run at once */
+    result = tdict_sim_push(stream, op);
+    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->dying = false;
+  }
+  tdict_sim_op_drop(op);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_mem_alloc(tdict_driver *base, void **out, size_t bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_lock(d);
+  tdict_cu result = device->fault;
+  if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(&device->space, NULL, bytes, device->ordinal, out);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  tdict_sim_lock(d);
+  tdict_sim_range *range = find_allocation(owner, address);
+  tdict_cu result = range ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (range) {
+    range->dying = true;
+    tdict_sim_wait_device(owner);
+    tdict_sim_release_memory(d, &owner->space, address);
+    result = owner->fault;
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* Enters a registration. Locked. */
+static tdict_cu enter_host(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
+  tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
+  if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
+  for (int32_t i = 0; i < d->num_devices; i++)
+    if (tdict_sim_space_overlaps(&d->devices[i].space, host, bytes)) return TDICT_CU_INVALID_VALUE;
+  if (tdict_sim_ranges_overlap(&d->hosts, host, bytes)) return TDICT_CU_HOST_MEMORY_ALREADY_REGISTERED;
+  range.id = ++d->next_host_id;
+  if (!tdict_sim_ranges_insert(&d->hosts, &range)) return TDICT_CU_OUT_OF_MEMORY;
+  d->pinned_bytes += bytes;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsigned flags) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  if (bytes == 0 || flags > HOST_ALLOC_FLAGS) return TDICT_CU_INVALID_VALUE;
+  void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (host == MAP_FAILED) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_cu result = device->fault;
+  if (result == TDICT_CU_SUCCESS) result = enter_host(d, host, bytes, device->ordinal, true);
+  tdict_sim_unlock(d);
+  if (result == TDICT_CU_SUCCESS)
+    *out = host;
+  else
+    munmap(host, bytes);
+  return result;
+}
+
+tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  if (!host || bytes == 0 || flags > HOST_REGISTER_FLAGS) return TDICT_CU_INVALID_VALUE;
+  tdict_sim_lock(d);
+  tdict_cu result = device->fault;
+  if (result == TDICT_CU_SUCCESS) result = enter_host(d, host, bytes, device->ordinal, false);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* Takes a registration out and waits for the copies that use it, as the real driver does in practice. Locked. */
+static bool leave_host(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
+  tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
+  if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;
+  *bytes = range->bytes;
+  d->pinned_bytes -= range->bytes;
+  tdict_sim_ranges_remove(&d->hosts, range);
+  for (int32_t i = 0; i < d->num_devices; i++) tdict_sim_wait_device(&d->devices[i]);
+  return true;
+}
+
+tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  size_t mapped_bytes;
+  (void)bytes;
+  if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_lock(d);
+  bool found = leave_host(d, host, true, &mapped_bytes);
+  tdict_sim_unlock(d);
+  if (!found) return TDICT_CU_INVALID_VALUE;
+  munmap(host, mapped_bytes);
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  size_t registered_bytes;
+  (void)bytes;
+  if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_lock(d);
+  bool found = leave_host(d, host, false, &registered_bytes);
+  tdict_sim_unlock(d);
+  return found ? TDICT_CU_SUCCESS : TDICT_CU_HOST_MEMORY_NOT_REGISTERED;
+}
+
+void tdict_sim_hosts_end(tdict_sim_driver *d) {
+  for (size_t i = 0; i < d->hosts.count; i++)
+    if (d->hosts.items[i].mapped) munmap((void *)d->hosts.items[i].start, d->hosts.items[i].bytes);
+  tdict_sim_ranges_reset(&d->hosts);
+}
+
+tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  tdict_cu_pointer found = {.known = false};
+  tdict_sim_lock(d);
+  const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
+  if (range && !range->dying) {
+    found.known = true;
+    found.device = owner != NULL;
+    found.ordinal = range->ordinal;
+    found.range = (void *)range->start;
+    found.range_bytes = range->bytes;
+  }
+  tdict_sim_unlock(d);
+  *out = found;
+  return TDICT_CU_SUCCESS;
+}

@@ -1,0 +1,162 @@
+/* Contexts of the simulated driver: each thread has a stack of current ones and a capture mode.
+ *
+ * A thread's state is made when it first differs from a new thread's and is given back when it no longer does, so that
+ * nothing needs to run when the thread ends; what is left belongs to the driver and is freed when it closes. Only its
+ * own thread reads and writes a state; the lists are guarded by the driver's lock. */
+#include <stdlib.h>
+
+#include "sim/engine.h"
+#include "sim/entries.h"
+
+enum { MAX_DEPTH = 32 };
+
+struct tdict_sim_thread {
+  tdict_sim_thread *prev, *next;
+  int mode;
+  int depth;
+  tdict_sim_device *stack[MAX_DEPTH];
+};
+
+static tdict_sim_thread *peek(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
+
+/* The thread's state, made if need be; NULL: no memory. */
+static tdict_sim_thread *get_thread(tdict_sim_driver *d) {
+  tdict_sim_thread *thread = peek(d);
+  if (thread) return thread;
+  tdict_sim_lock(d);
+  thread = d->spare_threads;
+  if (thread) d->spare_threads = thread->next;
+  tdict_sim_unlock(d);
+  if (!thread && !(thread = calloc(1, sizeof *thread))) return NULL;
+  int failed = pthread_setspecific(d->thread_key, thread);
+  thread->depth = 0;
+  thread->mode = TDICT_CU_CAPTURE_GLOBAL;
+  tdict_sim_lock(d);
+  tdict_sim_thread **list = failed ? &d->spare_threads : &d->threads;
+  thread->prev = NULL;
+  thread->next = *list;
+  if (!failed && thread->next) thread->next->prev = thread;
+  *list = thread;
+  tdict_sim_unlock(d);
+  return failed ? NULL : thread;
+}
+
+static void give_back(tdict_sim_driver *d, tdict_sim_thread *thread) {
+  if (thread->depth > 0 || thread->mode != TDICT_CU_CAPTURE_GLOBAL) return;
+  pthread_setspecific(d->thread_key, NULL);
+  tdict_sim_lock(d);
+  if (thread->prev)
+    thread->prev->next = thread->next;
+  else
+    d->threads = thread->next;
+  if (thread->next) thread->next->prev = thread->prev;
+  thread->next = d->spare_threads;
+  d->spare_threads = thread;
+  tdict_sim_unlock(d);
+}
+
+static void free_list(tdict_sim_thread *list) {
+  while (list) {
+    tdict_sim_thread *next = list->next;
+    free(list);
+    list = next;
+  }
+}
+
+void tdict_sim_threads_end(tdict_sim_driver *d) {
+  free_list(d->threads);
+  free_list(d->spare_threads);
+}
+
+tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
+  return ordinal >= 0 && ordinal < d->num_devices ? &d->devices[ordinal] : NULL;
+}
+
+tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
+  const tdict_sim_thread *thread = peek(d);
+  return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
+}
+
+tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context *out) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
+  if (!device) return TDICT_CU_INVALID_DEVICE;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_engines_start(device);
+  if (result == TDICT_CU_SUCCESS) {
+    device->context_refs++;
+    *out = device;
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
+  if (!device) return TDICT_CU_INVALID_DEVICE;
+  tdict_sim_lock(d);
+  tdict_cu result = device->context_refs > 0 ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_CONTEXT;
+  if (result == TDICT_CU_SUCCESS) device->context_refs--;
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  bool alive = false;
+  tdict_sim_lock(d);
+  for (int32_t i = 0; i < d->num_devices; i++)
+    if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;
+  tdict_sim_unlock(d);
+  if (!alive) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_thread *thread = get_thread(d);
+  if (!thread || thread->depth == MAX_DEPTH) return TDICT_CU_OUT_OF_MEMORY;
+  thread->stack[thread->depth++] = context;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_thread *thread = peek(d);
+  if (!thread || thread->depth == 0) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_device *device = thread->stack[--thread->depth];
+  give_back(d, thread);
+  if (out) *out = device;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out) {
+  *out = tdict_sim_current(tdict_sim_driver_of(base));
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  int wanted = *mode;
+  if (wanted < TDICT_CU_CAPTURE_GLOBAL || wanted > TDICT_CU_CAPTURE_RELAXED) return TDICT_CU_INVALID_VALUE;
+  tdict_sim_thread *thread = get_thread(d);
+  if (!thread) return TDICT_CU_OUT_OF_MEMORY;
+  *mode = thread->mode;
+  thread->mode = wanted;
+  give_back(d, thread);
+  return TDICT_CU_SUCCESS;
+}
+
+bool tdict_sim_is_stream(const void *handle) {
+  const tdict_sim_stream *stream = handle;
+  if ((uintptr_t)handle < 4096 || (uintptr_t)handle % _Alignof(tdict_sim_stream) != 0) return false;
+  return stream->magic == TDICT_SIM_STREAM_MAGIC;
+}
+
+tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out) {
+  if ((uintptr_t)handle <= 2) {
+    tdict_sim_device *device = tdict_sim_current(d);
+    if (!device) return TDICT_CU_INVALID_CONTEXT;
+    *out = (uintptr_t)handle == 2 ? &device->per_thread : &device->legacy;
+  } else {
+    if (!tdict_sim_is_stream(handle) || handle->device->driver != d) return TDICT_CU_INVALID_HANDLE;
+    *out = handle;
+  }
+  return (*out)->device->fault;
+}

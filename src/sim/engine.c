@@ -1,0 +1,129 @@
+/* Engines of the simulated driver: threads that take the time that work needs, pass the gate that a hold closes, and
+ * move bytes. See queue.h for owner and thread rule. */
+#include "sim/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+void tdict_sim_engines_wake(tdict_sim_driver *d) {
+  for (int32_t i = 0; i < d->num_devices; i++)
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
+}
+
+/* Sleeps for as long as the work takes. Time is counted from when the work could begin, not from when this thread woke,
+ * so that what a sleep is too long does not add up. */
+static void pace(tdict_sim_engine *engine, tdict_sim_op *op) {
+  tdict_sim_driver *d = engine->device->driver;
+  int64_t takes = d->options.latency_ns;
+  if (op->kind == TDICT_SIM_OP_COPY && engine->bytes_per_second > 0) {
+    double ns = (double)op->work.width * (double)op->work.height / engine->bytes_per_second * 1e9;
+    takes += ns < 1e15 ? (int64_t)ns : (int64_t)1e15;
+  }
+  int64_t begin = engine->free_ns > op->ready_ns ? engine->free_ns : op->ready_ns;
+  op->finish_ns = engine->free_ns = begin + takes;
+  if (takes == 0 || op->finish_ns <= tdict_now_ns()) return;
+  struct timespec until = {.tv_sec = (time_t)(op->finish_ns / 1000000000),
+                           .tv_nsec = (long)(op->finish_ns % 1000000000)};
+  while (!engine->granted && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
+  if (engine->granted) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step counts operations, not time */
+}
+
+/* Nothing ends while the driver is held, but what a step grants. */
+static void pass_gate(tdict_sim_engine *engine) {
+  tdict_sim_driver *d = engine->device->driver;
+  while (d->held && !engine->granted) pthread_cond_wait(&engine->wake, &d->lock);
+  engine->granted = false;
+}
+
+static bool still_there(const tdict_sim_use *use) {
+  if (!use->space) return true;
+  const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);
+  return range && range->id == use->id;
+}
+
+static void move_bytes(const tdict_sim_op *op) {
+  const tdict_sim_work *w = &op->work;
+  if (op->kind == TDICT_SIM_OP_FILL) {
+    memset(w->dst, w->byte, w->width);
+    return;
+  }
+  for (size_t row = 0; row < w->height; row++)
+    memmove(w->dst + row * w->dst_pitch, w->src + row * w->src_pitch, w->width);
+}
+
+/* Does the work at hand. The lock is held on entry and exit. */
+static void work(tdict_sim_engine *engine, tdict_sim_op *op) {
+  tdict_sim_device *device = engine->device;
+  tdict_sim_driver *d = device->driver;
+  pace(engine, op);
+  pass_gate(engine);
+  if (!still_there(&op->work.dst_use) || !still_there(&op->work.src_use)) {
+    if (!device->fault) device->fault = TDICT_CU_ILLEGAL_ADDRESS;
+    return;
+  }
+  if (op->kind == TDICT_SIM_OP_CALL) {
+    uint64_t hold_number = d->hold_number;
+    tdict_sim_unlock(d);
+    op->work.fn(op->work.user);
+    tdict_sim_lock(d);
+    if (hold_number != d->hold_number) pass_gate(engine); /* held while it ran */
+    return;
+  }
+  void *buffer = op->buffer;
+  op->buffer = NULL;
+  d->num_copying++;
+  tdict_sim_unlock(d);
+  move_bytes(op);
+  free(buffer);
+  tdict_sim_lock(d);
+  d->num_copying--;
+}
+
+static void *run_engine(void *argument) {
+  tdict_sim_engine *engine = argument;
+  tdict_sim_driver *d = engine->device->driver;
+  tdict_sim_lock(d);
+  for (;;) {
+    while (!d->closing && (!engine->head || (d->held && !engine->granted))) {
+      engine->idle = true;
+      pthread_cond_wait(&engine->wake, &d->lock);
+      engine->idle = false;
+    }
+    tdict_sim_op *op = engine->head;
+    if (!op) break;
+    engine->head = op->link;
+    engine->current = op;
+    work(engine, op);
+    engine->current = NULL;
+    engine->granted = false; /* it may have come when nothing waited for it any more */
+    tdict_sim_finish(op);
+  }
+  tdict_sim_unlock(d);
+  return NULL;
+}
+
+tdict_cu tdict_sim_engines_start(tdict_sim_device *device) {
+  tdict_cu result = TDICT_CU_SUCCESS;
+  for (int k = 0; k < TDICT_SIM_NUM_ENGINES && result == TDICT_CU_SUCCESS; k++) {
+    tdict_sim_engine *engine = &device->engines[k];
+    if (engine->running) continue;
+    if (tdict_thread_create(&engine->thread, run_engine, engine) == 0)
+      engine->running = true;
+    else
+      result = TDICT_CU_OUT_OF_MEMORY;
+  }
+  return result;
+}
+
+void tdict_sim_engines_stop(tdict_sim_driver *d) {
+  tdict_sim_lock(d);
+  d->closing = true;
+  tdict_sim_engines_wake(d);
+  tdict_sim_unlock(d);
+  for (int32_t i = 0; i < d->num_devices; i++)
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
+      if (d->devices[i].engines[k].running) pthread_join(d->devices[i].engines[k].thread, NULL);
+}

@@ -1,0 +1,80 @@
+/* The entries of the simulated driver's table, by file, and what they share. An entry answers as driver.h says.
+ * Thread rule: safe from any thread; what says "locked" is called with the driver's lock held. */
+#ifndef TDICT_SIM_ENTRIES_H
+#define TDICT_SIM_ENTRIES_H
+
+#include "sim/queue.h"
+
+/* context.c */
+tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context *out);
+tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal);
+tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context);
+tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out);
+tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out);
+tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode);
+/* The device whose context is current on the calling thread, or NULL. */
+tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
+/* The device, or NULL when there is none with this ordinal. */
+tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
+/* The stream behind a handle. Locked. */
+tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
+/* Devices are linked in pairs: 0 and 1, 2 and 3, ... */
+static inline bool tdict_sim_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }
+/* True when the handle is a stream that stream_create() made. */
+bool tdict_sim_is_stream(const void *handle);
+/* Frees what threads have left. Nobody uses the driver any more. */
+void tdict_sim_threads_end(tdict_sim_driver *d);
+
+/* stream.c */
+tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags);
+tdict_cu tdict_sim_stream_destroy(tdict_driver *base, tdict_cu_stream handle);
+tdict_cu tdict_sim_stream_query(tdict_driver *base, tdict_cu_stream handle);
+tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle);
+tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle, tdict_cu_event event);
+tdict_cu tdict_sim_stream_capture_status(tdict_driver *base, tdict_cu_stream handle, int *status);
+tdict_cu tdict_sim_event_create(tdict_driver *base, tdict_cu_event *out, unsigned flags);
+tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event);
+tdict_cu tdict_sim_event_record(tdict_driver *base, tdict_cu_event event, tdict_cu_stream handle);
+tdict_cu tdict_sim_event_query(tdict_driver *base, tdict_cu_event event);
+tdict_cu tdict_sim_event_synchronize(tdict_driver *base, tdict_cu_event event);
+tdict_cu tdict_sim_event_elapsed(tdict_driver *base, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
+
+/* alloc.c */
+tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out);
+tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool);
+tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes);
+tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value);
+tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value);
+tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal);
+tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
+                                   tdict_cu_stream handle);
+tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle);
+tdict_cu tdict_sim_mem_alloc(tdict_driver *base, void **out, size_t bytes);
+tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address);
+tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsigned flags);
+tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes);
+tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags);
+tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes);
+tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out);
+/* The device whose address space holds the address, or NULL. */
+tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
+/* Unmaps host memory that is still allocated. Nobody uses the driver any more. */
+void tdict_sim_hosts_end(tdict_sim_driver *d);
+
+/* copy.c */
+tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes);
+tdict_cu tdict_sim_copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes);
+tdict_cu tdict_sim_copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes,
+                                  tdict_cu_stream handle);
+tdict_cu tdict_sim_copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes,
+                                  tdict_cu_stream handle);
+tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream handle);
+tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
+                                   tdict_cu_context from, tdict_cu_stream handle);
+tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle);
+tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                    tdict_cu_stream handle);
+tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char byte, size_t bytes,
+                              tdict_cu_stream handle);
+
+#endif

@@ -1,0 +1,247 @@
+/* Streams and operations of the simulated driver: see queue.h for owner and thread rule. */
+#include "sim/queue.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+void tdict_sim_wait_change(tdict_sim_driver *d) {
+  d->num_waiting++;
+  pthread_cond_wait(&d->changed, &d->lock);
+  d->num_waiting--;
+}
+
+void tdict_sim_changed(tdict_sim_driver *d) {
+  if (d->num_waiting) pthread_cond_broadcast(&d->changed);
+}
+
+tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind) {
+  tdict_sim_op *op = calloc(1, sizeof *op);
+  if (!op) return NULL;
+  op->refs = 1;
+  op->kind = (int32_t)kind;
+  return op;
+}
+
+tdict_sim_op *tdict_sim_op_hold(tdict_sim_op *op) {
+  op->refs++;
+  return op;
+}
+
+void tdict_sim_op_drop(tdict_sim_op *op) {
+  if (!op || --op->refs) return;
+  free(op->buffer);
+  free(op);
+}
+
+void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool) {
+  tdict_sim_pool **at = &d->pools;
+  while (*at != pool) at = &(*at)->next;
+  *at = pool->next;
+  tdict_sim_pool_trim(pool, 0);
+  pool->magic = 0;
+  free(pool);
+}
+
+void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start) {
+  tdict_sim_pool *pool = tdict_sim_ranges_find(&space->live, start)->pool;
+  tdict_sim_space_free(space, start);
+  if (pool && pool->destroyed && pool->used == 0) tdict_sim_pool_end(d, pool);
+}
+
+void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, bool non_blocking) {
+  stream->magic = TDICT_SIM_STREAM_MAGIC;
+  stream->device = device;
+  stream->non_blocking = non_blocking;
+  stream->next = device->streams;
+  if (stream->next) stream->next->prev = stream;
+  device->streams = stream;
+}
+
+static void free_stream(tdict_sim_stream *stream) {
+  if (stream->prev)
+    stream->prev->next = stream->next;
+  else
+    stream->device->streams = stream->next;
+  if (stream->next) stream->next->prev = stream->prev;
+  stream->magic = 0;
+  free(stream);
+}
+
+void tdict_sim_stream_end(tdict_sim_stream *stream) {
+  stream->destroyed = true;
+  if (!stream->head) free_stream(stream);
+}
+
+/* Puts the stream on the list of those whose head may go on. */
+static void unsettle(tdict_sim_stream *stream) {
+  tdict_sim_driver *d = stream->device->driver;
+  if (stream->queued) return;
+  stream->queued = true;
+  stream->next_queued = d->queued;
+  d->queued = stream;
+}
+
+/* Takes a finished operation from the head of the stream. */
+static void retire(tdict_sim_stream *stream) {
+  tdict_sim_op *op = stream->head;
+  tdict_sim_driver *d = stream->device->driver;
+  stream->head = op->next;
+  if (!stream->head) stream->tail = NULL;
+  if (stream->clock_ns < op->finish_ns) stream->clock_ns = op->finish_ns;
+  op->done = true;
+  op->stream = NULL;
+  tdict_sim_op_drop(op->after);
+  op->after = NULL;
+  while (op->blocked) {
+    tdict_sim_op *waiter = op->blocked;
+    op->blocked = waiter->link;
+    waiter->started = false;
+    unsettle(waiter->stream);
+  }
+  tdict_sim_changed(d);
+  tdict_sim_op_drop(op);
+}
+
+/* Gives work that can begin to its engine. */
+static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
+  tdict_sim_op **at = &engine->head; /* one operation a stream at most, so the list is short */
+  while (*at && (*at)->seq < op->seq) at = &(*at)->link;
+  op->link = *at;
+  *at = op;
+  if (engine->idle) pthread_cond_signal(&engine->wake);
+}
+
+/* Does the markers at the head of a stream and hands the first work to its engine. */
+static void settle_stream(tdict_sim_stream *stream) {
+  tdict_sim_driver *d = stream->device->driver;
+  tdict_sim_op *op;
+  while ((op = stream->head) && !op->started) {
+    op->finish_ns = stream->clock_ns;
+    if (op->after && !op->after->done) {
+      op->started = true;
+      op->link = op->after->blocked;
+      op->after->blocked = op;
+    } else if (op->after) {
+      if (op->finish_ns < op->after->finish_ns) op->finish_ns = op->after->finish_ns;
+      retire(stream);
+    } else if (op->kind == TDICT_SIM_OP_RECORD) {
+      op->done_ns = tdict_now_ns();
+      retire(stream);
+    } else if (op->kind == TDICT_SIM_OP_FREE) {
+      tdict_sim_release_memory(d, op->work.dst_use.space, op->memory);
+      retire(stream);
+    } else {
+      op->started = true;
+      if (op->ready_ns < stream->clock_ns) op->ready_ns = stream->clock_ns;
+      push_work(&stream->device->engines[op->engine], op);
+    }
+  }
+  if (!op && stream->destroyed) free_stream(stream);
+}
+
+static void settle(tdict_sim_driver *d) {
+  while (d->queued) {
+    tdict_sim_stream *stream = d->queued;
+    d->queued = stream->next_queued;
+    stream->queued = false;
+    settle_stream(stream);
+  }
+}
+
+void tdict_sim_finish(tdict_sim_op *op) {
+  tdict_sim_stream *stream = op->stream;
+  tdict_sim_driver *d = stream->device->driver;
+  d->num_finished++;
+  d->num_pending--;
+  unsettle(stream);
+  retire(stream);
+  settle(d);
+}
+
+static void append(tdict_sim_stream *stream, tdict_sim_op *op) {
+  tdict_sim_driver *d = stream->device->driver;
+  op->stream = stream;
+  op->seq = ++d->next_seq;
+  tdict_sim_op_hold(op);
+  if (stream->tail)
+    stream->tail->next = op;
+  else
+    stream->head = op;
+  stream->tail = op;
+  if (op->kind >= TDICT_SIM_OP_COPY) d->num_pending++;
+}
+
+static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
+  tdict_sim_op *wait = tdict_sim_op_new(TDICT_SIM_OP_WAIT);
+  if (!wait) return false;
+  wait->after = tdict_sim_op_hold(after);
+  append(stream, wait);
+  tdict_sim_op_drop(wait);
+  return true;
+}
+
+/* The legacy stream waits for all blocking streams, and they for it. */
+static bool append_legacy_waits(tdict_sim_stream *stream) {
+  tdict_sim_device *device = stream->device;
+  tdict_sim_op *last = device->legacy.tail;
+  if (stream->non_blocking) return true;
+  if (stream != &device->legacy) {
+    if (!last || last->seq <= stream->seen_seq) return true;
+    if (!append_wait(stream, last)) return false;
+    stream->seen_seq = last->seq;
+    return true;
+  }
+  for (tdict_sim_stream *s = device->streams; s; s = s->next) {
+    if (s == stream || s->non_blocking || !s->tail || s->tail->seq <= s->legacy_seen_seq) continue;
+    if (!append_wait(stream, s->tail)) return false;
+    s->legacy_seen_seq = s->tail->seq;
+  }
+  return true;
+}
+
+tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op) {
+  tdict_sim_driver *d = stream->device->driver;
+  const tdict_sim_options *o = &d->options;
+  bool timed = o->latency_ns > 0 || o->h2d_bytes_per_second > 0 || o->d2h_bytes_per_second > 0;
+  if (timed) op->ready_ns = tdict_now_ns();
+  bool queued = append_legacy_waits(stream);
+  if (queued) append(stream, op);
+  unsettle(stream);
+  settle(d);
+  return queued ? TDICT_CU_SUCCESS : TDICT_CU_OUT_OF_MEMORY;
+}
+
+void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op) {
+  tdict_sim_op_hold(op);
+  while (!op->done) tdict_sim_wait_change(d);
+  tdict_sim_op_drop(op);
+}
+
+/* True when a stream of the device still has an operation up to this one. */
+static bool device_busy(const tdict_sim_device *device, bool blocking_only, uint64_t seq) {
+  for (const tdict_sim_stream *s = device->streams; s; s = s->next)
+    if (s->head && s->head->seq <= seq && !(blocking_only && s->non_blocking)) return true;
+  return false;
+}
+
+bool tdict_sim_stream_busy(const tdict_sim_stream *stream) {
+  if (stream == &stream->device->legacy) return device_busy(stream->device, true, UINT64_MAX);
+  return stream->head != NULL;
+}
+
+void tdict_sim_wait_stream(tdict_sim_stream *stream) {
+  tdict_sim_device *device = stream->device;
+  tdict_sim_driver *d = device->driver;
+  if (stream == &device->legacy) {
+    uint64_t seq = d->next_seq;
+    while (device_busy(device, true, seq)) tdict_sim_wait_change(d);
+  } else if (stream->tail) {
+    tdict_sim_wait_op(d, stream->tail); /* not the stream: another thread may destroy it */
+  }
+}
+
+void tdict_sim_wait_device(tdict_sim_device *device) {
+  uint64_t seq = device->driver->next_seq;
+  while (device_busy(device, false, seq)) tdict_sim_wait_change(device->driver);
+}

@@ -1,0 +1,428 @@
+/* The table of a driver that fails on demand: see driver_fault.h. It holds a reference to the driver behind it, and ends
+ * with its own last reference. Thread rule: safe from any thread. */
+#include "support/driver_fault.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+typedef struct fault_driver {
+  tdict_driver base; /* first: it is a driver */
+  void (*around)(bool begins);
+  pthread_mutex_t lock; /* guards what follows */
+  pthread_cond_t changed;
+  tdict_fault fault;
+  bool armed, fired, stalled, released;
+  uint64_t arming; /* the number of arms, so that a call sees that its fault is gone */
+  int64_t met;     /* calls of fault.kinds */
+  int64_t calls[TDICT_NUM_FAULT_KINDS];
+  tdict_fault_live live;
+} fault_driver;
+
+static fault_driver *own(tdict_driver *d) { return (fault_driver *)d; }
+
+/* Under the lock: waits until the fault is released or another is armed. */
+static void stall(fault_driver *f) {
+  uint64_t arming = f->arming;
+  f->stalled = true;
+  pthread_cond_broadcast(&f->changed);
+  while (!f->released && f->arming == arming) pthread_cond_wait(&f->changed, &f->lock);
+  if (f->arming == arming) f->stalled = false;
+}
+
+/* Counts a call and says what it is to answer. */
+static tdict_cu meet(fault_driver *f, tdict_fault_kind kind) {
+  tdict_cu code = TDICT_CU_SUCCESS;
+  pthread_mutex_lock(&f->lock);
+  f->calls[kind]++;
+  if (f->armed && f->fault.kinds & TDICT_FAULT_BIT(kind)) {
+    f->met++;
+    if (f->met == f->fault.n || (f->fault.lasts && f->met > f->fault.n)) {
+      code = f->fault.code;
+      f->fired = true;
+      if (f->fault.stalls && !f->released) stall(f);
+    }
+  }
+  pthread_mutex_unlock(&f->lock);
+  return code;
+}
+
+static void around(const fault_driver *f, bool begins) {
+  if (f->around) f->around(begins);
+}
+
+/* Counts what was made (+1) or ended (-1). */
+static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
+  if (result != TDICT_CU_SUCCESS) return result;
+  pthread_mutex_lock(&f->lock);
+  *what += by;
+  pthread_mutex_unlock(&f->lock);
+  return result;
+}
+
+/* `result` of the other driver's entry. */
+#define PASS(f, result, entry, ...)                                   \
+  do {                                                                \
+    around(f, true);                                                  \
+    result = f->base.behind->ops->entry(f->base.behind, __VA_ARGS__); \
+    around(f, false);                                                 \
+  } while (0)
+/* A call that is not made when it is to fail. */
+#define CALL(kind, entry, ...)                   \
+  fault_driver *f = own(d);                      \
+  tdict_cu result = meet(f, TDICT_FAULT_##kind); \
+  if (result == TDICT_CU_SUCCESS) PASS(f, result, entry, __VA_ARGS__)
+/* A call that is made in any case. */
+#define WAIT(kind, entry, ...)                         \
+  fault_driver *f = own(d);                            \
+  tdict_cu code = meet(f, TDICT_FAULT_##kind), result; \
+  PASS(f, result, entry, __VA_ARGS__)
+
+static tdict_cu either(tdict_cu result, tdict_cu code) { return result != TDICT_CU_SUCCESS ? result : code; }
+
+static void fault_close(tdict_driver *d) {
+  fault_driver *f = own(d);
+  tdict_driver_release(f->base.behind);
+  pthread_cond_destroy(&f->changed);
+  pthread_mutex_destroy(&f->lock);
+  free(f);
+}
+
+static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
+  return own(d)->base.behind->ops->error_text(own(d)->base.behind, result, name, text);
+}
+static tdict_cu driver_version(tdict_driver *d, int *version) {
+  CALL(DEVICE, driver_version, version);
+  return result;
+}
+static tdict_cu device_count(tdict_driver *d, int *number) {
+  CALL(DEVICE, device_count, number);
+  return result;
+}
+static tdict_cu device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
+  CALL(DEVICE, device_name, ordinal, buffer, bytes);
+  return result;
+}
+static tdict_cu device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
+  CALL(DEVICE, device_total_bytes, ordinal, bytes);
+  return result;
+}
+static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
+  CALL(DEVICE, device_attribute, ordinal, attribute, value);
+  return result;
+}
+static tdict_cu device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
+  CALL(DEVICE, device_can_reach, ordinal, peer, can);
+  return result;
+}
+
+static tdict_cu ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
+  CALL(CTX_RETAIN, ctx_retain, ordinal, out);
+  return count(f, &f->live.contexts, 1, result);
+}
+static tdict_cu ctx_release(tdict_driver *d, int ordinal) {
+  WAIT(END, ctx_release, ordinal);
+  return either(count(f, &f->live.contexts, -1, result), code);
+}
+static tdict_cu ctx_push(tdict_driver *d, tdict_cu_context context) {
+  CALL(CTX_PUSH, ctx_push, context);
+  return result;
+}
+static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
+  WAIT(END, ctx_pop, out);
+  return either(result, code);
+}
+static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
+  return own(d)->base.behind->ops->ctx_current(own(d)->base.behind, out);
+}
+static tdict_cu capture_mode(tdict_driver *d, int *mode) {
+  CALL(CAPTURE, capture_mode, mode);
+  return result;
+}
+
+static tdict_cu pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
+  CALL(POOL, pool_create, ordinal, out);
+  return count(f, &f->live.pools, 1, result);
+}
+static tdict_cu pool_destroy(tdict_driver *d, tdict_cu_pool pool) {
+  WAIT(END, pool_destroy, pool);
+  return either(count(f, &f->live.pools, -1, result), code);
+}
+static tdict_cu pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
+  CALL(POOL, pool_trim, pool, keep_bytes);
+  return result;
+}
+static tdict_cu pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
+  CALL(POOL, pool_set, pool, attribute, value);
+  return result;
+}
+static tdict_cu pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
+  CALL(POOL, pool_get, pool, attribute, value);
+  return result;
+}
+static tdict_cu pool_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  CALL(POOL, pool_let_in, pool, ordinal);
+  return result;
+}
+static tdict_cu mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
+  CALL(DEVICE_ALLOC, mem_alloc_async, out, bytes, pool, stream);
+  return count(f, &f->live.device_blocks, 1, result);
+}
+static tdict_cu mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
+  WAIT(END, mem_free_async, device, stream);
+  return either(count(f, &f->live.device_blocks, -1, result), code);
+}
+static tdict_cu mem_alloc(tdict_driver *d, void **out, size_t bytes) {
+  CALL(DEVICE_ALLOC, mem_alloc, out, bytes);
+  return count(f, &f->live.device_blocks, 1, result);
+}
+static tdict_cu mem_free(tdict_driver *d, void *device) {
+  WAIT(END, mem_free, device);
+  return either(count(f, &f->live.device_blocks, -1, result), code);
+}
+
+static tdict_cu host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
+  CALL(HOST_ALLOC, host_alloc, out, bytes, flags);
+  return count(f, &f->live.host_blocks, 1, result);
+}
+static tdict_cu host_free(tdict_driver *d, void *host, size_t bytes) {
+  WAIT(END, host_free, host, bytes);
+  return either(count(f, &f->live.host_blocks, -1, result), code);
+}
+static tdict_cu host_register(tdict_driver *d, void *host, size_t bytes, unsigned flags) {
+  CALL(HOST_REGISTER, host_register, host, bytes, flags);
+  return count(f, &f->live.registrations, 1, result);
+}
+static tdict_cu host_unregister(tdict_driver *d, void *host, size_t bytes) {
+  WAIT(END, host_unregister, host, bytes);
+  return either(count(f, &f->live.registrations, -1, result), code);
+}
+static tdict_cu pointer(tdict_driver *d, const void *address, tdict_cu_pointer *out) {
+  CALL(POINTER, pointer, address, out);
+  return result;
+}
+
+static tdict_cu copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
+  CALL(COPY_IN, copy_h2d, device, host, bytes);
+  return result;
+}
+static tdict_cu copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
+  CALL(COPY_OUT, copy_d2h, host, device, bytes);
+  return result;
+}
+static tdict_cu copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  CALL(COPY_IN, copy_h2d_async, device, host, bytes, s);
+  return result;
+}
+static tdict_cu copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
+  CALL(COPY_OUT, copy_d2h_async, host, device, bytes, s);
+  return result;
+}
+static tdict_cu copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  CALL(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
+  return result;
+}
+static tdict_cu copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
+                                tdict_cu_stream s) {
+  CALL(COPY_WITHIN, copy_peer_async, rect, to, from, s);
+  return result;
+}
+static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
+  static const tdict_fault_kind kinds[] = {[TDICT_CU_H2D] = TDICT_FAULT_COPY_IN,
+                                           [TDICT_CU_D2H] = TDICT_FAULT_COPY_OUT,
+                                           [TDICT_CU_D2D] = TDICT_FAULT_COPY_WITHIN};
+  fault_driver *f = own(d);
+  tdict_cu result = meet(f, kinds[rect->kind]);
+  if (result == TDICT_CU_SUCCESS) PASS(f, result, copy_rect_async, rect, s);
+  return result;
+}
+static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                                 tdict_cu_stream s) {
+  fault_driver *f = own(d);
+  tdict_cu result = meet(f, kind == TDICT_CU_H2D ? TDICT_FAULT_COPY_IN : TDICT_FAULT_COPY_OUT);
+  if (result == TDICT_CU_SUCCESS) PASS(f, result, copy_batch_async, kind, lines, count, s);
+  return result;
+}
+static tdict_cu fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
+  CALL(FILL, fill_async, device, byte, bytes, s);
+  return result;
+}
+
+static tdict_cu stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
+  CALL(STREAM_CREATE, stream_create, out, flags);
+  return count(f, &f->live.streams, 1, result);
+}
+static tdict_cu stream_destroy(tdict_driver *d, tdict_cu_stream s) {
+  WAIT(END, stream_destroy, s);
+  return either(count(f, &f->live.streams, -1, result), code);
+}
+static tdict_cu stream_query(tdict_driver *d, tdict_cu_stream s) {
+  CALL(STREAM_SYNC, stream_query, s);
+  return result;
+}
+static tdict_cu stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
+  WAIT(STREAM_SYNC, stream_synchronize, s);
+  return either(result, code);
+}
+static tdict_cu stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
+  CALL(STREAM_WAIT, stream_wait_event, s, e);
+  return result;
+}
+static tdict_cu stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
+  CALL(CAPTURE, stream_capture_status, s, status);
+  return result;
+}
+
+static tdict_cu event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
+  CALL(EVENT_CREATE, event_create, out, flags);
+  return count(f, &f->live.events, 1, result);
+}
+static tdict_cu event_destroy(tdict_driver *d, tdict_cu_event e) {
+  WAIT(END, event_destroy, e);
+  return either(count(f, &f->live.events, -1, result), code);
+}
+static tdict_cu event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  CALL(EVENT_RECORD, event_record, e, s);
+  return result;
+}
+static tdict_cu event_query(tdict_driver *d, tdict_cu_event e) {
+  CALL(EVENT_QUERY, event_query, e);
+  return result;
+}
+static tdict_cu event_synchronize(tdict_driver *d, tdict_cu_event e) {
+  WAIT(EVENT_SYNC, event_synchronize, e);
+  return either(result, code);
+}
+static tdict_cu event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
+  CALL(EVENT_QUERY, event_elapsed, milliseconds, from, to);
+  return result;
+}
+
+static const tdict_driver_ops fault_ops = {
+    .close = fault_close,
+    .error_text = error_text,
+    .driver_version = driver_version,
+    .device_count = device_count,
+    .device_name = device_name,
+    .device_total_bytes = device_total_bytes,
+    .device_attribute = device_attribute,
+    .device_can_reach = device_can_reach,
+    .ctx_retain = ctx_retain,
+    .ctx_release = ctx_release,
+    .ctx_push = ctx_push,
+    .ctx_pop = ctx_pop,
+    .ctx_current = ctx_current,
+    .capture_mode = capture_mode,
+    .pool_create = pool_create,
+    .pool_destroy = pool_destroy,
+    .pool_trim = pool_trim,
+    .pool_set = pool_set,
+    .pool_get = pool_get,
+    .pool_let_in = pool_let_in,
+    .mem_alloc_async = mem_alloc_async,
+    .mem_free_async = mem_free_async,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .host_register = host_register,
+    .host_unregister = host_unregister,
+    .pointer = pointer,
+    .copy_h2d = copy_h2d,
+    .copy_d2h = copy_d2h,
+    .copy_h2d_async = copy_h2d_async,
+    .copy_d2h_async = copy_d2h_async,
+    .copy_d2d_async = copy_d2d_async,
+    .copy_peer_async = copy_peer_async,
+    .copy_rect_async = copy_rect_async,
+    .fill_async = fill_async,
+    .copy_batch_async = copy_batch_async,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_query = stream_query,
+    .stream_synchronize = stream_synchronize,
+    .stream_wait_event = stream_wait_event,
+    .stream_capture_status = stream_capture_status,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .event_elapsed = event_elapsed,
+};
+
+tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, tdict_error *err) {
+  fault_driver *f = calloc(1, sizeof *f);
+  if (!f) return tdict_fail(err, TDICT_ENOMEM, "fault driver: no host memory for its record");
+  f->base.ops = &fault_ops;
+  f->base.device_type = inner->device_type;
+  atomic_init(&f->base.refs, 1);
+  pthread_mutex_init(&f->lock, NULL);
+  pthread_cond_init(&f->changed, NULL);
+  f->base.behind = tdict_driver_retain(inner);
+  *out = &f->base;
+  return TDICT_OK;
+}
+
+void tdict_driver_fault_arm(tdict_driver *d, const tdict_fault *fault) {
+  fault_driver *f = own(d);
+  pthread_mutex_lock(&f->lock);
+  f->armed = fault != NULL;
+  if (fault) f->fault = *fault;
+  f->fired = f->stalled = f->released = false;
+  f->arming++;
+  f->met = 0;
+  for (int i = 0; i < TDICT_NUM_FAULT_KINDS; i++) f->calls[i] = 0;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+}
+
+bool tdict_driver_fault_fired(tdict_driver *d) {
+  fault_driver *f = own(d);
+  pthread_mutex_lock(&f->lock);
+  bool fired = f->fired;
+  pthread_mutex_unlock(&f->lock);
+  return fired;
+}
+
+int64_t tdict_driver_fault_calls(tdict_driver *d, tdict_fault_kind kind) {
+  fault_driver *f = own(d);
+  pthread_mutex_lock(&f->lock);
+  int64_t calls = f->calls[kind];
+  pthread_mutex_unlock(&f->lock);
+  return calls;
+}
+
+bool tdict_driver_fault_is_stalled(tdict_driver *d) {
+  fault_driver *f = own(d);
+  pthread_mutex_lock(&f->lock);
+  bool stalled = f->stalled;
+  pthread_mutex_unlock(&f->lock);
+  return stalled;
+}
+
+void tdict_driver_fault_release(tdict_driver *d) {
+  fault_driver *f = own(d);
+  pthread_mutex_lock(&f->lock);
+  f->released = true;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+}
+
+void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out) {
+  fault_driver *f = own(d);
+  pthread_mutex_lock(&f->lock);
+  *out = f->live;
+  pthread_mutex_unlock(&f->lock);
+}
+
+void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins)) { own(d)->around = fn; }
+
+const char *tdict_fault_kind_name(tdict_fault_kind kind) {
+  static const char *const names[TDICT_NUM_FAULT_KINDS] = {
+      "device",        "ctx_retain",  "ctx_push",     "capture",      "pool",        "device_alloc", "host_alloc",
+      "host_register", "pointer",     "copy_in",      "copy_out",     "copy_within", "fill",         "stream_create",
+      "stream_wait",   "stream_sync", "event_create", "event_record", "event_query", "event_sync",   "end"};
+  return kind >= 0 && kind < TDICT_NUM_FAULT_KINDS ? names[kind] : "?";
+}
