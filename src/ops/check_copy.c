@@ -46,9 +46,9 @@ tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const t
 
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err) {
-  bool same = t->ndim == ndim;
-  for (int i = 0; same && i < ndim; i++) same = t->dims[i] == shape[i];
-  if (same) return TDICT_OK;
+  bool is_equal = t->ndim == ndim;
+  for (int i = 0; is_equal && i < ndim; i++) is_equal = t->dims[i] == shape[i];
+  if (is_equal) return TDICT_OK;
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s, wanted %s", what,
                     tdict_text_shape(t->ndim, t->dims, found, sizeof found),
@@ -56,15 +56,15 @@ tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim
 }
 
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made) {
-  int lead = ndim - src->ndim;
-  if (lead < 0) return false;
+  int num_leading = ndim - src->ndim;
+  if (num_leading < 0) return false;
   made->fresh = false;
   made->ndim = ndim;
   made->data = src->data;
   for (int i = 0; i < ndim; i++) {
     made->shape[i] = shape[i];
-    made->strides[i] = i < lead ? 0 : tdict_tensor_dims_strides(src)[i - lead];
-    if (i >= lead && src->dims[i - lead] != shape[i]) return false;
+    made->strides[i] = i < num_leading ? 0 : tdict_tensor_dims_strides(src)[i - num_leading];
+    if (i >= num_leading && src->dims[i - num_leading] != shape[i]) return false;
   }
   return true;
 }

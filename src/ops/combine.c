@@ -28,10 +28,10 @@ typedef struct joiner {
 /* Checks that a tree has the batch size of the first tree; cat allows another size of the joined dimension. */
 static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *err) {
   const tdict_tree *first = j->items[0], *td = j->items[item];
-  bool same = td->batch_ndim == first->batch_ndim;
-  for (int i = 0; same && i < td->batch_ndim; i++)
-    same = td->batch_size[i] == first->batch_size[i] || (!j->is_stack && i == j->dim);
-  if (same) return TDICT_OK;
+  bool is_equal = td->batch_ndim == first->batch_ndim;
+  for (int i = 0; is_equal && i < td->batch_ndim; i++)
+    is_equal = td->batch_size[i] == first->batch_size[i] || (!j->is_stack && i == j->dim);
+  if (is_equal) return TDICT_OK;
   char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", j->what, item,
                     tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
@@ -90,9 +90,10 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
   for (size_t i = 1; i < j->count; i++) {
     char wanted[96], found[96];
     const tdict_tensor *t = get_joined_part(j, entry, i);
-    bool same = t->ndim == first->ndim;
-    for (int d = 0; same && d < t->ndim; d++) same = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
-    if (!same)
+    bool is_equal = t->ndim == first->ndim;
+    for (int d = 0; is_equal && d < t->ndim; d++)
+      is_equal = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
+    if (!is_equal)
       return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", j->what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
@@ -240,9 +241,9 @@ static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out,
 static tdict_status join_into(joiner *j, const tdict_join_options *options, tdict_tree *out, tdict_error *err) {
   tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;
-  bool same = out->batch_ndim == j->ndim;
-  for (int i = 0; same && i < j->ndim; i++) same = out->batch_size[i] == j->batch_size[i];
-  if (!same) {
+  bool is_equal = out->batch_ndim == j->ndim;
+  for (int i = 0; is_equal && i < j->ndim; i++) is_equal = out->batch_size[i] == j->batch_size[i];
+  if (!is_equal) {
     char wanted[96], found[96];
     return tdict_fail(err, TDICT_ESHAPE, "%s: out has batch size %s, wanted %s", j->what,
                       tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),

@@ -94,11 +94,11 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
   while (found < count) {                                                          \
     type x[BLOCK], y[BLOCK];                                                       \
     const int64_t n = count - found < BLOCK ? count - found : BLOCK;               \
-    int64_t same = 0;                                                              \
+    int64_t num_equal = 0;                                                         \
     memcpy(x, (const char *)a + (size_t)found * sizeof *x, (size_t)n * sizeof *x); \
     memcpy(y, (const char *)b + (size_t)found * sizeof *y, (size_t)n * sizeof *y); \
-    for (int64_t i = 0; i < n; i++) same += x[i] == y[i];                          \
-    if (same != n) break;                                                          \
+    for (int64_t i = 0; i < n; i++) num_equal += x[i] == y[i];                     \
+    if (num_equal != n) break;                                                     \
     found += n;                                                                    \
   }
 
@@ -216,20 +216,20 @@ static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **belo
   const tdict_key *key = tdict_cursor_key(&c->cursor);
   const tdict_tree *b = (const tdict_tree *)top->mark;
   int64_t slot = tdict_keys_find_hashed(b->keys, key->name, key->length, key->hash);
-  tdict_leaf there = slot < 0 ? 0 : b->leaves[slot];
-  if (tdict_leaf_tree(leaf) && tdict_leaf_tree(there)) {
-    *below = tdict_leaf_tree(there);
+  tdict_leaf other_leaf = slot < 0 ? 0 : b->leaves[slot];
+  if (tdict_leaf_tree(leaf) && tdict_leaf_tree(other_leaf)) {
+    *below = tdict_leaf_tree(other_leaf);
     return TDICT_OK;
   }
-  if (tdict_leaf_tensor(leaf) && tdict_leaf_tensor(there))
-    return compare_tensors(c, tdict_leaf_tensor(leaf), tdict_leaf_tensor(there), err);
-  if (tdict_leaf_box(leaf) && tdict_leaf_box(there))
-    return compare_objects(c, tdict_leaf_box(leaf), tdict_leaf_box(there), err);
-  if (!there) {
+  if (tdict_leaf_tensor(leaf) && tdict_leaf_tensor(other_leaf))
+    return compare_tensors(c, tdict_leaf_tensor(leaf), tdict_leaf_tensor(other_leaf), err);
+  if (tdict_leaf_box(leaf) && tdict_leaf_box(other_leaf))
+    return compare_objects(c, tdict_leaf_box(leaf), tdict_leaf_box(other_leaf), err);
+  if (!other_leaf) {
     SET_MESSAGE(c, "only the first tree has this key");
   } else {
     char x[TDICT_TEXT_LEAF_BYTES], y[TDICT_TEXT_LEAF_BYTES];
-    SET_MESSAGE(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(there, y));
+    SET_MESSAGE(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(other_leaf, y));
   }
   note_difference(c, NULL);
   return TDICT_OK;

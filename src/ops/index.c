@@ -107,9 +107,10 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
   }
   *out = to->leaves[slot];
   if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf)) return TDICT_OK;
-  char there[TDICT_TEXT_LEAF_BYTES], here[TDICT_TEXT_LEAF_BYTES];
+  char to_text[TDICT_TEXT_LEAF_BYTES], from_text[TDICT_TEXT_LEAF_BYTES];
   return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the destination, but %s in the %s", w->plan->what,
-                    tdict_text_leaf(*out, there), tdict_text_leaf(leaf, here), w->reads_index ? "source" : "value");
+                    tdict_text_leaf(*out, to_text), tdict_text_leaf(leaf, from_text),
+                    w->reads_index ? "source" : "value");
 }
 
 /* Describes the value's tensor as a view with the shape of the elements that the plan selects in `to`. A value with
@@ -183,30 +184,30 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
  * objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
-  for (tdict_leaf leaf, there = 0; (leaf = tdict_cursor_next(c)) != 0;) {
+  for (tdict_leaf leaf, to_leaf = 0; (leaf = tdict_cursor_next(c)) != 0;) {
     char path[PATH_BYTES];
     tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    tdict_status status = find_written_leaf(w, c, leaf, &there, err);
-    if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(there), tensor, checks_only, err);
-    if (status == TDICT_OK && tree) status = check_extra_keys(w, tdict_leaf_tree(there), tree, err);
+    tdict_status status = find_written_leaf(w, c, leaf, &to_leaf, err);
+    if (status == TDICT_OK && tensor) status = write_tensor(w, tdict_leaf_tensor(to_leaf), tensor, checks_only, err);
+    if (status == TDICT_OK && tree) status = check_extra_keys(w, tdict_leaf_tree(to_leaf), tree, err);
     if (status != TDICT_OK || (!tree && !tensor)) tdict_cursor_path(c, parent_path, path, sizeof path);
     if (status != TDICT_OK) return tdict_error_at(err, status, path);
-    if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){there, leaf}, path, checks_only, err);
+    if (!tree && !tensor) status = write_object(w, (const tdict_leaf[]){to_leaf, leaf}, path, checks_only, err);
     if (status != TDICT_OK) return status;
     if (!tree) continue;
     if (!tdict_cursor_enter(c, tree))
       return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->plan->what);
-    c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(there);
+    c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(to_leaf);
   }
   return TDICT_OK;
 }
 
 /* Checks that the batch size of the value equals the last dimensions of the indexed batch size. */
 static tdict_status check_value_batch_size(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
-  int is_valid_rank = plan->ndim - value->batch_ndim;
-  bool fits = is_valid_rank >= 0;
-  for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[is_valid_rank + i];
+  int num_repeated = plan->ndim - value->batch_ndim;
+  bool fits = num_repeated >= 0;
+  for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[num_repeated + i];
   if (fits) return TDICT_OK;
   char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the value's batch size is %s, wanted the last dimensions of %s", plan->what,
@@ -276,9 +277,9 @@ static tdict_status write_value(tdict_tree *td, const tdict_index_plan *plan, co
 }
 
 static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdict_tree *out, tdict_error *err) {
-  bool same = out->batch_ndim == plan->ndim;
-  for (int i = 0; same && i < plan->ndim; i++) same = out->batch_size[i] == plan->shape[i];
-  if (same) return TDICT_OK;
+  bool is_equal = out->batch_ndim == plan->ndim;
+  for (int i = 0; is_equal && i < plan->ndim; i++) is_equal = out->batch_size[i] == plan->shape[i];
+  if (is_equal) return TDICT_OK;
   char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: out has batch size %s, wanted %s", plan->what,
                     tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),

@@ -18,35 +18,35 @@ static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int6
 }
 
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err) {
-  tdict_made whole, here;
+  tdict_made affine_view, row_view;
   tdict_temp temp;
   tdict_tensor_await(t, false);
   if (!tdict_tensor_is_lost(t)) return TDICT_OK; /* The common case: no transfer into the tensor failed. */
-  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
+  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK) return status;
-  if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &whole), err);
+  if (!plan->num_gathers) return tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &affine_view), err);
   for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
-    here = whole;
-    select_gathered(plan, &here, i, tdict_dtype_bytes(t->dtype));
-    status = tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &here), err);
+    row_view = affine_view;
+    select_gathered(plan, &row_view, i, tdict_dtype_bytes(t->dtype));
+    status = tdict_check_not_lost(plan->what, tdict_temp_over(&temp, t, &row_view), err);
   }
   return status;
 }
 
 /* Copies with one tensor copy per position. Also works for devices. */
 static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                       bool set, tdict_error *err) {
-  tdict_made whole, here, there;
+                                       bool writes_indexed, tdict_error *err) {
+  tdict_made affine_view, row_view, other_view;
   tdict_temp a, b;
   const size_t item = tdict_dtype_bytes(t->dtype);
-  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
+  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   for (int64_t i = 0; i < plan->gather_count && status == TDICT_OK; i++) {
-    here = whole;
-    select_gathered(plan, &here, i, item);
-    tdict_made_of(other, &there);
-    tdict_made_select(&there, plan->gather_at, i, item);
-    tdict_tensor *indexed = tdict_temp_over(&a, t, &here), *other_side = tdict_temp_over(&b, other, &there);
-    status = tdict_tensor_copy(set ? indexed : other_side, set ? other_side : indexed, err);
+    row_view = affine_view;
+    select_gathered(plan, &row_view, i, item);
+    tdict_made_of(other, &other_view);
+    tdict_made_select(&other_view, plan->gather_at, i, item);
+    tdict_tensor *indexed = tdict_temp_over(&a, t, &row_view), *other_side = tdict_temp_over(&b, other, &other_view);
+    status = tdict_tensor_copy(writes_indexed ? indexed : other_side, writes_indexed ? other_side : indexed, err);
   }
   return status;
 }
@@ -115,23 +115,24 @@ static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_b
 
 /* Copies in host memory. Both tensors have been waited for, and none of their bytes are lost. */
 static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool set, tdict_error *err) {
-  tdict_made whole, here, there;
+                                   bool writes_indexed, tdict_error *err) {
+  tdict_made affine_view, row_view, other_view;
   int64_t indexed[MAX_ROWS], other_side[MAX_ROWS];
   const size_t item = tdict_dtype_bytes(t->dtype);
-  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
+  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK || other->numel == 0) return status;
   /* Describe one position as a pair of layouts, on both sides. */
-  gathering g = {.plan = plan, .strides = whole.strides, .item = (int64_t)item};
+  gathering g = {.plan = plan, .strides = affine_view.strides, .item = (int64_t)item};
   g.step = wrapping_multiply(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
-  g.rows = set ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
-  here = whole;
+  g.rows = writes_indexed ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
+  row_view = affine_view;
   for (int n = plan->num_gathers - 1; n >= 0; n--)
-    for (int d = plan->gathers[n].dims - 1; d >= 0; d--) tdict_made_select(&here, plan->gathers[n].axis + d, 0, item);
-  tdict_made_of(other, &there);
-  tdict_made_select(&there, plan->gather_at, 0, item);
-  tdict_made *dst = set ? &here : &there, *src = set ? &there : &here;
-  tdict_pair_init(&g.one_position, here.ndim, here.shape, dst->strides, src->strides, item);
+    for (int d = plan->gathers[n].dims - 1; d >= 0; d--)
+      tdict_made_select(&row_view, plan->gathers[n].axis + d, 0, item);
+  tdict_made_of(other, &other_view);
+  tdict_made_select(&other_view, plan->gather_at, 0, item);
+  tdict_made *dst = writes_indexed ? &row_view : &other_view, *src = writes_indexed ? &other_view : &row_view;
+  tdict_pair_init(&g.one_position, row_view.ndim, row_view.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
   const tdict_pair_part all = {dst->data, src->data, 0, (size_t)row * item};
   /* Make the longer dimension the inner loop: the runs of one position, or the positions. */
@@ -146,21 +147,22 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
 }
 
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool set, tdict_error *err) {
-  tdict_made whole, there;
+                                   bool writes_indexed, tdict_error *err) {
+  tdict_made affine_view, other_view;
   tdict_temp a, b;
   if (plan->num_gathers) {
-    tdict_tensor_await(t, set);
-    tdict_tensor_await(other, !set);
+    tdict_tensor_await(t, writes_indexed);
+    tdict_tensor_await(other, !writes_indexed);
     /* After a failed transfer only some positions may be lost. Copy each position separately: a copy checks the
      * bytes it reads, and clears the loss of the bytes it writes. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
-    return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost ? gather_on_host(plan, t, other, set, err)
-                                                                   : copy_each_position(plan, t, other, set, err);
+    return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
+               ? gather_on_host(plan, t, other, writes_indexed, err)
+               : copy_each_position(plan, t, other, writes_indexed, err);
   }
-  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &whole, err);
+  tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK) return status;
-  tdict_made_of(other, &there);
-  tdict_tensor *indexed = tdict_temp_over(&a, t, &whole), *other_side = tdict_temp_over(&b, other, &there);
-  return tdict_tensor_copy(set ? indexed : other_side, set ? other_side : indexed, err);
+  tdict_made_of(other, &other_view);
+  tdict_tensor *indexed = tdict_temp_over(&a, t, &affine_view), *other_side = tdict_temp_over(&b, other, &other_view);
+  return tdict_tensor_copy(writes_indexed ? indexed : other_side, writes_indexed ? other_side : indexed, err);
 }

@@ -167,10 +167,10 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
     const unsigned char *row = mask->data;
     for (int d = 0; d < last; d++) row += at[d] * strides[d];
     int64_t *to = positions ? positions + found * dims : NULL;
-    int64_t here = scan_row(row, mask->dims[last], strides[last], to ? to + last : NULL, dims);
-    for (int64_t i = 0; to && i < here; i++)
+    int64_t found_in_row = scan_row(row, mask->dims[last], strides[last], to ? to + last : NULL, dims);
+    for (int64_t i = 0; to && i < found_in_row; i++)
       for (int d = 0; d < last; d++) to[i * dims + d] = at[d];
-    found += here;
+    found += found_in_row;
     for (int d = last - 1; d >= 0 && ++at[d] == mask->dims[d]; d--) at[d] = 0;
   }
   return found;

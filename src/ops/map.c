@@ -42,8 +42,8 @@ static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_erro
 }
 
 /* Chooses the memory of the new elements for `from`. */
-static tdict_status choose_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
-                                  tdict_error *err) {
+static tdict_status choose_result_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
+                                         tdict_error *err) {
   const tdict_storage *s = from->storage;
   *out = map->memory;
   if (map->memory || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
@@ -67,7 +67,7 @@ static arena *get_arena(maker *m, tdict_memory *memory) {
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
-  tdict_status status = choose_memory(m->map, from, &memory, err);
+  tdict_status status = choose_result_memory(m->map, from, &memory, err);
   if (status == TDICT_OK) status = tdict_layout_check(m->map->what, from->dtype, made->ndim, made->shape, &size, err);
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
@@ -165,7 +165,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
     return TDICT_OK;
   }
   tdict_memory *memory = NULL;
-  status = choose_memory(m->map, from, &memory, err);
+  status = choose_result_memory(m->map, from, &memory, err);
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
   view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;

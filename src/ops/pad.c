@@ -36,9 +36,9 @@ static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
     const tdict_tree *td = p->items[i];
     if (td->batch_ndim == 0)
       return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu has no batch dimension to pad", what, i);
-    bool same = td->batch_ndim == first->batch_ndim;
-    for (int d = 1; same && d < td->batch_ndim; d++) same = td->batch_size[d] == first->batch_size[d];
-    if (!same) {
+    bool is_equal = td->batch_ndim == first->batch_ndim;
+    for (int d = 1; is_equal && d < td->batch_ndim; d++) is_equal = td->batch_size[d] == first->batch_size[d];
+    if (!is_equal) {
       char wanted[96], found[96];
       return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", what, i,
                         tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
@@ -65,9 +65,9 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   /* Check that all tensors match the first one, except in the length of the sequence. */
   for (size_t i = 1; i < p->count; i++) {
     const tdict_tensor *t = get_sequence(p, entry, i);
-    bool same = t->ndim == from->ndim;
-    for (int d = 1; same && d < t->ndim; d++) same = t->dims[d] == from->dims[d];
-    if (!same) {
+    bool is_equal = t->ndim == from->ndim;
+    for (int d = 1; is_equal && d < t->ndim; d++) is_equal = t->dims[d] == from->dims[d];
+    if (!is_equal) {
       char wanted[96], found[96];
       return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
@@ -98,16 +98,16 @@ static tdict_status write_sequence(const padder *p, const tdict_tensor *made, co
                                    const void *element, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(made->dtype);
   const int64_t length = part->dims[0];
-  tdict_made here, end;
+  tdict_made sequence_row, padding_row;
   tdict_temp temp;
-  tdict_made_of(made, &here);
-  tdict_made_select(&here, 0, row, item);
-  end = here;
-  tdict_made_narrow(&here, 0, 0, length, item);
-  tdict_made_narrow(&end, 0, length, p->batch_size[1] - length, item);
-  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, made, &here), part, err);
+  tdict_made_of(made, &sequence_row);
+  tdict_made_select(&sequence_row, 0, row, item);
+  padding_row = sequence_row;
+  tdict_made_narrow(&sequence_row, 0, 0, length, item);
+  tdict_made_narrow(&padding_row, 0, length, p->batch_size[1] - length, item);
+  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, made, &sequence_row), part, err);
   if (status != TDICT_OK || length == p->batch_size[1]) return status;
-  const tdict_tensor *padding = tdict_temp_over(&temp, made, &end);
+  const tdict_tensor *padding = tdict_temp_over(&temp, made, &padding_row);
   status = tdict_element_check(what, padding, element, err);
   return status == TDICT_OK ? tdict_element_fill(padding, element, err) : status;
 }

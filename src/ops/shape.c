@@ -111,8 +111,8 @@ static tdict_status fill_grouping(const tdict_map *map, size_t entry, const tdic
 /* Makes the tree with the new batch size. If the batch size is unchanged, objects are shared. */
 static tdict_status regroup(const char *what, const tdict_tree *td, const grouping *g, tdict_tree **out,
                             tdict_error *err) {
-  bool same = g->ndim == td->batch_ndim;
-  for (int i = 0; same && i < g->ndim; i++) same = g->shape[i] == td->batch_size[i];
+  bool is_unchanged = g->ndim == td->batch_ndim;
+  for (int i = 0; is_unchanged && i < g->ndim; i++) is_unchanged = g->shape[i] == td->batch_size[i];
   const tdict_map map = {.what = what,
                          .batch_in = td->batch_ndim,
                          .batch_out = g->ndim,
@@ -121,7 +121,7 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
                          .describe = describe_grouping,
                          .fill = fill_grouping,
                          .user = (void *)(uintptr_t)g,
-                         .way = same ? TDICT_WAY_SAME : TDICT_WAY_TENSORS};
+                         .way = is_unchanged ? TDICT_WAY_SAME : TDICT_WAY_TENSORS};
   return tdict_map_run(&map, td, out, err);
 }
 

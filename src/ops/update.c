@@ -61,9 +61,9 @@ static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, t
   tdict_tree *current = tdict_pointers_get(&m->replacements, node);
   if (!current) current = node;
   int64_t slot = tdict_keys_find_hashed(current->keys, key->name, key->length, key->hash);
-  tdict_leaf there = slot < 0 ? 0 : current->leaves[slot];
-  if (tdict_leaf_tree(there) && tdict_leaf_tree(leaf)) {
-    *below = tdict_leaf_tree(there);
+  tdict_leaf dst_leaf = slot < 0 ? 0 : current->leaves[slot];
+  if (tdict_leaf_tree(dst_leaf) && tdict_leaf_tree(leaf)) {
+    *below = tdict_leaf_tree(dst_leaf);
     return TDICT_OK;
   }
   tdict_status status = get_replacement(m, node, &current, err);

@@ -176,22 +176,22 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
   int64_t slot = top->slot - 1;
   if (to->keys != top->node->keys) slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
   if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", c->what);
-  tdict_leaf there = *out = to->leaves[slot];
-  if (tdict_leaf_kind(there) != tdict_leaf_kind(leaf)) {
+  tdict_leaf dst_leaf = *out = to->leaves[slot];
+  if (tdict_leaf_kind(dst_leaf) != tdict_leaf_kind(leaf)) {
     char src_text[TDICT_TEXT_LEAF_BYTES], dst_text[TDICT_TEXT_LEAF_BYTES];
     return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the source, but %s in the destination", c->what,
-                      tdict_text_leaf(leaf, src_text), tdict_text_leaf(there, dst_text));
+                      tdict_text_leaf(leaf, src_text), tdict_text_leaf(dst_leaf, dst_text));
   }
-  if (tdict_leaf_tree(there)) return check_missing_keys(c, tdict_leaf_tree(there), tdict_leaf_tree(leaf), err);
+  if (tdict_leaf_tree(dst_leaf)) return check_missing_keys(c, tdict_leaf_tree(dst_leaf), tdict_leaf_tree(leaf), err);
   const tdict_tensor *from = tdict_leaf_tensor(leaf);
   if (!from) return TDICT_OK;
-  tdict_tensor *tensor = tdict_leaf_tensor(there);
+  tdict_tensor *tensor = tdict_leaf_tensor(dst_leaf);
   if (checks_only) return check_tensor_copy(c->what, tensor, from, err);
   return is_same_view(tensor, from) ? TDICT_OK : tdict_tensor_copy(tensor, from, err);
 }
 
-static tdict_status copy_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
-                                tdict_error *err);
+static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
+                                        tdict_error *err);
 
 /* Copies the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
  * pairs again, in the same order. */
@@ -207,29 +207,30 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
   status = check_missing_keys(c, pair.to, pair.from, err);
-  status = status == TDICT_OK ? copy_leaves(c, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
+  status =
+      status == TDICT_OK ? write_source_leaves(c, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;
 }
 
 /* Copies the leaves from the cursor's start. With `checks_only` only checks. Opened objects contain no objects, so
  * the recursion is one level deep. */
-static tdict_status copy_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
-                                tdict_error *err) {
+static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
+                                        tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
-    tdict_leaf there = 0;
-    tdict_status status = copy_leaf(c, cursor, leaf, checks_only, &there, err);
+    tdict_leaf dst_leaf = 0;
+    tdict_status status = copy_leaf(c, cursor, leaf, checks_only, &dst_leaf, err);
     if (status != TDICT_OK) return fail_at_leaf_path(cursor, parent_path, status, err);
     if (tdict_leaf_box(leaf)) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, parent_path, path, sizeof path);
-      status = copy_object(c, (const tdict_leaf[]){there, leaf}, path, checks_only, err);
+      status = copy_object(c, (const tdict_leaf[]){dst_leaf, leaf}, path, checks_only, err);
       if (status != TDICT_OK) return status;
     }
     if (!tdict_leaf_tree(leaf)) continue;
     if (!tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
       return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", c->what);
-    cursor->frames[cursor->depth - 1].mark = (size_t)tdict_leaf_tree(there);
+    cursor->frames[cursor->depth - 1].mark = (size_t)tdict_leaf_tree(dst_leaf);
   }
   return TDICT_OK;
 }
@@ -239,12 +240,12 @@ static tdict_status copy_from_start(copier *c, tdict_cursor *cursor, tdict_tree 
                                     bool checks_only, tdict_error *err) {
   tdict_cursor_rewind(cursor, src);
   cursor->frames[0].mark = (size_t)dst;
-  return copy_leaves(c, cursor, NULL, checks_only, err);
+  return write_source_leaves(c, cursor, NULL, checks_only, err);
 }
 
 /* Copies the elements of `src` to `dst`: checks all leaves first, then copies them. */
-static tdict_status copy_tree(const char *what, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
-                              tdict_error *err) {
+static tdict_status copy_tree_elements(const char *what, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
+                                       tdict_error *err) {
   copier c = {.what = what, .needs_same_keys = needs_same_keys};
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
@@ -259,7 +260,7 @@ static tdict_status copy_tree(const char *what, bool needs_same_keys, tdict_tree
 
 tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
   if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
-  return copy_tree("copy", true, dst, src, err);
+  return copy_tree_elements("copy", true, dst, src, err);
 }
 
 tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const char *const *paths, size_t num_paths,
@@ -272,7 +273,7 @@ tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const
     tdict_status status = tdict_select_paths(what, src, &selection, &part, err);
     if (status != TDICT_OK) return status;
   }
-  tdict_status status = copy_tree(what, false, dst, part ? part : src, err);
+  tdict_status status = copy_tree_elements(what, false, dst, part ? part : src, err);
   tdict_release(part);
   return status;
 }
