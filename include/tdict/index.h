@@ -116,7 +116,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdi
  *  minibatches into the same tree.
  *
  *  The addresses of @p out stay valid, and @p out may be pinned or locked.
- *  Cost: O(tensors + nodes), twice because everything is checked first, and the bytes of the result. Memory is
+ *  Cost: O(tensors + nodes), twice because everything is checked first, plus one copy of the result. Memory is
  *  allocated only for lists, masks and objects.
  *  @param[in,out] out  Must have the keys of @p td, and the batch size, shapes and dtypes of the result. If it
  *                      overlaps @p td, the overlapping elements are unspecified.
@@ -133,7 +133,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_into(const tdict_tree *td
  *  lacks are not written. Objects are written through their tensors.
  *  If @p td has no keys, zeroed tensors and objects for all of @p td are created first. Writing is allowed when @p
  *  td is locked, but creating is not.
- *  Cost: O(tensors of @p value), twice because everything is checked first, and the bytes that are written. Memory
+ *  Cost: O(tensors of @p value), twice because everything is checked first, plus one copy of the elements. Memory
  *  is allocated only for lists, masks, objects and the tensors of an empty tree.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p td lacks a key of @p value; #TDICT_ETYPE if
  *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
@@ -146,13 +146,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *td, tdict_ind
  *
  *  @p row must have the batch size of td[i]. Several threads may write different rows at once after the tensors have
  *  been created. The rules and errors are those of tdict_index_set().
- *  Cost: O(tensors), and the bytes of the row. */
+ *  Cost: O(tensors), plus one copy of the row. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows to consecutive rows of @p td, starting at row @p first.
  *
  *  The rules and errors are those of tdict_index_set(). #TDICT_EINVAL if the rows do not fit.
- *  Cost: O(tensors), and the bytes of the rows. */
+ *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);
 

@@ -8,8 +8,8 @@
  * remains. Such trees are refused by tdict_copy_into().
  * Objects are written through their tensors by tdict_fill(), tdict_copy() and tdict_update_in_place(). Values must have
  * the dtype of the destination; only the number given to tdict_fill() is converted.
- * Cost of writing in place: the bytes that are written, and O(tensors written), twice because everything is checked
- * first. Memory is allocated only for lists, masks, objects and very deep trees.
+ * Cost of writing in place: O(tensors written), twice because everything is checked first, plus one copy of the
+ * elements. Memory is allocated only for lists, masks, objects and very deep trees.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
 #ifndef TDICT_WRITE_H
 #define TDICT_WRITE_H
