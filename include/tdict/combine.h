@@ -5,9 +5,9 @@
  * one memory share one storage.
  * The tensors of one key must be on one device in all trees. The result may be in another memory. Objects of one
  * type are joined as tdict/object.h describes.
- * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The result takes one storage
- * per memory, one allocation for all tensors and one per node. The functions that write into `out` allocate only a
- * temporary list of the leaves.
+ * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The result takes one
+ * storage per memory, one allocation for all tensors and one per node. The functions that write into `out` allocate
+ * only a temporary list of the leaves.
  * Each function returns #TDICT_ESHAPE if a tensor of a child no longer begins with the batch size of its tree (see
  * tdict/tree.h).
  * Thread rule: as in tdict/tree.h. The input trees are read; an `out` tree is written. */

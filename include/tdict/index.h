@@ -128,9 +128,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_into(const tdict_tree *td
                                                             tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `td[index] = value`.
  *
- *  Addresses and keys stay. The batch size of @p value must be that of td[index], or its last dimensions; @p value
- *  is then repeated along the others. If a list names a position twice, the last value remains. Keys that @p value
- *  lacks are not written. Objects are written through their tensors.
+ *  Addresses and keys do not change. The batch size of @p value must be that of td[index], or its last dimensions; @p
+ *  value is then repeated along the others. If a list names a position twice, the last value remains. Keys that @p
+ *  value lacks are not written. Objects are written through their tensors.
  *  If @p td has no keys, zeroed tensors and objects for all of @p td are created first. Writing is allowed when @p
  *  td is locked, but creating is not.
  *  Cost: O(tensors of @p value), twice because everything is checked first, plus one copy of the elements. Memory

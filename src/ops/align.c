@@ -1,5 +1,6 @@
 /* Matches the entries of several trees that must have the same keys. The table is owned by one call; the trees are
- * borrowed. Thread rule: see align.h. */
+ * borrowed.
+ * Thread rule: see align.h. */
 #include "ops/align.h"
 
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_
   return TDICT_OK;
 }
 
-/* Makes room for one more entry. Returns false without memory. */
+/* Makes room for one more entry. Returns false if out of memory. */
 static bool reserve_entry(aligner *a) {
   if (a->aligned->num_entries < a->cap) return true;
   size_t cap = a->cap ? a->cap * 2 : 16, leaves, bytes;

@@ -1,4 +1,5 @@
-/* Changes several nodes together, or none of them. Replacements are owned by the call. Thread rule: see changes.h. */
+/* Changes several nodes together, or none of them. Replacements are owned by the call.
+ * Thread rule: see changes.h. */
 #include "ops/changes.h"
 
 #include "base/error.h"
@@ -13,7 +14,7 @@ void tdict_changes_init(tdict_changes *c, const char *what) {
   tdict_pointers_init(&c->replacement);
 }
 
-/* Copies one node with references to all of its leaves and children. Returns NULL without memory. */
+/* Copies one node with references to all of its leaves and children. Returns NULL if out of memory. */
 static tdict_tree *copy_node_with_leaves(const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;

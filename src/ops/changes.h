@@ -1,7 +1,8 @@
 /* Changes several nodes together. Each node that must change gets a replacement, and only the replacement is
  * modified. tdict_changes_end() then moves the contents of all replacements into their nodes, which cannot fail.
- * Until then no tree has changed. The nodes keep their addresses, so handles stay valid.
- * Replacements are owned by one call; the nodes are borrowed. Thread rule: as in tdict/tree.h. */
+ * Until then no tree has changed. The nodes keep their addresses, so handles stay valid. Replacements are owned by
+ * one call; the nodes are borrowed.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_CHANGES_H
 #define TDICT_OPS_CHANGES_H
 
@@ -22,7 +23,7 @@ void tdict_changes_init(tdict_changes *c, const char *what);
 tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
                                tdict_error *err);
 /* Creates a node to be put into `under`, a replacement. The caller owns the reference and may modify the node
- * directly. Returns NULL without memory. */
+ * directly. Returns NULL if out of memory. */
 tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under);
 /* Returns TDICT_EINVAL if `tree`, put into `under`, would contain itself after the changes; TDICT_ENOMEM. */
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,

@@ -1,4 +1,5 @@
-/* Checks whether a copy between tensors is possible. Keeps no state. Thread rule: see check_copy.h. */
+/* Checks whether a copy between tensors is possible. Keeps no state.
+ * Thread rule: see check_copy.h. */
 #include "ops/check_copy.h"
 
 #include <string.h>

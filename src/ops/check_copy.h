@@ -1,5 +1,6 @@
 /* Checks whether a copy between tensors is possible, before the first byte is written. Also builds views that repeat
- * a source along new dimensions. The functions keep no state. Thread rule: as in tdict/tensor.h. */
+ * a source along new dimensions. The functions keep no state.
+ * Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_OPS_CHECK_COPY_H
 #define TDICT_OPS_CHECK_COPY_H
 

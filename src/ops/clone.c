@@ -1,4 +1,5 @@
-/* Clones trees, with shared or copied elements. Results are owned by the caller. Thread rule: as in tdict/clone.h. */
+/* Clones trees, with shared or copied elements. Results are owned by the caller.
+ * Thread rule: as in tdict/clone.h. */
 #include "tdict/clone.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* Implements stack and cat, into a new tree or into an existing one. Results are owned by the caller. Thread rule:
- * as in tdict/combine.h. */
+/* Implements stack and cat, into a new tree or into an existing one. Results are owned by the caller.
+ * Thread rule: as in tdict/combine.h. */
 #include "tdict/combine.h"
 
 #include <stdlib.h>

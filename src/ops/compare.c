@@ -1,4 +1,5 @@
-/* Compares two trees. Host copies of device tensors are owned by the call. Thread rule: as in tdict/clone.h. */
+/* Compares two trees. Host copies of device tensors are owned by the call.
+ * Thread rule: as in tdict/clone.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Joins nested keys into the flat keys of one node. Results are owned by the caller; leaves are shared. Thread rule:
- * as in tdict/keysets.h. */
+/* Joins nested keys into the flat keys of one node. Results are owned by the caller; leaves are shared.
+ * Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   return true;
 }
 
-/* Appends a key at offset `mark` and leaves room for `more` bytes after it. Returns false without memory. */
+/* Appends a key at offset `mark` and leaves room for `more` bytes after it. Returns false if out of memory. */
 static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
   const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
   if (bytes > name->cap && !grow_name_buffer(name, bytes)) return false;

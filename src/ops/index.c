@@ -1,5 +1,5 @@
-/* Reads and writes the elements that an index selects. Results are owned by the caller. Thread rule: as in
- * tdict/index.h. */
+/* Reads and writes the elements that an index selects. Results are owned by the caller.
+ * Thread rule: as in tdict/index.h. */
 #include "tdict/index.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Copies between the elements that an index selects and another tensor. Allocates nothing. Thread rule: as in
- * tdict/index.h. */
+/* Copies between the elements that an index selects and another tensor. Allocates nothing.
+ * Thread rule: as in tdict/index.h. */
 #include "ops/check_copy.h"
 #include "ops/index_plan.h"
 #include "tensor/layout.h"

@@ -1,5 +1,5 @@
-/* Translates an index into a plan, and describes its result for a tensor. A plan owns its lists of positions. Thread
- * rule: one thread. */
+/* Translates an index into a plan, and describes its result for a tensor. A plan owns its lists of positions.
+ * Thread rule: used by one thread at a time. */
 #include "ops/index_plan.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Removes paths from trees, splits trees by paths, and merges trees. Results are owned by the caller; leaves are
- * shared. Thread rule: as in tdict/keysets.h. */
+ * shared.
+ * Thread rule: as in tdict/keysets.h. */
 #include "tdict/keysets.h"
 
 #include <stdlib.h>

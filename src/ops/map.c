@@ -1,5 +1,6 @@
 /* Makes trees from trees in two passes: measure, then create. The call owns the new tree until it is complete, then
- * the caller. Thread rule: as in tdict/tree.h. */
+ * the caller.
+ * Thread rule: as in tdict/tree.h. */
 #include "ops/map.h"
 
 #include <string.h>
@@ -327,7 +328,7 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    if (!from) continue; /* tdict_node_share() has shared it */
+    if (!from) continue; /* tdict_node_share() has shared this leaf */
     status = tdict_node_share(from, &node, &trees, err);
     if (status != TDICT_OK) break;
     ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);

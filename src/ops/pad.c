@@ -1,5 +1,5 @@
-/* Stacks sequences of different lengths and pads the shorter ones. The result is owned by the caller. Thread rule:
- * as in tdict/combine.h. */
+/* Stacks sequences of different lengths and pads the shorter ones. The result is owned by the caller.
+ * Thread rule: as in tdict/combine.h. */
 #include "base/error.h"
 #include "base/options.h"
 #include "ops/align.h"

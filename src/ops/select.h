@@ -1,5 +1,6 @@
 /* Selects parts of a tree by paths, for the functions that take paths. Selections and paths are borrowed for the
- * call. Thread rule: as in tdict/tree.h. */
+ * call.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_SELECT_H
 #define TDICT_OPS_SELECT_H
 

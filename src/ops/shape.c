@@ -1,5 +1,6 @@
 /* Changes the batch dimensions of trees by views, and by copies where strides allow no view. Results are owned by
- * the caller. Thread rule: as in tdict/tree.h. */
+ * the caller.
+ * Thread rule: as in tdict/tree.h. */
 #include "tdict/shape.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Finds batch dimensions by number, and makes views with other batch dimensions. The functions keep no state. Thread
- * rule: as in tdict/tree.h. */
+/* Finds batch dimensions by number, and makes views with other batch dimensions. The functions keep no state.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_SHAPE_H
 #define TDICT_OPS_SHAPE_H
 

@@ -1,5 +1,5 @@
-/* Cuts trees along a batch dimension into views. Writes all results or none; they are owned by the caller. Thread
- * rule: as in tdict/tree.h. */
+/* Cuts trees along a batch dimension into views. Writes all results or none; they are owned by the caller.
+ * Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* Splits flat keys into nested trees. The changes are made in replacements of the nodes, so a failure changes
- * nothing. The replacements are owned by the call. Thread rule: as in tdict/keysets.h. */
+ * nothing. The replacements are owned by the call.
+ * Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 

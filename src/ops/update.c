@@ -1,6 +1,7 @@
 /* Merges one tree into another, completely or not at all. Each node that changes gets a replacement with its new
  * keys and leaves. After all replacements are complete, they are swapped with their nodes, which cannot fail.
- * Replacements are owned by the call. Thread rule: as in tdict/tree.h. */
+ * Replacements are owned by the call.
+ * Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 /* Calls functions for the tensors of trees, in order or on a thread pool. Lists, paths and results are owned by the
- * call. Thread rule: as in tdict/visit.h. */
+ * call.
+ * Thread rule: as in tdict/visit.h. */
 #include "tdict/visit.h"
 
 #include <pthread.h>
@@ -160,7 +161,7 @@ tdict_status tdict_visit(const tdict_tree *const *trees, size_t count, tdict_lea
   return status;
 }
 
-/* Removes the keys without a leaf from a node that only this call holds. Returns false without memory. */
+/* Removes the keys without a leaf from a node that only this call holds. Returns false if out of memory. */
 static bool remove_keys_without_leaf(tdict_tree *node) {
   bool has_empty_slot = false;
   for (uint32_t i = 0; i < node->keys->num_slots; i++)

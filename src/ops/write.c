@@ -1,4 +1,5 @@
-/* Writes elements in place. Owns nothing after a call. Thread rule: as in tdict/write.h. */
+/* Writes elements in place. Owns nothing after a call.
+ * Thread rule: as in tdict/write.h. */
 #include "tdict/write.h"
 
 #include "base/error.h"
@@ -213,8 +214,8 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   return status;
 }
 
-/* Copies the leaves from the cursor's start. With `checks_only` only checks. Opened objects contain no objects, so
- * the recursion is one level deep. */
+/* Copies the leaves from the cursor's start. With `checks_only` only checks whether this is possible. Opened objects
+ * contain no objects, so the recursion is one level deep. */
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
