@@ -56,11 +56,13 @@ typedef struct tdict_key_set {
  *
  *  Each tree is what tdict_select() with `strict` returns for its set. An entry that several sets name is in each of
  *  their trees. The last tree has no trees without tensors and objects.
- *  @param[in] sets  @p count sets, borrowed.
- *  @param[out] out  Array of @p count + 1 new trees, owned by the caller; written on success only.
- *  @return The same errors as tdict_select(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t count,
-                                                        tdict_tree **out, tdict_error *err);
+ *  @param[in] sets  @p num_sets sets, borrowed.
+ *  @param[out] trees  The new trees, @p num_sets + 1; owned by the caller. Written on success only.
+ *  @param[in,out] count  The capacity of @p trees; then the number of new trees. Written on success only.
+ *  @return The same errors as tdict_select(); #TDICT_EINVAL if the capacity is too small. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets,
+                                                        size_t num_sets, tdict_tree **trees, size_t *count,
+                                                        tdict_error *err);
 /** @brief Returns a new tree of one node that holds every tensor and object below @p td.
  *
  *  The order is that of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.

@@ -103,27 +103,32 @@ tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_
   return TDICT_OK;
 }
 
-tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t count, tdict_tree **out,
-                              tdict_error *err) {
+tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t num_sets, tdict_tree **trees,
+                              size_t *count, tdict_error *err) {
   static const char what[] = "split_keys";
-  size_t bytes, trees;
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
-  if (count && !sets) return tdict_fail(err, TDICT_EINVAL, "%s: sets is NULL", what);
+  const char *missing = !td ? "tree" : !trees ? "trees" : !count ? "count" : num_sets && !sets ? "sets" : NULL;
+  if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, missing);
+  size_t num_trees, bytes;
   tdict_tree **made = NULL;
-  if (tdict_add_size(count, 1, &trees) && tdict_mul_size(trees, sizeof *made, &bytes)) made = calloc(1, bytes);
+  if (!tdict_add_size(num_sets, 1, &num_trees) || *count < num_trees)
+    return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted one more than %zu sets", what, *count,
+                      num_sets);
+  if (tdict_mul_size(num_trees, sizeof *made, &bytes)) made = calloc(1, bytes);
   if (!made) return no_memory_for_keys(what, err);
   /* Start with a copy of the whole tree as the last result, and remove the paths of each set from it. */
-  tdict_status status = tdict_map_share(td, what, &made[count], err);
-  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+  tdict_status status = tdict_map_share(td, what, &made[num_sets], err);
+  for (size_t i = 0; i < num_sets && status == TDICT_OK; i++) {
     const tdict_selection selection = {sets[i].paths, sets[i].count, true};
     status = tdict_select_paths(what, td, &selection, &made[i], err);
-    if (status == TDICT_OK) status = exclude_paths(what, made[count], sets[i].paths, sets[i].count, err);
+    if (status == TDICT_OK) status = exclude_paths(what, made[num_sets], sets[i].paths, sets[i].count, err);
   }
-  if (status == TDICT_OK) status = remove_empty_trees(what, made[count], err);
-  if (status == TDICT_OK)
-    memcpy(out, made, bytes);
-  else
-    for (size_t i = 0; i <= count; i++) tdict_release(made[i]);
+  if (status == TDICT_OK) status = remove_empty_trees(what, made[num_sets], err);
+  if (status == TDICT_OK) {
+    memcpy(trees, made, bytes);
+    *count = num_trees;
+  } else {
+    for (size_t i = 0; i < num_trees; i++) tdict_release(made[i]);
+  }
   free(made);
   return status;
 }

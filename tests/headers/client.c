@@ -223,7 +223,7 @@ static void use_shape(const tdict_tree *td) {
   static const int64_t two_rows[2] = {2, -1}, wide[2] = {3, 8}, sizes[2] = {5, 3};
   static const int order[2] = {1, 0};
   tdict_tree *two = NULL, *out[8];
-  size_t count = 8, i, made;
+  size_t count = 8, num_trees, i, made;
   OK(tdict_view(td, 2, two_rows, &two, &last_error));
   OK(tdict_reshape(td, 2, two_rows, &out[0], &last_error));
   OK(tdict_flatten(two, 0, -1, &out[1], &last_error));
@@ -234,7 +234,8 @@ static void use_shape(const tdict_tree *td) {
   OK(tdict_permute(two, 2, order, &out[6], &last_error));
   OK(tdict_transpose(two, 0, 1, &out[7], &last_error));
   for (i = 0; i < 8; i++) tdict_release(out[i]);
-  OK(tdict_split(td, 0, sizes, 2, out, &last_error));
+  num_trees = 2;
+  OK(tdict_split(td, 0, sizes, out, &num_trees, &last_error));
   OK(tdict_unbind_count(td, 0, &made, &last_error));
   OK(tdict_split_every_count(td, 0, 4, &made, &last_error));
   OK(tdict_split_every(td, 0, 4, out + 2, &count, &last_error));
@@ -272,7 +273,8 @@ static void use_keysets(const tdict_tree *td) {
   set.count = 1;
   OK(tdict_select(td, paths, 1, true, &out[0], &last_error));
   OK(tdict_exclude(td, paths, 1, &out[1], &last_error));
-  OK(tdict_split_keys(td, &set, 1, out + 2, &last_error));
+  num_trees = 2;
+  OK(tdict_split_keys(td, &set, 1, out + 2, &num_trees, &last_error));
   OK(tdict_flatten_keys(td, NULL, &out[4], &last_error));
   OK(tdict_unflatten_keys(td, NULL, &out[5], &last_error));
   OK(tdict_unflatten_keys_in_place(out[5], NULL, &last_error));

@@ -81,7 +81,7 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
   MISMATCH(made, tdict_squeeze(td, TDICT_EVERY_DIM, &made, err));
   MISMATCH(made, tdict_expand(td, 3, (const int64_t[]){2, 3, 2}, &made, err));
   MISMATCH(made, tdict_transpose(td, 0, 1, &made, err));
-  MISMATCH(pieces[0], tdict_split(td, 0, (const int64_t[]){1, 2}, 2, pieces, err));
+  MISMATCH(pieces[0], tdict_split(td, 0, (const int64_t[]){1, 2}, pieces, &(size_t){2}, err));
   MISMATCH(pieces[0], tdict_split_every(td, 1, 1, pieces, &count, err));
   MISMATCH(pieces[0], tdict_chunks(td, 0, pieces, &count, err));
   MISMATCH(pieces[0], tdict_unbind(td, 1, pieces, &count, err));

@@ -24,9 +24,9 @@ DEVICE_CASE(split_sizes) {
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {2, 4, 1}, columns[] = {1, 3};
   rig_check(&r, t, td);
-  td_ok(tdict_split(td, 0, sizes, 3, out, err));
+  td_ok(tdict_split(td, 0, sizes, out, &(size_t){3}, err));
   check(&r, t, td, 0, out, sizes);
-  td_ok(tdict_split(td, -1, columns, 2, out, err));
+  td_ok(tdict_split(td, -1, columns, out, &(size_t){2}, err));
   check(&r, t, td, 1, out, columns);
   tdict_release(td);
   rig_close(&r);
@@ -120,10 +120,10 @@ CASE(split_refuses) {
   tdict_tree *td = TREE(4), *out[ROOM] = {NULL};
   const int64_t sizes[] = {2, 1}, negative[] = {5, -1};
   size_t count = 1;
-  td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, 2, out, err));
-  td_fails(TDICT_EINVAL, "-1", tdict_split(td, 0, negative, 2, out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, NULL, 2, out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, sizes, 2, NULL, err));
+  td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "-1", tdict_split(td, 0, negative, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, NULL, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, sizes, NULL, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "room for 1", tdict_split_every(td, 0, 2, out, &count, err));
   td_fails(TDICT_EINVAL, "size is 0", tdict_split_every(td, 0, 0, out, &count, err));
   td_fails(TDICT_EINVAL, "room for 1", tdict_unbind(td, 0, out, &count, err));

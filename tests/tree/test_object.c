@@ -562,7 +562,7 @@ CASE(object_moves_with_keys) {
   td_ok(tdict_clone(td, &outs[0], err));
   td_ok(tdict_select(td, paths, 1, true, &outs[1], err));
   td_ok(tdict_exclude(td, others, 1, &outs[2], err));
-  td_ok(tdict_split_keys(td, sets, 1, &outs[3], err)); /* and outs[4]: the rest */
+  td_ok(tdict_split_keys(td, sets, 1, &outs[3], &(size_t){2}, err)); /* and outs[4]: the rest */
   td_ok(tdict_merge(both, 2, &outs[5], err));
   td_ok(tdict_flatten_keys(td, "/", &outs[6], err));
   td_ok(tdict_unflatten_keys(outs[6], "/", &outs[7], err));
