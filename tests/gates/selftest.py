@@ -18,6 +18,7 @@ MANY = [f"src/base/many/planted_{i}.c" for i in range(21)]
 FALLIBLE = "\n/** @brief Planted. */\nTDICT_API TDICT_NODISCARD tdict_status tdict_planted(void);\n"
 MUTANT = ("\n[planted]\npromise = none\nfile = src/base/checked.h\nfunction = tdict_round_up\nmatch = {match}\n"
           "replace =\ncase = {case}\n")
+LONG_TAIL = " word" * 31
 FAULTS = [
     ("layers", "src/base/error.c", '#include "tree/node.h"\n', "base must not see tree"),
     ("layers", "src/device/driver.h", '#include "tensor/tensor.h"\n', "device must not see tensor"),
@@ -59,6 +60,9 @@ FAULTS = [
     ("mutants", "tests/mutants.ini", MUTANT.format(match="return", case="checked_round_up"), "planted: the expression matches"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="no such text", case="checked_round_up"), "planted: the expression matches 0 times"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="step - 1", case="planted_case"), "no test has the case planted_case"),
+    ("sentences", "include/tdict/status.h", f"/* The planted{LONG_TAIL}. */\n", "33 words, at most 32 are allowed: The planted"),
+    ("sentences", "docs/loader.md", f"\nThe planted{LONG_TAIL}.\n", "33 words, at most 32 are allowed: The planted"),
+    ("sentences", "README.md", f"\n| a table |\n|---|\n| The planted{LONG_TAIL} |\n\nThe `a b` planted{LONG_TAIL}.\n", "34 words, at most 32 are allowed: The `code` planted"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
@@ -130,7 +134,7 @@ def main():
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)
-        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "promises", "mutants", "pages")}
+        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "promises", "mutants", "pages", "sentences")}
         for fault in FAULTS:
             check_fault(report, copy, fault, clean[fault[0]])
         check_symbols(report, root, pathlib.Path(name))
