@@ -33,7 +33,7 @@ tdict_pool *tdict_context_pool(const tdict_context *context) {
 }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 
-static tdict_status check(const tdict_context_options *o, tdict_error *err) {
+static tdict_status check_options(const tdict_context_options *o, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)
     return tdict_fail(err, TDICT_EINVAL, "context: num_threads is %d, wanted -1 or 1 to %d", (int)o->num_threads,
                       MAX_THREADS);
@@ -51,7 +51,8 @@ static void place_workers(tdict_context *c) {
   tdict_placement_apply(sysfs, gpu, c->pool, c->log);
 }
 
-static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
+static tdict_status create_parts(tdict_context *c, const tdict_context_options *o, tdict_driver *driver,
+                                 tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
   tdict_tuning tuning;
   tdict_status status = o->tuning_file ? tdict_tuning_read(o->tuning_file, &tuning, NULL, err) : TDICT_OK;
@@ -73,11 +74,11 @@ tdict_status tdict_context_create_over(const tdict_context_options *options, tdi
   if (!out) return tdict_fail(err, TDICT_EINVAL, "context: out is NULL");
   tdict_context_options o = tdict_context_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "context options", err);
-  if (status == TDICT_OK) status = check(&o, err);
+  if (status == TDICT_OK) status = check_options(&o, err);
   if (status != TDICT_OK) return status;
   tdict_context *c = calloc(1, sizeof *c);
   if (!c) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its record");
-  status = build(c, &o, driver, err);
+  status = create_parts(c, &o, driver, err);
   if (status != TDICT_OK) {
     tdict_context_destroy(c);
     return status;

@@ -3,8 +3,8 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "device/allocator_memory.h"
 #include "device/devices.h"
-#include "device/own_memory.h"
 #include "memory/pinned_pool.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
@@ -32,7 +32,7 @@ tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *
     status = tdict_devices_gpu(tdict_context_devices(context), a.device, &gpu, err);
     if (status != TDICT_OK) return status;
   }
-  return tdict_own_memory_create(&a, gpu, out, err);
+  return tdict_allocator_memory_create(&a, gpu, out, err);
 }
 
 tdict_device tdict_context_device(const tdict_context *context, tdict_error *why) {

@@ -79,7 +79,7 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   if (d->sim && result == TDICT_CU_SUCCESS) result = d->sim->ops->device_count(d->sim, &count);
   if (d->sim) d->streams.num_sim = count;
   if (d->sim) {
-    d->streams.sim = tdict_driver_last(d->sim);
+    d->streams.sim = tdict_driver_innermost(d->sim);
     d->streams.sim_owner = d->streams.sim->ops->stream_owner;
   }
   if (result == TDICT_CU_SUCCESS) return TDICT_OK;
@@ -87,13 +87,13 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
 }
 
 /* Finds the default device and opens it. */
-static tdict_status choose(tdict_devices *d, tdict_device asked, tdict_error *err) {
+static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
-  if (asked.type != TDICT_DEVICE_AUTO) {
-    d->device = asked;
-    if (asked.type == TDICT_DEVICE_CPU && asked.index != 0)
-      return tdict_fail(err, TDICT_ENODEVICE, "cpu:%d is absent: there is one cpu", (int)asked.index);
-    return asked.type == TDICT_DEVICE_CPU ? TDICT_OK : tdict_devices_gpu(d, asked, &gpu, err);
+  if (requested.type != TDICT_DEVICE_AUTO) {
+    d->device = requested;
+    if (requested.type == TDICT_DEVICE_CPU && requested.index != 0)
+      return tdict_fail(err, TDICT_ENODEVICE, "cpu:%d is absent: there is one cpu", (int)requested.index);
+    return requested.type == TDICT_DEVICE_CPU ? TDICT_OK : tdict_devices_gpu(d, requested, &gpu, err);
   }
   if (d->cuda) {
     if (tdict_devices_gpu(d, tdict_cuda(0), &gpu, &d->no_cuda) == TDICT_OK) {
@@ -106,7 +106,7 @@ static tdict_status choose(tdict_devices *d, tdict_device asked, tdict_error *er
 }
 
 /* Pinned memory is locked by the default device's driver, portable to all of its devices. */
-static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
+static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
   if (device.type == TDICT_DEVICE_CPU && d->cuda) device = tdict_cuda(0);
@@ -122,7 +122,7 @@ static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool
 }
 
 /* Pieces for the pinner; so many bytes that no block has them are none. */
-static size_t piece_of(size_t wanted) {
+static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
 }
@@ -133,14 +133,14 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   if (!d) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its devices");
   pthread_mutex_init(&d->lock, NULL);
   d->cache_bytes = options->device_cache_bytes;
-  d->pin_piece = piece_of(options->pin_piece_bytes);
+  d->pin_piece = round_piece_bytes(options->pin_piece_bytes);
   d->mark = tdict_forkmark_retain(config->mark);
   d->log = config->log ? tdict_log_retain(config->log) : NULL;
   d->sysfs = config->sysfs;
   tdict_status status = open_drivers(d, config, err);
   if (status == TDICT_OK) status = count_devices(d, err);
-  if (status == TDICT_OK) status = choose(d, options->device, err);
-  if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);
+  if (status == TDICT_OK) status = open_default_device(d, options->device, err);
+  if (status == TDICT_OK) status = create_pinned_memory(d, options->pinned_bytes, config->pool, err);
   if (status != TDICT_OK) {
     tdict_devices_destroy(d);
     return status;
@@ -222,19 +222,19 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
 }
 
 /* The memory of a device that is absent, kept so that it can be borrowed; NULL without host memory. Locked. */
-static tdict_memory *absent_memory(tdict_devices *d, tdict_device device, const tdict_error *why) {
+static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];
   if (d->num_absent == d->cap_absent) {
     int cap = d->cap_absent ? 2 * d->cap_absent : 4;
-    tdict_memory **grown = realloc(d->absent, (size_t)cap * sizeof *grown);
-    if (!grown) return NULL;
-    d->absent = grown;
+    tdict_memory **larger = realloc(d->absent, (size_t)cap * sizeof *larger);
+    if (!larger) return NULL;
+    d->absent = larger;
     d->cap_absent = cap;
   }
-  tdict_memory *made = tdict_absent_memory_create(device, why);
-  if (made) d->absent[d->num_absent++] = made;
-  return made;
+  tdict_memory *memory = tdict_absent_memory_create(device, why);
+  if (memory) d->absent[d->num_absent++] = memory;
+  return memory;
 }
 
 /* In a fork a lost thread may hold the lock. The parent's gpus are left; their memory refuses every allocation. */
@@ -255,7 +255,7 @@ tdict_memory *tdict_devices_memory(tdict_devices *d, tdict_device device) {
   if (status == TDICT_OK) return &gpu->memory;
   if (status == TDICT_EFORKED) return forked_memory(d, device);
   pthread_mutex_lock(&d->lock);
-  tdict_memory *found = absent_memory(d, device, &why);
+  tdict_memory *found = find_or_create_absent(d, device, &why);
   pthread_mutex_unlock(&d->lock);
   return found ? found : tdict_no_memory();
 }
@@ -263,7 +263,7 @@ tdict_memory *tdict_devices_memory(tdict_devices *d, tdict_device device) {
 bool tdict_devices_own_memory(const tdict_devices *d, tdict_memory *memory) {
   const tdict_gpu *gpu = tdict_gpu_of_memory(memory);
   if (!gpu || !d->sim || gpu->driver->device_type != TDICT_DEVICE_SIM) return true; /* GPUs are the process's */
-  return tdict_driver_last(gpu->driver) == d->streams.sim;
+  return tdict_driver_innermost(gpu->driver) == d->streams.sim;
 }
 
 bool tdict_devices_own_storage(const tdict_devices *d, const tdict_storage *s) {

@@ -117,8 +117,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*pool_trim)(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes);
   tdict_cu (*pool_set)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value);
   tdict_cu (*pool_get)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value);
-  tdict_cu (*pool_let_in)(tdict_driver *d, tdict_cu_pool pool,
-                          int ordinal); /* a device that can reach the pool's may use it */
+  tdict_cu (*pool_allow_peer)(tdict_driver *d, tdict_cu_pool pool,
+                              int ordinal); /* a device that can reach the pool's may use it */
   tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
   tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
   tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
@@ -169,8 +169,8 @@ typedef struct tdict_driver_ops {
 
 struct tdict_driver {
   const tdict_driver_ops *ops;
-  int32_t device_type;  /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
-  tdict_driver *behind; /* what this one stands before and holds, or NULL; constant */
+  int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
+  tdict_driver *inner; /* what this one stands before and holds, or NULL; constant */
   _Atomic(int64_t) refs;
   /* Kept by counted.h; begin as 0; relaxed: plain counts. */
   _Atomic(size_t) pinned_bytes, peak_pinned_bytes;
@@ -179,8 +179,8 @@ struct tdict_driver {
 tdict_driver *tdict_driver_retain(tdict_driver *d);
 void tdict_driver_release(tdict_driver *d); /* closes after the last; NULL is allowed */
 /* The one behind all that stand before it; borrowed. */
-static inline tdict_driver *tdict_driver_last(tdict_driver *d) {
-  while (d->behind) d = d->behind;
+static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
+  while (d->inner) d = d->inner;
   return d;
 }
 

@@ -10,7 +10,7 @@
 
 /* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
  * really free. */
-static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   int supported = 0;
   tdict_status status = tdict_gpu_check(
@@ -26,8 +26,8 @@ static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *e
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
-static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
-  tdict_status status = open_pool(gpu, cache_bytes, err);
+static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+  tdict_status status = create_pool(gpu, cache_bytes, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
   if (status != TDICT_OK) return status;
@@ -60,7 +60,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   if (status == TDICT_OK) {
     tdict_gpu_scope scope;
     status = tdict_gpu_enter(gpu, &scope, err);
-    if (status == TDICT_OK) status = open_inside(gpu, cache_bytes, err);
+    if (status == TDICT_OK) status = create_pool_and_streams(gpu, cache_bytes, err);
     tdict_gpu_leave(gpu, &scope);
   }
   if (status != TDICT_OK) {

@@ -25,15 +25,18 @@ static void host_free(tdict_memory *m, tdict_block *block, tdict_fence **fences,
   }
   free(block->data);
 }
-static void no_counts(const tdict_memory *m, tdict_memory_counts *out) {
+static void zero_counts(const tdict_memory *m, tdict_memory_counts *out) {
   (void)m;
   memset(out, 0, sizeof *out);
 }
-static void no_count(tdict_memory *m) { (void)m; }
+static void ignore_reference(tdict_memory *m) { (void)m; }
 
 tdict_memory *tdict_host_memory(void) {
-  static const tdict_memory_ops ops = {
-      .allocate = host_allocate, .free = host_free, .counts = no_counts, .retain = no_count, .release = no_count};
+  static const tdict_memory_ops ops = {.allocate = host_allocate,
+                                       .free = host_free,
+                                       .counts = zero_counts,
+                                       .retain = ignore_reference,
+                                       .release = ignore_reference};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
   return (tdict_memory *)(uintptr_t)&memory; /* nothing ever writes it */
 }
@@ -62,7 +65,7 @@ static void absent_release(tdict_memory *m) {
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason) {
   static const tdict_memory_ops ops = {.allocate = absent_allocate,
                                        .free = absent_free,
-                                       .counts = no_counts,
+                                       .counts = zero_counts,
                                        .retain = absent_retain,
                                        .release = absent_release};
   absent *a = calloc(1, sizeof *a);
@@ -74,13 +77,16 @@ tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error 
   return &a->memory;
 }
 
-static tdict_status none_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
+static tdict_status refuse_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
   (void)m, (void)bytes, (void)out;
   return tdict_fail(err, TDICT_ENOMEM, "no host memory to describe the device");
 }
 tdict_memory *tdict_no_memory(void) {
-  static const tdict_memory_ops ops = {
-      .allocate = none_allocate, .free = absent_free, .counts = no_counts, .retain = no_count, .release = no_count};
+  static const tdict_memory_ops ops = {.allocate = refuse_allocate,
+                                       .free = absent_free,
+                                       .counts = zero_counts,
+                                       .retain = ignore_reference,
+                                       .release = ignore_reference};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
   return (tdict_memory *)(uintptr_t)&memory;
 }

@@ -9,7 +9,7 @@ enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD; those up to it are st
 
 /* False if `owner` says that another simulated driver or device made the stream. `driver` is only compared. The CUDA
  * driver checks handles by itself. */
-static bool has_own_handle(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
+static bool handle_is_of_device(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
   if (s.device.type != TDICT_DEVICE_SIM || !owner || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
   int32_t ordinal;
   return owner(s.handle, &ordinal) == driver && ordinal == s.device.index;
@@ -24,7 +24,7 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
   if (s.device.index < 0 || s.device.index >= count)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted one of a GPU of this context", what,
                       name);
-  if (!has_own_handle(range->sim, range->sim_owner, s))
+  if (!handle_is_of_device(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",
                       what, name);
@@ -32,8 +32,8 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
 }
 
 bool tdict_stream_is_of(tdict_stream s, const tdict_gpu *gpu) {
-  const tdict_driver *driver = tdict_driver_last(gpu->driver);
-  return tdict_device_equal(s.device, gpu->memory.device) && has_own_handle(driver, driver->ops->stream_owner, s);
+  const tdict_driver *driver = tdict_driver_innermost(gpu->driver);
+  return tdict_device_equal(s.device, gpu->memory.device) && handle_is_of_device(driver, driver->ops->stream_owner, s);
 }
 
 tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,

@@ -60,7 +60,7 @@ static void use_release(tdict_fence *fence) {
   free(u);
 }
 
-static tdict_status record(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
+static tdict_status record_event(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_status status = tdict_gpu_refuse_capture(gpu, stream, "record_stream", err);
   if (status != TDICT_OK) return status;
@@ -77,7 +77,7 @@ tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fenc
   if (!u) return tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory for its record");
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = record(gpu, stream, &u->event, err);
+  if (status == TDICT_OK) status = record_event(gpu, stream, &u->event, err);
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) {
     free(u);

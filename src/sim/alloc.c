@@ -46,7 +46,7 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
   if (result == TDICT_CU_SUCCESS) {
     pool->destroyed = true;
     tdict_sim_pool_trim(pool, 0);
-    if (pool->used == 0) tdict_sim_pool_end(d, pool);
+    if (pool->used == 0) tdict_sim_pool_free(d, pool);
   }
   tdict_sim_unlock(d);
   return result;
@@ -106,13 +106,13 @@ tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribut
   return result;
 }
 
-tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
+tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_linked(pool->ordinal, ordinal)))
+  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(pool->ordinal, ordinal)))
     result = TDICT_CU_INVALID_DEVICE;
-  if (result == TDICT_CU_SUCCESS) pool->let_in |= (uint32_t)1 << ordinal;
+  if (result == TDICT_CU_SUCCESS) pool->allowed_peers |= (uint32_t)1 << ordinal;
   tdict_sim_unlock(d);
   return result;
 }
@@ -134,7 +134,7 @@ tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes,
 static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
   if (!owner) return NULL;
   tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
-  return range && range->start == (uintptr_t)address && !range->dying ? range : NULL;
+  return range && range->start == (uintptr_t)address && !range->free_queued ? range : NULL;
 }
 
 tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
@@ -150,11 +150,11 @@ tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_st
   if (result == TDICT_CU_SUCCESS) {
     op->memory = address;
     op->work.dst_use.space = &owner->space;
-    range->dying = true; /* first: the operation may run at once */
+    range->free_queued = true; /* first: the operation may run at once */
     result = tdict_sim_push(stream, op);
-    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->dying = false;
+    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
   }
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }
@@ -178,7 +178,7 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   tdict_sim_range *range = find_allocation(owner, address);
   tdict_cu result = range ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
   if (range) {
-    range->dying = true;
+    range->free_queued = true;
     tdict_sim_wait_device(owner);
     tdict_sim_release_memory(d, &owner->space, address);
     result = owner->fault;
@@ -188,7 +188,7 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
 }
 
 /* Enters a registration. Locked. */
-static tdict_cu enter_host(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
+static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
   for (int32_t i = 0; i < d->num_devices; i++)
@@ -209,7 +209,7 @@ tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsi
   if (host == MAP_FAILED) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
   tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = enter_host(d, host, bytes, device->ordinal, true);
+  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, true);
   tdict_sim_unlock(d);
   if (result == TDICT_CU_SUCCESS)
     *out = host;
@@ -225,13 +225,13 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
   if (!host || bytes == 0 || flags > HOST_REGISTER_FLAGS) return TDICT_CU_INVALID_VALUE;
   tdict_sim_lock(d);
   tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = enter_host(d, host, bytes, device->ordinal, false);
+  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, false);
   tdict_sim_unlock(d);
   return result;
 }
 
 /* Takes a registration out and waits for the copies that use it, as the real driver does in practice. Locked. */
-static bool leave_host(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
+static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;
   *bytes = range->bytes;
@@ -247,7 +247,7 @@ tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes) {
   (void)bytes;
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_lock(d);
-  bool found = leave_host(d, host, true, &mapped_bytes);
+  bool found = remove_registration(d, host, true, &mapped_bytes);
   tdict_sim_unlock(d);
   if (!found) return TDICT_CU_INVALID_VALUE;
   munmap(host, mapped_bytes);
@@ -260,12 +260,12 @@ tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes)
   (void)bytes;
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_lock(d);
-  bool found = leave_host(d, host, false, &registered_bytes);
+  bool found = remove_registration(d, host, false, &registered_bytes);
   tdict_sim_unlock(d);
   return found ? TDICT_CU_SUCCESS : TDICT_CU_HOST_MEMORY_NOT_REGISTERED;
 }
 
-void tdict_sim_hosts_end(tdict_sim_driver *d) {
+void tdict_sim_hosts_free(tdict_sim_driver *d) {
   for (size_t i = 0; i < d->hosts.count; i++)
     if (d->hosts.items[i].mapped) munmap((void *)d->hosts.items[i].start, d->hosts.items[i].bytes);
   tdict_sim_ranges_reset(&d->hosts);
@@ -277,7 +277,7 @@ tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_poi
   tdict_cu_pointer found = {.known = false};
   tdict_sim_lock(d);
   const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
-  if (range && !range->dying) {
+  if (range && !range->free_queued) {
     found.known = true;
     found.device = owner != NULL;
     found.ordinal = range->ordinal;

@@ -17,22 +17,22 @@ struct tdict_sim_thread {
   tdict_sim_device *stack[MAX_DEPTH];
 };
 
-static tdict_sim_thread *peek(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
+static tdict_sim_thread *find_thread(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
 
 /* The thread's state, made if need be; NULL: no memory. */
-static tdict_sim_thread *get_thread(tdict_sim_driver *d) {
-  tdict_sim_thread *thread = peek(d);
+static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
+  tdict_sim_thread *thread = find_thread(d);
   if (thread) return thread;
   tdict_sim_lock(d);
-  thread = d->spare_threads;
-  if (thread) d->spare_threads = thread->next;
+  thread = d->unused_threads;
+  if (thread) d->unused_threads = thread->next;
   tdict_sim_unlock(d);
   if (!thread && !(thread = calloc(1, sizeof *thread))) return NULL;
   int failed = pthread_setspecific(d->thread_key, thread);
   thread->depth = 0;
   thread->mode = TDICT_CU_CAPTURE_GLOBAL;
   tdict_sim_lock(d);
-  tdict_sim_thread **list = failed ? &d->spare_threads : &d->threads;
+  tdict_sim_thread **list = failed ? &d->unused_threads : &d->threads;
   thread->prev = NULL;
   thread->next = *list;
   if (!failed && thread->next) thread->next->prev = thread;
@@ -41,7 +41,7 @@ static tdict_sim_thread *get_thread(tdict_sim_driver *d) {
   return failed ? NULL : thread;
 }
 
-static void give_back(tdict_sim_driver *d, tdict_sim_thread *thread) {
+static void recycle_thread(tdict_sim_driver *d, tdict_sim_thread *thread) {
   if (thread->depth > 0 || thread->mode != TDICT_CU_CAPTURE_GLOBAL) return;
   pthread_setspecific(d->thread_key, NULL);
   tdict_sim_lock(d);
@@ -50,8 +50,8 @@ static void give_back(tdict_sim_driver *d, tdict_sim_thread *thread) {
   else
     d->threads = thread->next;
   if (thread->next) thread->next->prev = thread->prev;
-  thread->next = d->spare_threads;
-  d->spare_threads = thread;
+  thread->next = d->unused_threads;
+  d->unused_threads = thread;
   tdict_sim_unlock(d);
 }
 
@@ -63,9 +63,9 @@ static void free_list(tdict_sim_thread *list) {
   }
 }
 
-void tdict_sim_threads_end(tdict_sim_driver *d) {
+void tdict_sim_threads_free(tdict_sim_driver *d) {
   free_list(d->threads);
-  free_list(d->spare_threads);
+  free_list(d->unused_threads);
 }
 
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
@@ -73,7 +73,7 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
 }
 
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
-  const tdict_sim_thread *thread = peek(d);
+  const tdict_sim_thread *thread = find_thread(d);
   return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
 }
 
@@ -110,7 +110,7 @@ tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
     if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;
   tdict_sim_unlock(d);
   if (!alive) return TDICT_CU_INVALID_CONTEXT;
-  tdict_sim_thread *thread = get_thread(d);
+  tdict_sim_thread *thread = find_or_create_thread(d);
   if (!thread || thread->depth == MAX_DEPTH) return TDICT_CU_OUT_OF_MEMORY;
   thread->stack[thread->depth++] = context;
   return TDICT_CU_SUCCESS;
@@ -118,10 +118,10 @@ tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
 
 tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_thread *thread = peek(d);
+  tdict_sim_thread *thread = find_thread(d);
   if (!thread || thread->depth == 0) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_device *device = thread->stack[--thread->depth];
-  give_back(d, thread);
+  recycle_thread(d, thread);
   if (out) *out = device;
   return TDICT_CU_SUCCESS;
 }
@@ -135,11 +135,11 @@ tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   int wanted = *mode;
   if (wanted < TDICT_CU_CAPTURE_GLOBAL || wanted > TDICT_CU_CAPTURE_RELAXED) return TDICT_CU_INVALID_VALUE;
-  tdict_sim_thread *thread = get_thread(d);
+  tdict_sim_thread *thread = find_or_create_thread(d);
   if (!thread) return TDICT_CU_OUT_OF_MEMORY;
   *mode = thread->mode;
   thread->mode = wanted;
-  give_back(d, thread);
+  recycle_thread(d, thread);
   return TDICT_CU_SUCCESS;
 }
 

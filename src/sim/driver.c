@@ -108,7 +108,7 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
 static tdict_cu device_can_reach(tdict_driver *base, int ordinal, int peer, int *can) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!tdict_sim_device_at(d, ordinal) || !tdict_sim_device_at(d, peer)) return TDICT_CU_INVALID_DEVICE;
-  *can = tdict_sim_linked(ordinal, peer);
+  *can = tdict_sim_are_linked(ordinal, peer);
   return TDICT_CU_SUCCESS;
 }
 
@@ -128,11 +128,11 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *o, tdict_error *err
   return TDICT_OK;
 }
 
-static void end_device(tdict_sim_device *device) {
+static void close_device(tdict_sim_device *device) {
   while (device->events) {
     tdict_sim_event *event = device->events;
     device->events = event->next;
-    tdict_sim_op_drop(event->record);
+    tdict_sim_op_release(event->record);
     free(event);
   }
   while (device->streams) {
@@ -151,10 +151,10 @@ static void close_driver(tdict_driver *base) {
   for (int32_t i = 0; i < d->num_devices; i++) tdict_sim_wait_device(&d->devices[i]);
   tdict_sim_unlock(d);
   tdict_sim_engines_stop(d);
-  while (d->pools) tdict_sim_pool_end(d, d->pools);
-  for (int32_t i = 0; i < d->num_devices; i++) end_device(&d->devices[i]);
-  tdict_sim_hosts_end(d);
-  tdict_sim_threads_end(d);
+  while (d->pools) tdict_sim_pool_free(d, d->pools);
+  for (int32_t i = 0; i < d->num_devices; i++) close_device(&d->devices[i]);
+  tdict_sim_hosts_free(d);
+  tdict_sim_threads_free(d);
   pthread_key_delete(d->thread_key);
   tdict_forkmark_release(d->mark);
   pthread_cond_destroy(&d->changed);
@@ -189,7 +189,7 @@ static const tdict_driver_ops sim_ops = {
     .pool_trim = tdict_sim_pool_trim_to,
     .pool_set = tdict_sim_pool_set,
     .pool_get = tdict_sim_pool_get,
-    .pool_let_in = tdict_sim_pool_let_in,
+    .pool_allow_peer = tdict_sim_pool_allow_peer,
     .mem_alloc_async = tdict_sim_mem_alloc_async,
     .mem_free_async = tdict_sim_mem_free_async,
     .mem_alloc = tdict_sim_mem_alloc,
@@ -223,7 +223,7 @@ static const tdict_driver_ops sim_ops = {
     .event_elapsed = tdict_sim_event_elapsed,
 };
 
-static bool begin_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
+static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
   device->driver = d;
@@ -264,7 +264,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_cond_init(&d->changed, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  while (d->num_devices < options->num_devices && begin_device(d, d->num_devices, &monotonic)) d->num_devices++;
+  while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
   pthread_condattr_destroy(&monotonic);
   if (d->num_devices < options->num_devices) {
     int failed = d->num_devices;
@@ -327,7 +327,7 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
     tdict_sim_engine *engine;
     tdict_sim_op *op = find_next(d, &engine);
     if (!op) break;
-    engine->granted = true;
+    engine->may_finish = true;
     pthread_cond_signal(&engine->wake);
     tdict_sim_wait_op(d, op);
   }
@@ -363,12 +363,12 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
   if (status != TDICT_OK) return status;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_CALL);
   if (!op) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
-  op->engine = TDICT_SIM_ENGINE_REST;
+  op->engine = TDICT_SIM_ENGINE_OTHER;
   op->work.fn = fn;
   op->work.user = user;
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_push(stream.handle, op);
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
 }

@@ -15,30 +15,30 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
 
 /* Sleeps for as long as the work takes. Time is counted from when the work could begin, not from when this thread woke,
  * so that what a sleep is too long does not add up. */
-static void pace(tdict_sim_engine *engine, tdict_sim_op *op) {
+static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
-  int64_t takes = d->options.latency_ns;
+  int64_t duration_ns = d->options.latency_ns;
   if (op->kind == TDICT_SIM_OP_COPY && engine->bytes_per_second > 0) {
     double ns = (double)op->work.width * (double)op->work.height / engine->bytes_per_second * 1e9;
-    takes += ns < 1e15 ? (int64_t)ns : (int64_t)1e15;
+    duration_ns += ns < 1e15 ? (int64_t)ns : (int64_t)1e15;
   }
   int64_t begin = engine->free_ns > op->ready_ns ? engine->free_ns : op->ready_ns;
-  op->finish_ns = engine->free_ns = begin + takes;
-  if (takes == 0 || op->finish_ns <= tdict_now_ns()) return;
+  op->finish_ns = engine->free_ns = begin + duration_ns;
+  if (duration_ns == 0 || op->finish_ns <= tdict_now_ns()) return;
   struct timespec until = {.tv_sec = (time_t)(op->finish_ns / 1000000000),
                            .tv_nsec = (long)(op->finish_ns % 1000000000)};
-  while (!engine->granted && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
-  if (engine->granted) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step counts operations, not time */
+  while (!engine->may_finish && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
+  if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step counts operations, not time */
 }
 
 /* Nothing ends while the driver is held, but what a step grants. */
-static void pass_gate(tdict_sim_engine *engine) {
+static void wait_while_held(tdict_sim_engine *engine) {
   tdict_sim_driver *d = engine->device->driver;
-  while (d->held && !engine->granted) pthread_cond_wait(&engine->wake, &d->lock);
-  engine->granted = false;
+  while (d->held && !engine->may_finish) pthread_cond_wait(&engine->wake, &d->lock);
+  engine->may_finish = false;
 }
 
-static bool still_there(const tdict_sim_use *use) {
+static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);
   return range && range->id == use->id;
@@ -55,12 +55,12 @@ static void move_bytes(const tdict_sim_op *op) {
 }
 
 /* Does the work at hand. The lock is held on entry and exit. */
-static void work(tdict_sim_engine *engine, tdict_sim_op *op) {
+static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_device *device = engine->device;
   tdict_sim_driver *d = device->driver;
-  pace(engine, op);
-  pass_gate(engine);
-  if (!still_there(&op->work.dst_use) || !still_there(&op->work.src_use)) {
+  sleep_for_duration(engine, op);
+  wait_while_held(engine);
+  if (!is_still_allocated(&op->work.dst_use) || !is_still_allocated(&op->work.src_use)) {
     if (!device->fault) device->fault = TDICT_CU_ILLEGAL_ADDRESS;
     return;
   }
@@ -69,7 +69,7 @@ static void work(tdict_sim_engine *engine, tdict_sim_op *op) {
     tdict_sim_unlock(d);
     op->work.fn(op->work.user);
     tdict_sim_lock(d);
-    if (hold_number != d->hold_number) pass_gate(engine); /* held while it ran */
+    if (hold_number != d->hold_number) wait_while_held(engine); /* held while it ran */
     return;
   }
   void *buffer = op->buffer;
@@ -87,7 +87,7 @@ static void *run_engine(void *argument) {
   tdict_sim_driver *d = engine->device->driver;
   tdict_sim_lock(d);
   for (;;) {
-    while (!d->closing && (!engine->head || (d->held && !engine->granted))) {
+    while (!d->closing && (!engine->head || (d->held && !engine->may_finish))) {
       engine->idle = true;
       pthread_cond_wait(&engine->wake, &d->lock);
       engine->idle = false;
@@ -96,10 +96,10 @@ static void *run_engine(void *argument) {
     if (!op) break;
     engine->head = op->link;
     engine->current = op;
-    work(engine, op);
+    do_work(engine, op);
     engine->current = NULL;
-    engine->granted = false; /* it may have come when nothing waited for it any more */
-    tdict_sim_finish(op);
+    engine->may_finish = false; /* it may have come when nothing waited for it any more */
+    tdict_sim_op_finish(op);
   }
   tdict_sim_unlock(d);
   return NULL;

@@ -19,11 +19,11 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
 /* The stream behind a handle. Locked. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Devices are linked in pairs: 0 and 1, 2 and 3, ... */
-static inline bool tdict_sim_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }
+static inline bool tdict_sim_are_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }
 /* True when the handle is a stream that stream_create() made. */
 bool tdict_sim_is_stream(const void *handle);
 /* Frees what threads have left. Nobody uses the driver any more. */
-void tdict_sim_threads_end(tdict_sim_driver *d);
+void tdict_sim_threads_free(tdict_sim_driver *d);
 
 /* stream.c */
 tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags);
@@ -45,7 +45,7 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool);
 tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes);
 tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value);
 tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value);
-tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal);
+tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal);
 tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
                                    tdict_cu_stream handle);
 tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle);
@@ -59,7 +59,7 @@ tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_poi
 /* The device whose address space holds the address, or NULL. */
 tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
 /* Unmaps host memory that is still allocated. Nobody uses the driver any more. */
-void tdict_sim_hosts_end(tdict_sim_driver *d);
+void tdict_sim_hosts_free(tdict_sim_driver *d);
 
 /* copy.c */
 tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes);

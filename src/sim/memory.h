@@ -17,7 +17,7 @@ typedef struct tdict_sim_range {
   uint64_t id;          /* no two ranges ever have the same one, so that an address given again is told apart */
   tdict_sim_pool *pool; /* device memory of a pool, else NULL */
   int32_t ordinal;      /* of the device */
-  bool dying;           /* a free is queued: no new call may use it */
+  bool free_queued;     /* a free is queued: no new call may use it */
   bool mapped;          /* host memory that the driver allocated */
 } tdict_sim_range;
 
@@ -68,11 +68,11 @@ struct tdict_cu_pool {
   tdict_sim_space *space;
   tdict_sim_pool *next; /* in the driver's list */
   int32_t ordinal;
-  uint32_t let_in;       /* a bit for each other device that may use its memory by its own copies */
-  bool destroyed;        /* lives on until its last allocation is free */
-  uint64_t reuse[3];     /* the three REUSE attributes: kept, without effect */
-  uint64_t threshold;    /* bytes that stay reserved when they are free */
-  size_t reserved, used; /* bytes */
+  uint32_t allowed_peers; /* a bit for each other device that may use its memory by its own copies */
+  bool destroyed;         /* lives on until its last allocation is free */
+  uint64_t reuse[3];      /* the three REUSE attributes: kept, without effect */
+  uint64_t threshold;     /* bytes that stay reserved when they are free */
+  size_t reserved, used;  /* bytes */
 };
 enum { TDICT_SIM_POOL_MAGIC = 0x736d706c };
 /* Returns cached bytes until at most keep_bytes are reserved. */

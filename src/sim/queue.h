@@ -25,7 +25,7 @@ typedef struct tdict_sim_thread tdict_sim_thread; /* sim/context.c */
 typedef enum tdict_sim_engine_index {
   TDICT_SIM_ENGINE_IN,
   TDICT_SIM_ENGINE_OUT,
-  TDICT_SIM_ENGINE_REST,
+  TDICT_SIM_ENGINE_OTHER,
   TDICT_SIM_NUM_ENGINES
 } tdict_sim_engine_index;
 
@@ -78,13 +78,13 @@ struct tdict_sim_op {
 struct tdict_cu_stream {
   uint64_t magic; /* constant while the stream lives */
   tdict_sim_device *device;
-  bool non_blocking, destroyed, queued; /* queued: in the driver's list of streams to settle */
+  bool non_blocking, destroyed, is_runnable; /* is_runnable: in the driver's list of streams to settle */
   tdict_sim_op *head, *tail;
   uint64_t seen_seq;             /* it waits already for the legacy stream up to this operation */
   uint64_t legacy_seen_seq;      /* the legacy stream waits already for it up to this operation */
   int64_t clock_ns;              /* simulated time: when its last operation ended */
   tdict_sim_stream *prev, *next; /* of the device */
-  tdict_sim_stream *next_queued;
+  tdict_sim_stream *next_runnable;
 };
 enum { TDICT_SIM_STREAM_MAGIC = 0x7364737 };
 
@@ -102,7 +102,7 @@ typedef struct tdict_sim_engine {
   pthread_t thread;
   pthread_cond_t wake; /* work came, the gate opened, or the driver closes; CLOCK_MONOTONIC */
   bool running, idle;  /* has a thread; it waits for work */
-  bool granted;        /* the work at hand may end although the driver is held */
+  bool may_finish;     /* the work at hand may end although the driver is held */
   tdict_sim_op *head;  /* work that can begin, in the order in which it was queued */
   tdict_sim_op *current;
   double bytes_per_second; /* 0: no limit */
@@ -138,12 +138,12 @@ struct tdict_sim_driver {
   int64_t num_finished; /* copies, fills and calls */
   int64_t num_pending;
   uint64_t next_seq;
-  tdict_sim_stream *queued; /* streams to settle */
-  tdict_sim_ranges hosts;   /* registrations */
+  tdict_sim_stream *runnable; /* streams to settle */
+  tdict_sim_ranges hosts;     /* registrations */
   uint64_t next_host_id;
   size_t pinned_bytes; /* their bytes */
   tdict_sim_pool *pools;
-  tdict_sim_thread *threads, *spare_threads;
+  tdict_sim_thread *threads, *unused_threads;
   int32_t num_devices; /* constant */
   tdict_sim_device devices[TDICT_SIM_MAX_DEVICES];
 };
@@ -160,8 +160,8 @@ void tdict_sim_changed(tdict_sim_driver *d);
 
 /* A new operation with one reference; NULL: no memory. */
 tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind);
-tdict_sim_op *tdict_sim_op_hold(tdict_sim_op *op);
-void tdict_sim_op_drop(tdict_sim_op *op); /* NULL is allowed */
+tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op);
+void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
 /* Queues the operation behind what the stream must wait for; the caller keeps its reference. OUT_OF_MEMORY: it was not
  * queued (waits may have been, and do no harm). */
@@ -180,9 +180,9 @@ void tdict_sim_stream_end(tdict_sim_stream *stream);
 
 /* Frees device memory, and its pool when that was waiting for it. */
 void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start);
-void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool);
+void tdict_sim_pool_free(tdict_sim_driver *d, tdict_sim_pool *pool);
 
 /* Takes finished work from the head of its stream and lets everything go on that waited for it. */
-void tdict_sim_finish(tdict_sim_op *op);
+void tdict_sim_op_finish(tdict_sim_op *op);
 
 #endif

@@ -71,14 +71,14 @@ tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle,
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) {
-    op->after = tdict_sim_op_hold(event->record);
+    op->after = tdict_sim_op_retain(event->record);
     result = tdict_sim_push(stream, op);
     if (result != TDICT_CU_SUCCESS) {
-      tdict_sim_op_drop(op->after);
+      tdict_sim_op_release(op->after);
       op->after = NULL;
     }
   }
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }
@@ -123,7 +123,7 @@ tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
     event->device->events = event->next;
   if (event->next) event->next->prev = event->prev;
   event->device->num_events--;
-  tdict_sim_op_drop(event->record); /* what waits for it holds references of its own */
+  tdict_sim_op_release(event->record); /* what waits for it holds references of its own */
   event->magic = 0;
   tdict_sim_unlock(d);
   free(event);
@@ -141,10 +141,10 @@ tdict_cu tdict_sim_event_record(tdict_driver *base, tdict_cu_event event, tdict_
   if (result == TDICT_CU_SUCCESS && stream->device != event->device) result = TDICT_CU_INVALID_HANDLE;
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_push(stream, op);
   if (result == TDICT_CU_SUCCESS) {
-    tdict_sim_op_drop(event->record);
-    event->record = tdict_sim_op_hold(op);
+    tdict_sim_op_release(event->record);
+    event->record = tdict_sim_op_retain(op);
   }
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }

@@ -158,7 +158,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   tdict_driver_release(d);
 }
 
-CASE(devices_remember_many_absent_ones) {
+CASE(devices_keep_one_memory_per_absent_device) {
   enum { COUNT = 300 };
   tdict_driver *d = open_sim();
   tdict_devices *devices = open_devices(any, d);

@@ -3,7 +3,7 @@
  *
  * Calls that make something or queue work are not passed on when they are to fail. Calls that wait, free or end something
  * are passed on first and then answer the code, as the real driver's do when they report an error of earlier work.
- * The other driver is its `behind`. Thread rule: safe from any thread. */
+ * The other driver is its `inner`. Thread rule: safe from any thread. */
 #ifndef TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 #define TDICT_TESTS_SUPPORT_DRIVER_FAULT_H
 
@@ -14,7 +14,7 @@ typedef enum tdict_fault_kind {
   TDICT_FAULT_CTX_RETAIN,
   TDICT_FAULT_CTX_PUSH,
   TDICT_FAULT_CAPTURE, /* capture_mode, stream_capture_status */
-  TDICT_FAULT_POOL,    /* pool_create, pool_trim, pool_set, pool_get, pool_let_in */
+  TDICT_FAULT_POOL,    /* pool_create, pool_trim, pool_set, pool_get, pool_allow_peer */
   TDICT_FAULT_DEVICE_ALLOC,
   TDICT_FAULT_HOST_ALLOC,
   TDICT_FAULT_HOST_REGISTER,
