@@ -9,7 +9,7 @@
 #include "sched/spin.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
-#include "transfer/engine.h"
+#include "transfer/job.h"
 #include "tree/create_from.h"
 
 #define LOOK_NS 5000000 /* how long a worker waits for the link before it looks whether it still should */

@@ -8,7 +8,7 @@
 #include "base/forkmark.h"
 #include "memory/fence.h"
 #include "tdict/loader.h"
-#include "transfer/trace.h"
+#include "transfer/trace/trace.h"
 
 /* A batch of an epoch; the one behind the last is the epoch's end. */
 typedef struct tdict_place_in_epoch {
