@@ -48,7 +48,7 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
                            text);
 }
 
-static tdict_status push(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
+static tdict_status push_context(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_cu result = d->ops->ctx_push(d, gpu->context);
   if (result != TDICT_CU_SUCCESS) return tdict_gpu_check(gpu, result, "cuCtxPushCurrent", err);
@@ -64,7 +64,7 @@ tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error
   int32_t lost = atomic_load_explicit(&gpu->lost, memory_order_relaxed);
   if (lost)
     return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver answered %d", gpu->name, (int)lost);
-  return push(gpu, scope, err);
+  return push_context(gpu, scope, err);
 }
 
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
@@ -76,12 +76,12 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push that fails is tried once
+/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push_context that fails is tried once
  * more. */
-static void enter_to_end(tdict_gpu *gpu, tdict_gpu_scope *scope) {
+static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
-  if (push(gpu, scope, NULL) != TDICT_OK) (void)!push(gpu, scope, NULL);
+  if (push_context(gpu, scope, NULL) != TDICT_OK) (void)!push_context(gpu, scope, NULL);
 }
 
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
@@ -102,7 +102,7 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
-static void close_inside(tdict_gpu *gpu) {
+static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
   for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
@@ -121,8 +121,8 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all of it is the parent's */
   if (gpu->context) {
     tdict_gpu_scope scope;
-    enter_to_end(gpu, &scope);
-    if (scope.entered) close_inside(gpu);
+    enter_for_cleanup(gpu, &scope);
+    if (scope.entered) destroy_resources(gpu);
     tdict_gpu_leave(gpu, &scope);
     gpu->driver->ops->ctx_release(gpu->driver, gpu->ordinal);
   }
@@ -153,23 +153,23 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
 }
 
 /* The array with room for one more pointer, or NULL without memory: then the old one stays. */
-static void *grow(void *array, int count, int *cap) {
+static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;
-  void *grown = realloc(array, (size_t)wanted * sizeof(void *));
-  if (grown) *cap = wanted;
-  return grown;
+  void *larger = realloc(array, (size_t)wanted * sizeof(void *));
+  if (larger) *cap = wanted;
+  return larger;
 }
 
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream) {
   pthread_mutex_lock(&gpu->lock);
-  tdict_cu_stream *grown = grow(gpu->streams, gpu->num_streams, &gpu->cap_streams);
-  if (grown) {
-    gpu->streams = grown;
+  tdict_cu_stream *larger = grow_array(gpu->streams, gpu->num_streams, &gpu->cap_streams);
+  if (larger) {
+    gpu->streams = larger;
     gpu->streams[gpu->num_streams++] = stream;
   }
   pthread_mutex_unlock(&gpu->lock);
-  if (!grown) tdict_counted_stream_destroy(gpu->driver, stream);
+  if (!larger) tdict_counted_stream_destroy(gpu->driver, stream);
 }
 
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err) {
@@ -187,13 +187,13 @@ tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_err
 
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event) {
   pthread_mutex_lock(&gpu->lock);
-  tdict_cu_event *grown = grow(gpu->events, gpu->num_events, &gpu->cap_events);
-  if (grown) {
-    gpu->events = grown;
+  tdict_cu_event *larger = grow_array(gpu->events, gpu->num_events, &gpu->cap_events);
+  if (larger) {
+    gpu->events = larger;
     gpu->events[gpu->num_events++] = event;
   }
   pthread_mutex_unlock(&gpu->lock);
-  if (!grown) tdict_counted_event_destroy(gpu->driver, event);
+  if (!larger) tdict_counted_event_destroy(gpu->driver, event);
 }
 
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err) {
@@ -244,8 +244,8 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
 }
 
 bool tdict_gpu_begin_queue(tdict_gpu *gpu) { return tdict_spin_try(&gpu->queue_lock); }
-void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn) {
-  if (has_turn) pthread_mutex_unlock(&gpu->queue_lock);
+void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked) {
+  if (locked) pthread_mutex_unlock(&gpu->queue_lock);
 }
 
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
@@ -279,7 +279,7 @@ static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_er
 static void pin_unregister(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  enter_to_end(gpu, &scope);
+  enter_for_cleanup(gpu, &scope);
   if (scope.entered) tdict_counted_host_unregister(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
@@ -295,13 +295,13 @@ static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_err
 static void pin_free(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  enter_to_end(gpu, &scope);
+  enter_for_cleanup(gpu, &scope);
   if (scope.entered) tdict_counted_host_free(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
 static void pin_unbound(void *self, int node, int code) {
   tdict_gpu *gpu = self;
-  if (!gpu->log || atomic_exchange_explicit(&gpu->told_far, true, memory_order_relaxed)) return;
+  if (!gpu->log || atomic_exchange_explicit(&gpu->logged_refused_node, true, memory_order_relaxed)) return;
   tdict_log_write(gpu->log, TDICT_LOG_INFO,
                   "pinned memory lies on any node: node %d was asked for, and refused (errno %d)", node, code);
 }

@@ -28,10 +28,12 @@ struct tdict_gpu {
   char name[64];
   int node;         /* of memory, that it hangs on; -1: not known, or there is one. Set before the gpu is shared */
   size_t pin_piece; /* see tdict_pinner. Set before the gpu is shared */
-  _Atomic(bool) told_far; /* relaxed: the log has had its line about pages that could not be bound to a node */
-  tdict_forkmark *mark;   /* counted; NULL: forks are not looked for */
-  tdict_log *log;         /* counted; NULL: nobody is told */
-  _Atomic(uint64_t) met;  /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
+  _Atomic(bool)
+      logged_refused_node; /* relaxed: the log has had its line about pages that could not be bound to a node */
+  tdict_forkmark *mark;    /* counted; NULL: forks are not looked for */
+  tdict_log *log;          /* counted; NULL: nobody is told */
+  _Atomic(uint64_t)
+      peers_asked; /* a bit for each ordinal whose gpu and this one have let each other in; relaxed: a hint */
   _Atomic(int32_t)
       lost; /* the driver's code once the device is reset or lost; relaxed: nothing hangs on when it is seen */
   pthread_mutex_t lock;     /* guards what follows */
@@ -90,7 +92,7 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
 /* Threads that queue copies take turns between these two, and do nothing else meanwhile. A thread whose turn does not come
  * goes ahead without (false): a call of another that does not return must hold up nobody. */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
-void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn);
+void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 /* Queues the copy of a rectangle with pitches of any sign; host memory in it should be pinned. The driver refuses a copy
  * that goes over the border of two registrations, so it is cut there; borders are looked for on addresses that are
  * multiples of TDICT_PINNED_GRAIN. Inside a scope. */

@@ -144,7 +144,7 @@ static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
   int can = 0;
-  if (!bit || atomic_fetch_or_explicit(&gpu->met, bit, memory_order_relaxed) & bit) return;
+  if (!bit || atomic_fetch_or_explicit(&gpu->peers_asked, bit, memory_order_relaxed) & bit) return;
   if (d->ops->device_can_reach(d, gpu->ordinal, other->ordinal, &can) == TDICT_CU_SUCCESS && can)
     d->ops->pool_allow_peer(d, other->pool, gpu->ordinal);
   if (d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &can) == TDICT_CU_SUCCESS && can)
