@@ -1,5 +1,5 @@
-/* The context: it makes the thread pool, the devices and the engine, and hands each layer its piece. The only file that
- * sees every layer. Thread rule: as in tdict/context.h. */
+/* The context: creates and owns the log, the thread pool, the devices and the transfer engine, and gives each layer its
+ * part. This is the only file that includes headers of every layer. Thread rule: see tdict/context.h. */
 #include "context.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct tdict_context {
 
 tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
 tdict_pool *tdict_context_pool(const tdict_context *context) {
-  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* its threads are the parent's */
+  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* the pool's threads exist only in the parent */
 }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
@@ -44,7 +44,7 @@ static tdict_status check_options(const tdict_context_options *o, tdict_error *e
   return TDICT_OK;
 }
 
-/* Workers go where the default device is. */
+/* Binds the pool's threads to the NUMA node of the default device. */
 static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
@@ -52,6 +52,7 @@ static void place_workers(tdict_context *c) {
   tdict_placement_apply(sysfs, gpu, c->pool, c->log);
 }
 
+/* Creates the parts in order of dependency. On failure the caller destroys the parts that exist. */
 static tdict_status create_parts(tdict_context *c, const tdict_context_options *o, tdict_driver *driver,
                                  tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
@@ -94,10 +95,11 @@ tdict_status tdict_context_create(const tdict_context_options *options, tdict_co
 
 void tdict_context_destroy(tdict_context *c) {
   if (!c) return;
-  if (c->mark && tdict_forkmark_forked(c->mark)) { /* threads and devices are the parent's */
+  if (c->mark && tdict_forkmark_forked(c->mark)) { /* threads and devices belong to the parent */
     free(c);
     return;
   }
+  /* Wait for transfers first: they use the log, the pool and the devices. */
   if (c->engine) tdict_engine_wait(c->engine);
   if (c->log) tdict_log_close(c->log);
   tdict_pool_destroy(c->pool);

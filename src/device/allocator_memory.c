@@ -1,5 +1,5 @@
-/* Memory from a program's own allocator. On a device, copies and fills are those of the device's gpu, which it keeps.
- * Thread rule: as in tdict/context.h; counted. */
+/* A memory over the program's own allocator. Copies and fills of device memory use the gpu, which the memory retains.
+ * The memory is counted: the program holds one reference, each storage another. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,11 +7,11 @@
 #include "device/allocator_memory.h"
 
 typedef struct allocator_memory {
-  tdict_memory memory; /* first: it is a memory */
+  tdict_memory memory; /* first, so that an allocator_memory * is also a tdict_memory * */
   _Atomic(int64_t) refs;
   tdict_allocator allocator;
   tdict_gpu *gpu;                         /* counted; NULL: on the cpu */
-  _Atomic(size_t) live_bytes, peak_bytes; /* relaxed: counts */
+  _Atomic(size_t) live_bytes, peak_bytes; /* relaxed: counts that order nothing */
   _Atomic(int64_t) num_allocations;
 } allocator_memory;
 
@@ -35,12 +35,13 @@ static tdict_status allocator_allocate(tdict_memory *memory, size_t bytes, tdict
 
 static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence **fences, int num_fences) {
   allocator_memory *m = (allocator_memory *)memory;
+  /* Wait for all uses: the program may reuse the block at once. */
   for (int i = 0; i < num_fences; i++) {
     fences[i]->ops->wait(fences[i], INT64_MAX);
     fences[i]->ops->release(fences[i]);
   }
   atomic_fetch_sub_explicit(&m->live_bytes, block->bytes, memory_order_relaxed);
-  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return; /* device memory is the parent's */
+  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return; /* device memory belongs to the parent */
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 

@@ -1,4 +1,5 @@
-/* Kept blocks: a short list, searched under a lock. See block_cache.h for ownership and threads. */
+/* The list of freed device blocks. It is short, so a linear search under the lock is enough. See block_cache.h for
+ * ownership and threads. */
 #include "device/block_cache.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 void tdict_block_cache_init(tdict_block_cache *cache) { pthread_mutex_init(&cache->lock, NULL); }
 void tdict_block_cache_reset(tdict_block_cache *cache) { pthread_mutex_destroy(&cache->lock); }
 
-/* Under the lock. */
+/* Removes the block at index i. The caller holds the lock. */
 static tdict_kept_block remove_at(tdict_block_cache *c, int i) {
   tdict_kept_block block = c->blocks[i];
   memmove(&c->blocks[i], &c->blocks[i + 1], (size_t)(--c->count - i) * sizeof block);
@@ -22,6 +23,7 @@ bool tdict_block_cache_pop(tdict_block_cache *c, size_t keep_bytes, int keep_cou
   return found;
 }
 
+/* Returns true if all uses of the block are done. Remembers a done event, so that it is queried once. */
 static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
   if (!block->event || block->done) return true;
   if (driver->ops->event_query(driver, block->event) != TDICT_CU_SUCCESS) return false;
@@ -30,10 +32,10 @@ static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
 }
 
 bool tdict_block_cache_take(tdict_block_cache *c, tdict_driver *driver, size_t bytes, tdict_kept_block *out) {
-  const size_t max_excess = bytes / 8;
+  const size_t max_excess = bytes / 8; /* a much larger block would waste memory for as long as it lives */
   int best = -1;
   pthread_mutex_lock(&c->lock);
-  for (int i = c->count - 1; i >= 0; i--) { /* of equals the block freed last */
+  for (int i = c->count - 1; i >= 0; i--) { /* newest first: of equal sizes, take the block freed last */
     tdict_kept_block *block = &c->blocks[i];
     if (block->bytes < bytes || block->bytes - bytes > max_excess) continue;
     if (best >= 0 && block->bytes >= c->blocks[best].bytes) continue;

@@ -1,4 +1,4 @@
-/* The public calls that go straight to a device: memories and counts. They own nothing. Thread rule: as in
+/* Public calls on devices: memories, trimming and counts. The functions own nothing. Thread rule: see
  * tdict/context.h. */
 #include "base/device.h"
 #include "base/error.h"

@@ -1,8 +1,8 @@
-/* The driver's table over NVIDIA's driver: opens libcuda.so.1 at run time, takes each entry in the version that
- * device/cuda_api.h names, and translates between the table's types and the driver's.
+/* Implements the driver's table over NVIDIA's driver. It opens libcuda.so.1 at run time, looks up each entry in the
+ * version that device/cuda_api.h names, and converts between the table's types and the driver's.
  *
- * A driver is one heap struct that the references of device/driver.h own; nothing in it changes after the open. Thread
- * rule: safe from any thread, as libcuda is. */
+ * A driver is one heap struct, owned by its references. The struct does not change after it is opened. Thread rule:
+ * safe from any thread, as libcuda is. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,13 @@ static tdict_cuda_address to_cuda_address(const void *device) { return (tdict_cu
 
 static void *from_cuda_address(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
 
-/* The table's handles are the driver's own, under other names. */
+/* The table's handles are the driver's own pointers under another type. */
 static tdict_cuda_ctx to_cuda_ctx(tdict_cu_context context) { return (tdict_cuda_ctx)(void *)context; }
 static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
 static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
 static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
 
-/* libcuda stays loaded: it has threads and exit handlers of its own, and unloading their code under them crashes. */
+/* libcuda stays loaded: it has its own threads and exit handlers, which crash if their code is unloaded. */
 static void cuda_close(tdict_driver *d) { free(d); }
 
 static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
@@ -179,7 +179,7 @@ static tdict_cu cuda_host_alloc(tdict_driver *d, void **out, size_t bytes, unsig
 }
 
 static tdict_cu cuda_host_free(tdict_driver *d, void *host, size_t bytes) {
-  (void)bytes; /* for wrappers that count */
+  (void)bytes; /* wrappers use the size to count */
   return api_of(d)->host_free(host);
 }
 
@@ -188,7 +188,7 @@ static tdict_cu cuda_host_register(tdict_driver *d, void *host, size_t bytes, un
 }
 
 static tdict_cu cuda_host_unregister(tdict_driver *d, void *host, size_t bytes) {
-  (void)bytes; /* for wrappers that count */
+  (void)bytes; /* wrappers use the size to count */
   return api_of(d)->host_unregister(host);
 }
 
@@ -199,7 +199,7 @@ static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_poin
   int attributes[] = {TDICT_CUDA_POINTER_MEMORY_TYPE, TDICT_CUDA_POINTER_DEVICE_ORDINAL, TDICT_CUDA_POINTER_RANGE_START,
                       TDICT_CUDA_POINTER_RANGE_SIZE};
   void *values[] = {&type, &ordinal, &start, &bytes};
-  /* The call for several attributes succeeds for addresses that the driver does not know; that for one fails. */
+  /* cuPointerGetAttributes succeeds for addresses that the driver does not know; cuPointerGetAttribute fails. */
   tdict_cu result = api_of(d)->pointer(4, attributes, values, to_cuda_address(address));
   if (result) return result;
   memset(out, 0, sizeof *out);
@@ -280,7 +280,7 @@ static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const
                                       tdict_cu_stream s) {
   tdict_cuda_address dsts[TDICT_CU_MOST_LINES], srcs[TDICT_CU_MOST_LINES];
   size_t sizes[TDICT_CU_MOST_LINES], first = 0;
-  (void)kind; /* the driver sees it by the addresses */
+  (void)kind; /* the driver derives the direction from the addresses */
   if (!api_of(d)->batch_async) return TDICT_CU_NOT_SUPPORTED;
   if (count == 0 || count > TDICT_CU_MOST_LINES) return TDICT_CU_INVALID_VALUE;
   for (size_t i = 0; i < count; i++) {
@@ -403,13 +403,13 @@ static const tdict_driver_ops cuda_ops = {
     .event_elapsed = cuda_event_elapsed,
 };
 
-/* ISO C has no cast between pointers to objects and to functions; POSIX says that they look the same. */
+/* Stores a symbol in a function pointer. ISO C has no cast for this; POSIX says both pointers have the same format. */
 static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 typedef struct entry {
   const char *name, *symbol;
   int version;
-  size_t offset; /* of its pointer in tdict_cuda_api */
+  size_t offset; /* offset of the function pointer in tdict_cuda_api */
 } entry;
 
 static const entry entries[] = {
@@ -418,7 +418,7 @@ static const entry entries[] = {
 static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* The function of an entry, or NULL. */
+/* Looks up the function of an entry. Returns NULL if the driver lacks it. Without cuGetProcAddress, uses the symbol. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
@@ -428,6 +428,7 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
+/* Fills the table. A missing entry is an error; a missing newer entry stays NULL. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;
@@ -448,7 +449,7 @@ static tdict_status load_entries(void *library, int version, tdict_cuda_api *api
   return TDICT_OK;
 }
 
-/* Asked before any entry is taken, so that an old driver is called old and not incomplete. */
+/* Checks the version before any entry is looked up, so that an old driver is reported as old, not as incomplete. */
 static tdict_status check_version(void *library, int *out, tdict_error *err) {
   tdict_cuda_driver_version_fn *driver_version = NULL;
   store_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
@@ -466,6 +467,7 @@ static tdict_status check_version(void *library, int *out, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Initializes the driver and checks that it has a device. */
 static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   int count = 0;
   const char *call = "cuInit";

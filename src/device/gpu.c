@@ -1,5 +1,5 @@
-/* One GPU: contexts, streams, events, page-locking, and its end. gpu_open.c opens a GPU, gpu_memory.c is its memory. See
- * gpu.h for owner and thread rule. */
+/* One GPU: its scope, its pools of streams and events, page-locking, and its release. gpu_open.c opens a GPU,
+ * gpu_memory.c implements its memory. See gpu.h for ownership and threads. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "sched/spin.h"
 #include "tdict/context.h"
 
-/* Codes after which every call of the context fails: see CUresult in the driver's manual. */
+/* Returns true for codes after which every call on the context fails: see CUresult in the driver's manual. */
 static bool means_lost(tdict_cu result) {
   switch (result) {
   case 4:   /* deinitialized */
@@ -48,6 +48,8 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
                            text);
 }
 
+/* Makes the gpu's context current. Capture mode "relaxed" allows calls such as cuMemHostRegister while another thread
+ * of the program captures a graph. */
 static tdict_status push_context(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_cu result = d->ops->ctx_push(d, gpu->context);
@@ -76,8 +78,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push_context that fails is tried once
- * more. */
+/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push_context that fails is
+ * tried once more. */
 static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
@@ -102,6 +104,7 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
+/* Destroys what the gpu created. Kept blocks come first: freeing them queues work on free_stream. Inside a scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
@@ -118,7 +121,7 @@ static void destroy_resources(tdict_gpu *gpu) {
 
 void tdict_gpu_release(tdict_gpu *gpu) {
   if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all of it is the parent's */
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent */
   if (gpu->context) {
     tdict_gpu_scope scope;
     enter_for_cleanup(gpu, &scope);
@@ -152,7 +155,7 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* The array with room for one more pointer, or NULL without memory: then the old one stays. */
+/* Returns the array with room for one more pointer. Returns NULL if out of memory; the old array stays valid. */
 static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;
@@ -230,7 +233,7 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(gpu, event, after, err);
   if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
-  tdict_gpu_give_event(gpu, event); /* the wait holds what was recorded, so the event may be recorded again */
+  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record; a later record does not change it */
   return status;
 }
 
@@ -253,7 +256,9 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
   uintptr_t at = (uintptr_t)address, in = at - (uintptr_t)storage->data;
   const tdict_gpu *pinned_by = tdict_pinned_pool_self(storage->memory);
   bool own = pinned_by && pinned_by->driver == gpu->driver;
-  if (own && in <= storage->bytes && bytes <= storage->bytes - in) return true; /* nothing to ask */
+  if (own && in <= storage->bytes && bytes <= storage->bytes - in)
+    return true; /* pinned by this driver: no call needed */
+  /* Walk over the registrations that cover the range. */
   for (size_t left = bytes;;) {
     tdict_cu_pointer p = {0};
     if (gpu->driver->ops->pointer(gpu->driver, (const void *)at, &p) != TDICT_CU_SUCCESS) return false;
@@ -261,12 +266,14 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
     if (!p.known || p.device || at < begin || at - begin > p.range_bytes) return false;
     size_t here = p.range_bytes - (at - begin);
     if (left <= here) return true;
-    if (here == 0 || (at + here) % TDICT_PINNED_GRAIN != 0) return false; /* copies would not be cut there */
+    if (here == 0 || (at + here) % TDICT_PINNED_GRAIN != 0)
+      return false; /* tdict_gpu_queue_rect() splits only at multiples of the grain */
     at += here;
     left -= here;
   }
 }
 
+/* The functions of tdict_pin_ops, see memory/pinned_pages.h. `self` is the gpu. */
 static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;

@@ -89,8 +89,8 @@ tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_eve
 
 /* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Begin locks the gpu's queue lock, so that only one thread at a time queues copies. The driver has a lock of its own,
- * and threads that wait for that lock sleep longer. Begin returns false after a bounded wait: the caller then queues
+/* Begin locks the gpu's queue lock, so that only one thread at a time queues copies. Without it, threads
+ * sleep on a lock inside the driver. Begin returns false after a bounded wait: the caller then queues
  * without the lock, so that a driver call that hangs on one thread does not block the others. Pass the result to
  * end. */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);

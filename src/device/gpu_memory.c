@@ -1,5 +1,6 @@
-/* Device memory: allocated and freed in stream order from the gpu's own pool; copies of single tensors, which wait.
- * Copies to the host go through a pinned buffer, because the driver's pageable ones hold up other threads. */
+/* Device memory of a gpu. Blocks come from the gpu's own pool and are allocated and freed in stream order. This file
+ * also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a pinned
+ * buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
@@ -13,18 +14,19 @@
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
 
-/* What the pool holds, live and freed. */
+/* Returns the bytes that the driver's pool holds, live and cached; 0 if the driver does not say. */
 static size_t get_pool_bytes(tdict_gpu *gpu) {
   uint64_t held = 0;
   tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
   return result == TDICT_CU_SUCCESS ? (size_t)held : 0;
 }
 
+/* Allocates a block that any stream may use at once. */
 static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
-  if (result == TDICT_CU_OUT_OF_MEMORY) { /* what was freed may still be on its way back */
+  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees have not returned their memory yet: wait for them and retry */
     tdict_gpu_free_kept(gpu, 0, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
@@ -40,7 +42,7 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
   }
   tdict_status status = tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
   if (status != TDICT_OK) return status;
-  /* Any stream may use it from here on. The wait is short: this stream only ever allocates. */
+  /* Wait, so that any stream may use the block. The wait is short: this stream only allocates. */
   status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
   if (status == TDICT_OK)
     *out = data;
@@ -49,7 +51,7 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
   return status;
 }
 
-/* `held`: what the driver's pool holds now, 0: no more than before. */
+/* Counts an allocation. `held` is the size of the driver's pool now; 0 if the pool did not grow. */
 static void count_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
@@ -80,13 +82,14 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   }
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
-  count_allocation(gpu, block.bytes, held <= held_before, held); /* the pool did not grow for it */
+  count_allocation(gpu, block.bytes, held <= held_before, held); /* reused if the pool did not grow */
   *out = (tdict_block){block.data, block.bytes, NULL};
   return TDICT_OK;
 }
 
-/* Has the stream for freeing wait for the uses, and lets go of them. An event behind those that are not done, NULL when
- * all are; false: they could not be told apart. */
+/* Makes free_stream wait for the fences and releases them. A fence that cannot be queued on a stream is waited for
+ * here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false if no
+ * such event could be recorded: the block must then not be kept. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
   bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
@@ -108,13 +111,13 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   return ordered;
 }
 
-/* Freed memory is kept as long as it is no more than was ever in use at once; small amounts always are. */
+/* The cache may hold as much memory as was live at the peak, and at least this much. More would never be reused. */
 #define MIN_CACHE_LIMIT ((size_t)64 << 20)
 
-/* Keeps the block, and frees those that were freed longest ago until no more than limit_bytes are kept. */
+/* Keeps the block for reuse. Frees the oldest blocks first, until at most limit_bytes are kept. */
 static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t limit_bytes) {
   bool fits = block->bytes <= limit_bytes, kept = false;
-  while (fits && !kept) { /* another thread may take the room */
+  while (fits && !kept) { /* repeat: another thread may fill the list meanwhile */
     tdict_gpu_free_kept(gpu, limit_bytes - block->bytes, TDICT_KEPT_BLOCKS - 1);
     kept = tdict_block_cache_put(&gpu->kept, block, limit_bytes);
   }
@@ -138,8 +141,8 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* A pool's memory is its own device's until others are let in. That is asked for once; where it goes wrong, copies that
- * name both contexts still work, through the host. */
+/* Lets two gpus access each other's pools. Tried once for each pair. A failure is ignored: copies that name both
+ * contexts then go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
@@ -180,8 +183,8 @@ static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, con
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. A driver that does not say
- * where registrations end gets copies that go over no place where one may. */
+/* Returns how many of `bytes` bytes at a host address fit one copy: those up to the end of the registration. If the
+ * driver does not know the registration, returns the bytes up to the next place where one may end. */
 static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
@@ -193,7 +196,7 @@ static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) 
   return end > begin && end - begin < bytes && end % TDICT_PINNED_GRAIN == 0 ? end - begin : bytes;
 }
 
-/* A line of bytes, `width` of them, cut at borders. */
+/* Queues the copy of line->width contiguous bytes, split at the ends of registrations. */
 static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *line,
                                      tdict_cu_stream stream, tdict_error *err) {
   char *dst = line->dst;
@@ -209,7 +212,8 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
   return status;
 }
 
-/* Whether the driver takes the rectangle as it is: pitches that it knows, and host memory without a border in it. */
+/* Returns true if one driver call can copy the rectangle: its pitches are valid, and its host memory is in one
+ * registration. */
 static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
@@ -219,7 +223,7 @@ static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rec
   return bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
-/* One copy, or one a row. */
+/* Queues the rectangle as one copy if possible, else one copy for each row. */
 static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
                                     tdict_cu_stream stream, tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
@@ -233,7 +237,8 @@ static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict
         gpu, from,
         &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height}, stream,
         err);
-  tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
+  tdict_status status =
+      TDICT_OK; /* row by row: pitches are too small, negative or too large, or a registration ends inside */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
     status = queue_contiguous(gpu, from, kind,
                               &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
@@ -257,6 +262,7 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
 
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err) {
+  /* A batch must not span two registrations. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
@@ -278,6 +284,7 @@ static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_er
   return tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream), "cuStreamSynchronize", err);
 }
 
+/* Copies a piece that fits the pinned buffer: to the buffer, then to the host memory. */
 static tdict_status copy_piece_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
   tdict_rect to_bounce = *r;
   to_bounce.dst = gpu->bounce;
@@ -290,7 +297,7 @@ static tdict_status copy_piece_to_host(tdict_gpu *gpu, const tdict_rect *r, tdic
   return TDICT_OK;
 }
 
-/* To the host, a piece that fits the pinned buffer at a time. */
+/* Copies a rectangle to the host in pieces that fit the pinned buffer. */
 static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&gpu->bounce_lock);
@@ -308,11 +315,13 @@ static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_s
       piece.height = r->height - row < high ? r->height - row : high;
       status = copy_piece_to_host(gpu, &piece, stream, err);
     }
-  if (status != TDICT_OK) gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* the buffer is others' next */
+  if (status != TDICT_OK)
+    gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* drain: the next thread uses the buffer */
   pthread_mutex_unlock(&gpu->bounce_lock);
   return status;
 }
 
+/* Copies on a stream of its own and waits. The copy is ordered after the legacy stream, as cudaMemcpy is. */
 static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
   tdict_cu_stream stream;
   tdict_status status = tdict_gpu_take_stream(gpu, &stream, err);
@@ -322,7 +331,8 @@ static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_dir
     status = copy_to_host(gpu, r, stream, err);
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
-    tdict_status end = synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* rows may be queued either way */
+    tdict_status end = synchronize(
+        gpu, stream, status == TDICT_OK ? err : NULL); /* wait even after a failure: some rows may be queued */
     if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
@@ -357,7 +367,8 @@ static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes,
 static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
   tdict_gpu *gpu = (tdict_gpu *)(uintptr_t)m;
   memset(out, 0, sizeof *out);
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* a lost thread may hold the locks */
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark))
+    return; /* a thread that exists only in the parent may hold the locks */
   size_t held = get_pool_bytes(gpu);
   pthread_mutex_lock(&gpu->lock);
   *out = gpu->counts;
@@ -374,7 +385,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* the driver takes a number near SIZE_MAX for nothing to keep */
+    if (held > live && held - live > keep_bytes) /* the check avoids overflow: the driver would keep nothing */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);

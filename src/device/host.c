@@ -1,4 +1,5 @@
-/* Memories that need no driver: plain host memory, and the one of a device that is not there. */
+/* Memories that need no driver: ordinary host memory, and the memory of an absent device. The first is static, the
+ * second is counted. Thread rule: safe from any thread. */
 #include "device/host.h"
 
 #include <stdatomic.h>
@@ -38,11 +39,11 @@ tdict_memory *tdict_host_memory(void) {
                                        .retain = ignore_reference,
                                        .release = ignore_reference};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
-  return (tdict_memory *)(uintptr_t)&memory; /* nothing ever writes it */
+  return (tdict_memory *)(uintptr_t)&memory; /* the cast drops const; nothing writes to the memory */
 }
 
 typedef struct absent {
-  tdict_memory memory;
+  tdict_memory memory; /* first, so that an absent * is also a tdict_memory * */
   tdict_error reason;
   _Atomic(int64_t) refs;
 } absent;
@@ -55,7 +56,7 @@ static tdict_status absent_allocate(tdict_memory *m, size_t bytes, tdict_block *
   return (tdict_status)a->reason.status;
 }
 static void absent_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
-  (void)m, (void)block, (void)fences, (void)num_fences; /* nothing was ever given out */
+  (void)m, (void)block, (void)fences, (void)num_fences; /* never called: no block was ever allocated */
 }
 static void absent_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((absent *)m)->refs, 1, memory_order_relaxed); }
 static void absent_release(tdict_memory *m) {
