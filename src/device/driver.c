@@ -2,8 +2,8 @@
 #include "device/driver.h"
 
 tdict_driver *tdict_driver_retain(tdict_driver *d) {
-  atomic_fetch_add_explicit(
-      &d->refs, 1, memory_order_relaxed); /* relaxed: the caller holds a reference, so the count cannot reach 0 here */
+  /* Relaxed: the caller holds a reference, so the count cannot reach 0 here. */
+  atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
   return d;
 }
 

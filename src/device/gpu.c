@@ -78,8 +78,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push_context that fails is
- * tried once more. */
+/* Enters a scope to free resources. Unlike tdict_gpu_enter(), it enters on a lost device too and retries a failed push
+ * once, because the resources would otherwise leak. */
 static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;

@@ -331,8 +331,8 @@ static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_dir
     status = copy_to_host(gpu, r, stream, err);
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
-    tdict_status end = synchronize(
-        gpu, stream, status == TDICT_OK ? err : NULL); /* wait even after a failure: some rows may be queued */
+    tdict_status end =
+        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* some rows may be queued after a failure */
     if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
