@@ -1,14 +1,15 @@
-/* Memory of the simulated driver's table: pools, device memory, host memory, registrations. Allocations belong to who
- * made them; what is left when the driver closes is unmapped then. Thread rule: safe from any thread. */
+/* Memory entries of the simulated driver's table: pools, device memory, host memory and registrations. The caller owns
+ * an allocation. Closing the driver unmaps what is still allocated. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "sim/entries.h"
 
-/* CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED; registering knows PORTABLE, DEVICEMAP, IOMEMORY and
- * READ_ONLY. */
+/* All flags that CUDA accepts. Allocation: PORTABLE, DEVICEMAP, WRITECOMBINED. Registration: PORTABLE, DEVICEMAP,
+ * IOMEMORY, READ_ONLY. */
 enum { HOST_ALLOC_FLAGS = 7, HOST_REGISTER_FLAGS = 15 };
 
+/* Returns true if the handle is a live pool of this driver. Small and unaligned values are never dereferenced. */
 static bool is_pool(const tdict_sim_driver *d, const tdict_sim_pool *pool) {
   if ((uintptr_t)pool < 4096 || (uintptr_t)pool % _Alignof(tdict_sim_pool) != 0) return false;
   return pool->magic == TDICT_SIM_POOL_MAGIC && pool->driver == &d->base && !pool->destroyed;
@@ -124,13 +125,13 @@ tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes,
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
-  /* Memory is given out again only after its free has run, so the allocation need not wait in the stream. */
+  /* Memory is reused only after its free has run, so the allocation need not be queued on the stream. */
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
   tdict_sim_unlock(d);
   return result;
 }
 
-/* The allocation that begins at the address and may be freed, or NULL. Locked. */
+/* Returns the allocation that starts at the address and is not being freed, or NULL. Locked. */
 static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
   if (!owner) return NULL;
   tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
@@ -150,7 +151,7 @@ tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_st
   if (result == TDICT_CU_SUCCESS) {
     op->memory = address;
     op->work.dst_use.space = &owner->space;
-    range->free_queued = true; /* first: the operation may run at once */
+    range->free_queued = true; /* set before the push: the operation may run at once */
     result = tdict_sim_push(stream, op);
     if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
   }
@@ -187,7 +188,7 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Enters a registration. Locked. */
+/* Adds page-locked host memory, unless it overlaps other page-locked memory or device addresses. Locked. */
 static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
@@ -230,7 +231,8 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
   return result;
 }
 
-/* Takes a registration out and waits for the copies that use it, as the real driver does in practice. Locked. */
+/* Removes page-locked host memory and waits for all queued work, as the CUDA driver does in practice. Returns false if
+ * no such memory starts at the address. Locked. */
 static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;

@@ -1,8 +1,8 @@
-/* Contexts of the simulated driver: each thread has a stack of current ones and a capture mode.
+/* Contexts of the simulated driver: each thread has a stack of current contexts and a capture mode.
  *
- * A thread's state is made when it first differs from a new thread's and is given back when it no longer does, so that
- * nothing needs to run when the thread ends; what is left belongs to the driver and is freed when it closes. Only its
- * own thread reads and writes a state; the lists are guarded by the driver's lock. */
+ * A thread's state is created when it first differs from a new thread's state. It is recycled when it no longer
+ * differs, so no cleanup is needed when the thread ends. The driver owns all states and frees them when it closes.
+ * Thread rule: only its own thread reads and writes a state; the driver's lock guards the lists. */
 #include <stdlib.h>
 
 #include "sim/engine.h"
@@ -19,7 +19,7 @@ struct tdict_sim_thread {
 
 static tdict_sim_thread *find_thread(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
 
-/* The thread's state, made if need be; NULL: no memory. */
+/* Returns the calling thread's state and creates it if needed. Returns NULL if out of memory. */
 static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
   tdict_sim_thread *thread = find_thread(d);
   if (thread) return thread;
@@ -28,6 +28,7 @@ static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
   if (thread) d->unused_threads = thread->next;
   tdict_sim_unlock(d);
   if (!thread && !(thread = calloc(1, sizeof *thread))) return NULL;
+  /* Attach the state to the thread, then put it on a list. */
   int failed = pthread_setspecific(d->thread_key, thread);
   thread->depth = 0;
   thread->mode = TDICT_CU_CAPTURE_GLOBAL;
@@ -41,6 +42,7 @@ static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
   return failed ? NULL : thread;
 }
 
+/* Recycles the state if it equals that of a new thread. */
 static void recycle_thread(tdict_sim_driver *d, tdict_sim_thread *thread) {
   if (thread->depth > 0 || thread->mode != TDICT_CU_CAPTURE_GLOBAL) return;
   pthread_setspecific(d->thread_key, NULL);
@@ -72,6 +74,7 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
   return ordinal >= 0 && ordinal < d->num_devices ? &d->devices[ordinal] : NULL;
 }
 
+/* Takes no lock: only the calling thread writes its stack. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
   const tdict_sim_thread *thread = find_thread(d);
   return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
@@ -150,7 +153,7 @@ bool tdict_sim_is_stream(const void *handle) {
 }
 
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out) {
-  if ((uintptr_t)handle <= 2) {
+  if ((uintptr_t)handle <= 2) { /* 0 and CU_STREAM_LEGACY (1), CU_STREAM_PER_THREAD (2) */
     tdict_sim_device *device = tdict_sim_current(d);
     if (!device) return TDICT_CU_INVALID_CONTEXT;
     *out = (uintptr_t)handle == 2 ? &device->per_thread : &device->legacy;

@@ -1,16 +1,17 @@
-/* The public calls that hold, step and resume the simulated devices of a context. They own nothing. Thread rule: as in
- * tdict/sim.h. */
+/* The public calls that hold, step and resume the simulated devices of a context. The functions own nothing. Thread
+ * rule: safe from any thread. */
 #include "base/error.h"
 #include "device/devices.h"
 #include "sim/driver.h"
 
+/* Finds the simulated driver of a context. Fails in a forked child, where the driver's threads do not exist. */
 static tdict_status find_sim_driver(tdict_context *context, tdict_driver **out, tdict_error *err) {
   if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
   tdict_status status = tdict_devices_check_fork(tdict_context_devices(context), "sim", err);
   if (status != TDICT_OK) return status;
   *out = tdict_devices_sim(tdict_context_devices(context));
   if (!*out) return tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
-  *out = tdict_driver_innermost(*out); /* a driver may stand before the simulated one */
+  *out = tdict_driver_innermost(*out); /* a test may have wrapped the simulated driver */
   return TDICT_OK;
 }
 

@@ -1,19 +1,19 @@
-/* Copies and fills of the simulated driver's table. A pinned copy is queued with the addresses of both sides; a
- * pageable source is copied to a buffer inside the call, and a pageable destination is waited for. Thread rule: safe
- * from any thread. */
+/* Copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the addresses of both
+ * sides. A pageable source is copied to a buffer inside the call. A copy to a pageable destination waits for its end.
+ * Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "sim/entries.h"
 
-/* Bytes from the first byte of a rectangle to its last; false when they do not fit. */
+/* Computes the bytes from the first byte of a rectangle to its last. Returns false on overflow. */
 static bool get_extent(size_t pitch, size_t width, size_t height, size_t *out) {
   size_t rows;
   return tdict_mul_size(pitch, height - 1, &rows) && tdict_add_size(rows, width, out);
 }
 
-/* Says whether host bytes are page-locked. INVALID_VALUE: they leave their registration, or are no host memory.
+/* Finds out if host bytes are page-locked. INVALID_VALUE: the range exceeds its registration or is device memory.
  * Locked. */
 static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t bytes, bool *pinned) {
   if (!host || (uintptr_t)host + bytes < (uintptr_t)host) return TDICT_CU_INVALID_VALUE;
@@ -25,13 +25,15 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
   return TDICT_CU_SUCCESS;
 }
 
-/* Memory of a pool is other devices' only where the pool has let them in; what mem_alloc() gave is everybody's. */
+/* Returns true if a copy of `device` may access the range. Memory of a pool needs permission for other devices; memory
+ * of mem_alloc() does not. */
 static bool has_access(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
   return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
 }
 
-/* Where the bytes of a piece of one live allocation are, and what it takes to see later that it still lives: for a copy
- * of `device`'s, or for one that names the device of the memory, then `device` is that. Locked. */
+/* Checks device memory that a copy of `device` accesses. Writes the host pointer to its bytes, and to *use what is
+ * needed to check later that the allocation still exists. A copy that names the owner of the memory passes that as
+ * `device`. Locked. */
 static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
                              tdict_sim_use *use, char **out) {
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
@@ -45,7 +47,7 @@ static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device
   return TDICT_CU_SUCCESS;
 }
 
-/* A contiguous copy of a pageable source. */
+/* Returns a contiguous copy of a pageable source, to be freed by the caller. NULL if out of memory. */
 static void *copy_source(const tdict_cu_rect *r) {
   size_t bytes;
   char *buffer = tdict_mul_size(r->width, r->height, &bytes) ? malloc(bytes) : NULL;
@@ -55,12 +57,12 @@ static void *copy_source(const tdict_cu_rect *r) {
   return buffer;
 }
 
-/* Whose copy it is: the current device's, but for copies that name the device of each side. */
+/* The device that accesses each side: the current device, or the devices that a peer copy names. */
 typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
 } copy_devices;
 
-/* Checks the rectangle and fills op->work from it; *pageable tells of its host side. Locked. */
+/* Checks the rectangle and fills op->work. Sets *pageable if its host memory is not page-locked. Locked. */
 static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
                              bool *pageable) {
   tdict_sim_work *w = &op->work;
@@ -73,6 +75,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
   w->src_pitch = r->src_pitch;
   w->width = r->width;
   w->height = r->height;
+  /* Check the destination. */
   tdict_cu result;
   if (r->kind == TDICT_CU_D2H) {
     result = check_host(d, r->dst, dst_bytes, &pinned);
@@ -81,6 +84,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
     result = check_device(d, devices.dst, r->dst, dst_bytes, &w->dst_use, &w->dst);
   }
   if (result != TDICT_CU_SUCCESS) return result;
+  /* Check the source. A buffered source was checked before it was copied. */
   if (op->buffer) {
     w->src = op->buffer;
     w->src_pitch = r->width;
@@ -98,7 +102,7 @@ static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_d
   return result;
 }
 
-/* Queues the operation and waits for it if asked to. Locked. */
+/* Queues the operation, and waits for it if `blocking`. Locked. */
 static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_sim_op *op, bool blocking) {
   tdict_sim_device *device = stream->device;
   tdict_cu result = tdict_sim_push(stream, op);
@@ -107,13 +111,14 @@ static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_si
   return device->fault;
 }
 
-/* The stream of a copy must be of the device whose context is current. Locked. */
+/* Converts a handle to its stream. The stream must belong to the current device. Locked. */
 static tdict_cu resolve_current(tdict_sim_driver *d, const tdict_sim_device *current, tdict_cu_stream handle,
                                 tdict_sim_stream **out) {
   tdict_cu result = tdict_sim_resolve(d, handle, out);
   return result == TDICT_CU_SUCCESS && (*out)->device != current ? TDICT_CU_INVALID_HANDLE : result;
 }
 
+/* Checks and queues a copy. */
 static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_devices devices, tdict_cu_stream handle,
                              bool blocking) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
@@ -129,9 +134,10 @@ static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_de
   tdict_cu result = resolve_current(d, current, handle, &stream);
   if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !blocking) {
+    /* Copy the source without the lock, then check again: other threads may have freed memory or the stream. */
     tdict_sim_unlock(d);
     op->buffer = copy_source(r);
-    tdict_sim_lock(d); /* much may have changed */
+    tdict_sim_lock(d);
     result = op->buffer ? resolve_current(d, current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
     if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   }

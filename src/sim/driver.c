@@ -1,6 +1,6 @@
-/* The simulated driver: its table, opening and closing, hold, step and resume, and what tdict/sim.h adds for programs.
+/* The simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its streams.
  * The driver owns its devices, their memory, streams, events and threads, and frees all of it when it closes.
- * Thread rule: safe from any thread; nobody uses a driver that closes. */
+ * Thread rule: safe from any thread. No thread may use a driver while it closes. */
 #include "sim/driver.h"
 
 #include <math.h>
@@ -83,7 +83,7 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
     return TDICT_CU_SUCCESS;
   case TDICT_CU_ATTRIBUTE_PCI_DOMAIN_ID:
     *value = NO_PCI_DOMAIN;
-    return TDICT_CU_SUCCESS; /* in no machine */
+    return TDICT_CU_SUCCESS; /* a domain that exists in no machine, so that sysfs has no node for the device */
   case TDICT_CU_ATTRIBUTE_PCI_BUS_ID:
     *value = 0;
     return TDICT_CU_SUCCESS;
@@ -128,6 +128,7 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *o, tdict_error *err
   return TDICT_OK;
 }
 
+/* Frees a device's events, streams and memory. All work is done and all engines have stopped. */
 static void close_device(tdict_sim_device *device) {
   while (device->events) {
     tdict_sim_event *event = device->events;
@@ -146,6 +147,7 @@ static void close_device(tdict_sim_device *device) {
 
 static void close_driver(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
+  /* Finish all work first: it uses the streams and the memory. */
   tdict_driver_sim_resume(base);
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++) tdict_sim_wait_device(&d->devices[i]);
@@ -255,6 +257,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
     free(d);
     return tdict_fail(err, TDICT_ENOMEM, "sim: the process has no thread key left");
   }
+  /* Fill the record. */
   d->base.ops = &sim_ops;
   d->base.device_type = TDICT_DEVICE_SIM;
   atomic_init(&d->base.refs, 1);
@@ -264,6 +267,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_cond_init(&d->changed, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  /* Open the devices. close_driver() closes those that are open. */
   while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
   pthread_condattr_destroy(&monotonic);
   if (d->num_devices < options->num_devices) {
@@ -290,7 +294,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   int64_t now = tdict_now_ns();
   tdict_sim_lock(d);
   for (int32_t i = 0; d->held && i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* what was held takes its time from here on */
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* held work takes its simulated time from now on */
       if (d->devices[i].engines[k].free_ns < now) d->devices[i].engines[k].free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
@@ -298,7 +302,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* The engine whose next work was queued first, and that work; NULL: none can go on. */
+/* Finds the next work in the order of queueing, and its engine. Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;
   for (int32_t i = 0; i < d->num_devices; i++) {
@@ -317,7 +321,7 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (count < 0) return tdict_fail(err, TDICT_EINVAL, "sim: a step of %lld, wanted 0 or more", (long long)count);
   tdict_sim_lock(d);
-  while (d->held && d->stepping) tdict_sim_wait_change(d);
+  while (d->held && d->stepping) tdict_sim_wait_change(d); /* one step at a time */
   if (!d->held) {
     tdict_sim_unlock(d);
     return tdict_fail(err, TDICT_EINVAL, "sim: a step, but nothing is held");
@@ -376,7 +380,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
 void *tdict_sim_bytes(tdict_stream stream, const void *device_address) {
   const tdict_sim_stream *known = stream.handle;
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known)) return NULL;
-  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes are the parent's */
-  const tdict_sim_space *space = &known->device->space;                /* set once, before any stream was made */
+  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent */
+  const tdict_sim_space *space = &known->device->space; /* constant once a stream exists, so no lock is needed */
   return tdict_sim_space_has(space, device_address) ? tdict_sim_space_bytes(space, device_address) : NULL;
 }

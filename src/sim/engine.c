@@ -1,5 +1,5 @@
-/* Engines of the simulated driver: threads that take the time that work needs, pass the gate that a hold closes, and
- * move bytes. See queue.h for owner and thread rule. */
+/* Engines of the simulated driver: threads that wait for the simulated duration of work, stop while the driver is held,
+ * and copy the bytes. See queue.h for ownership and threads. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
 }
 
-/* Sleeps for as long as the work takes. Time is counted from when the work could begin, not from when this thread woke,
- * so that what a sleep is too long does not add up. */
+/* Sleeps for the simulated duration of the work. The duration starts when the work could start, not when this thread
+ * woke. Late wakeups therefore do not add up. */
 static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
   int64_t duration_ns = d->options.latency_ns;
@@ -28,16 +28,17 @@ static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   struct timespec until = {.tv_sec = (time_t)(op->finish_ns / 1000000000),
                            .tv_nsec = (long)(op->finish_ns % 1000000000)};
   while (!engine->may_finish && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
-  if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step counts operations, not time */
+  if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step ignores simulated time */
 }
 
-/* Nothing ends while the driver is held, but what a step grants. */
+/* Waits while the driver is held, until a step lets this engine finish its work. */
 static void wait_while_held(tdict_sim_engine *engine) {
   tdict_sim_driver *d = engine->device->driver;
   while (d->held && !engine->may_finish) pthread_cond_wait(&engine->wake, &d->lock);
   engine->may_finish = false;
 }
 
+/* Returns true if the memory is still the allocation that it was when the work was queued. */
 static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);
@@ -54,12 +55,13 @@ static void move_bytes(const tdict_sim_op *op) {
     memmove(w->dst + row * w->dst_pitch, w->src + row * w->src_pitch, w->width);
 }
 
-/* Does the work at hand. The lock is held on entry and exit. */
+/* Does the work. The lock is held on entry and exit, and released while bytes are copied or a function runs. */
 static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_device *device = engine->device;
   tdict_sim_driver *d = device->driver;
   sleep_for_duration(engine, op);
   wait_while_held(engine);
+  /* Like a GPU, report freed memory as a sticky error. */
   if (!is_still_allocated(&op->work.dst_use) || !is_still_allocated(&op->work.src_use)) {
     if (!device->fault) device->fault = TDICT_CU_ILLEGAL_ADDRESS;
     return;
@@ -69,7 +71,8 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
     tdict_sim_unlock(d);
     op->work.fn(op->work.user);
     tdict_sim_lock(d);
-    if (hold_number != d->hold_number) wait_while_held(engine); /* held while it ran */
+    if (hold_number != d->hold_number)
+      wait_while_held(engine); /* a hold began while the function ran: finish by a step */
     return;
   }
   void *buffer = op->buffer;
@@ -98,7 +101,7 @@ static void *run_engine(void *argument) {
     engine->current = op;
     do_work(engine, op);
     engine->current = NULL;
-    engine->may_finish = false; /* it may have come when nothing waited for it any more */
+    engine->may_finish = false; /* a step may have set it after the work passed its last check */
     tdict_sim_op_finish(op);
   }
   tdict_sim_unlock(d);

@@ -1,4 +1,4 @@
-/* Streams and operations of the simulated driver: see queue.h for owner and thread rule. */
+/* Streams and operations of the simulated driver. See queue.h for ownership and threads. */
 #include "sim/queue.h"
 
 #include <stdlib.h>
@@ -73,7 +73,8 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Puts the stream on the list of those whose head may go on. */
+/* Adds the stream to the list of streams whose head may be able to run. A list instead of recursion, because finishing
+ * one operation may unblock streams that unblock further streams. */
 static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   if (stream->is_runnable) return;
@@ -82,7 +83,7 @@ static void add_runnable(tdict_sim_stream *stream) {
   d->runnable = stream;
 }
 
-/* Takes a finished operation from the head of the stream. */
+/* Removes a finished operation from the head of the stream and unblocks the waits for it. */
 static void remove_head(tdict_sim_stream *stream) {
   tdict_sim_op *op = stream->head;
   tdict_sim_driver *d = stream->device->driver;
@@ -103,16 +104,16 @@ static void remove_head(tdict_sim_stream *stream) {
   tdict_sim_op_release(op);
 }
 
-/* Gives work that can begin to its engine. */
+/* Gives work that can start to its engine, in the order of queueing. */
 static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
-  tdict_sim_op **at = &engine->head; /* one operation a stream at most, so the list is short */
+  tdict_sim_op **at = &engine->head; /* at most one operation for each stream, so the list is short */
   while (*at && (*at)->seq < op->seq) at = &(*at)->link;
   op->link = *at;
   *at = op;
   if (engine->idle) pthread_cond_signal(&engine->wake);
 }
 
-/* Does the markers at the head of a stream and hands the first work to its engine. */
+/* Runs the markers at the head of a stream, up to the first work, which it gives to an engine. */
 static void run_heads(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   tdict_sim_op *op;
@@ -140,6 +141,7 @@ static void run_heads(tdict_sim_stream *stream) {
   if (!op && stream->destroyed) free_stream(stream);
 }
 
+/* Runs the heads of all streams in the list, until no stream can make progress. */
 static void run_runnable(tdict_sim_driver *d) {
   while (d->runnable) {
     tdict_sim_stream *stream = d->runnable;
@@ -159,6 +161,7 @@ void tdict_sim_op_finish(tdict_sim_op *op) {
   run_runnable(d);
 }
 
+/* Appends an operation to its stream and numbers it. */
 static void append_op(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   op->stream = stream;
@@ -172,6 +175,7 @@ static void append_op(tdict_sim_stream *stream, tdict_sim_op *op) {
   if (op->kind >= TDICT_SIM_OP_COPY) d->num_pending++;
 }
 
+/* Appends a wait for another operation. Returns false if out of memory. */
 static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
   tdict_sim_op *wait = tdict_sim_op_new(TDICT_SIM_OP_WAIT);
   if (!wait) return false;
@@ -181,7 +185,8 @@ static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
   return true;
 }
 
-/* The legacy stream waits for all blocking streams, and they for it. */
+/* Appends the waits between the legacy stream and the blocking streams: the legacy stream waits for all of them, and
+ * each of them waits for the legacy stream. Returns false if out of memory. */
 static bool append_legacy_waits(tdict_sim_stream *stream) {
   tdict_sim_device *device = stream->device;
   tdict_sim_op *last = device->legacy.tail;
@@ -218,7 +223,7 @@ void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op) {
   tdict_sim_op_release(op);
 }
 
-/* True when a stream of the device still has an operation up to this one. */
+/* Returns true if a stream of the device has an unfinished operation whose number is at most `seq`. */
 static bool has_ops_up_to(const tdict_sim_device *device, bool blocking_only, uint64_t seq) {
   for (const tdict_sim_stream *s = device->streams; s; s = s->next)
     if (s->head && s->head->seq <= seq && !(blocking_only && s->non_blocking)) return true;
@@ -237,7 +242,7 @@ void tdict_sim_wait_stream(tdict_sim_stream *stream) {
     uint64_t seq = d->next_seq;
     while (has_ops_up_to(device, true, seq)) tdict_sim_wait_change(d);
   } else if (stream->tail) {
-    tdict_sim_wait_op(d, stream->tail); /* not the stream: another thread may destroy it */
+    tdict_sim_wait_op(d, stream->tail); /* wait for the operation: another thread may free the stream */
   }
 }
 

@@ -1,5 +1,5 @@
-/* Streams and events of the simulated driver's table. They belong to who made them; what is left when the driver closes
- * is freed then. Thread rule: safe from any thread. */
+/* Stream and event entries of the simulated driver's table. The caller owns its streams and events. Closing the driver
+ * frees those that are left. Thread rule: safe from any thread. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -57,6 +57,7 @@ tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle
   return result;
 }
 
+/* Returns true if the handle is a live event of this driver. Small and unaligned values are never dereferenced. */
 static bool is_event(const tdict_sim_driver *d, const tdict_sim_event *event) {
   if ((uintptr_t)event < 4096 || (uintptr_t)event % _Alignof(tdict_sim_event) != 0) return false;
   return event->magic == TDICT_SIM_EVENT_MAGIC && event->device->driver == d;
@@ -123,7 +124,7 @@ tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
     event->device->events = event->next;
   if (event->next) event->next->prev = event->prev;
   event->device->num_events--;
-  tdict_sim_op_release(event->record); /* what waits for it holds references of its own */
+  tdict_sim_op_release(event->record); /* operations that wait for the record hold their own references */
   event->magic = 0;
   tdict_sim_unlock(d);
   free(event);

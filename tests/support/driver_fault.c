@@ -1,5 +1,4 @@
-/* The table of a driver that fails on demand: see driver_fault.h. It holds a reference to the driver behind it, and ends
- * with its own last reference. Thread rule: safe from any thread. */
+/* Implements the driver that fails on demand. It retains the wrapped driver. See driver_fault.h for the thread rule. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -8,13 +7,13 @@
 #include "base/error.h"
 
 typedef struct fault_driver {
-  tdict_driver base; /* first: it is a driver */
+  tdict_driver base; /* first, so that a fault_driver * is also a tdict_driver * */
   void (*around)(bool begins);
-  pthread_mutex_t lock; /* guards what follows */
+  pthread_mutex_t lock; /* guards: all later fields */
   pthread_cond_t changed;
   tdict_fault fault;
   bool armed, fired, stalled, released;
-  uint64_t arm_number;  /* the number of arms, so that a call sees that its fault is gone */
+  uint64_t arm_number;  /* counts the arms, so that a stalled call detects a new arm */
   int64_t num_matching; /* calls of fault.kinds */
   int64_t calls[TDICT_NUM_FAULT_KINDS];
   tdict_fault_live live;
@@ -22,7 +21,7 @@ typedef struct fault_driver {
 
 static fault_driver *fault_of(tdict_driver *d) { return (fault_driver *)d; }
 
-/* Under the lock: waits until the fault is released or another is armed. */
+/* Waits until the fault is released or another fault is armed. The caller holds the lock. */
 static void stall(fault_driver *f) {
   uint64_t arm_number = f->arm_number;
   f->stalled = true;
@@ -31,7 +30,7 @@ static void stall(fault_driver *f) {
   if (f->arm_number == arm_number) f->stalled = false;
 }
 
-/* Counts a call and says what it is to answer. */
+/* Counts a call, stalls it if requested, and returns the code that it must return. */
 static tdict_cu count_call(fault_driver *f, tdict_fault_kind kind) {
   tdict_cu code = TDICT_CU_SUCCESS;
   pthread_mutex_lock(&f->lock);
@@ -52,7 +51,7 @@ static void around(const fault_driver *f, bool begins) {
   if (f->around) f->around(begins);
 }
 
-/* Counts what was made (+1) or ended (-1). */
+/* Adds `by` to a live count if the call succeeded: +1 for a created resource, -1 for a destroyed one. */
 static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   if (result != TDICT_CU_SUCCESS) return result;
   pthread_mutex_lock(&f->lock);
@@ -61,19 +60,19 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   return result;
 }
 
-/* `result` of the other driver's entry. */
+/* Calls the wrapped driver's entry and stores its result. */
 #define CALL_INNER(f, result, entry, ...)                           \
   do {                                                              \
     around(f, true);                                                \
     result = f->base.inner->ops->entry(f->base.inner, __VA_ARGS__); \
     around(f, false);                                               \
   } while (0)
-/* A call that is not made when it is to fail. */
+/* Calls the wrapped driver only if the call must not fail. */
 #define FAIL_OR_CALL(kind, entry, ...)                 \
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
   if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, entry, __VA_ARGS__)
-/* A call that is made in any case. */
+/* Calls the wrapped driver in any case. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
   tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \
