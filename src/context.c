@@ -34,6 +34,7 @@ tdict_pool *tdict_context_pool(const tdict_context *context) {
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
 
+/* Checks the options of the pool and the ring. The other layers check their own options. */
 static tdict_status check_options(const tdict_context_options *o, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)
     return tdict_fail(err, TDICT_EINVAL, "context: num_threads is %d, wanted -1 or 1 to %d", (int)o->num_threads,
@@ -65,7 +66,7 @@ static tdict_status create_parts(tdict_context *c, const tdict_context_options *
   tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  place_workers(c);
+  place_workers(c); /* needs the gpu that tdict_devices_create() opened */
   tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
                                 c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);

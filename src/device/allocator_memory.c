@@ -27,7 +27,7 @@ static tdict_status allocator_allocate(tdict_memory *memory, size_t bytes, tdict
   allocator_memory *m = (allocator_memory *)memory;
   size_t size = bytes ? bytes : 1;
   void *data = m->allocator.allocate(m->allocator.user, size);
-  if (!data) return tdict_fail(err, TDICT_ENOMEM, "memory: the program's allocator had no %zu bytes", size);
+  if (!data) return tdict_fail(err, TDICT_ENOMEM, "memory: the program's allocator returned NULL for %zu bytes", size);
   count_allocation(m, size);
   *out = (tdict_block){data, size, NULL};
   return TDICT_OK;

@@ -17,7 +17,7 @@ typedef struct tdict_kept_block {
   bool done;            /* a query has found the event done */
 } tdict_kept_block;
 typedef struct tdict_block_cache {
-  pthread_mutex_t lock; /* guards what follows */
+  pthread_mutex_t lock; /* guards: bytes, count, blocks */
   size_t bytes;
   int count;
   tdict_kept_block blocks[TDICT_KEPT_BLOCKS]; /* oldest free first */

@@ -86,7 +86,7 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
     d->streams.sim_owner = d->streams.sim->ops->stream_owner;
   }
   if (result == TDICT_CU_SUCCESS) return TDICT_OK;
-  return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount answered %d", result);
+  return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
 /* Chooses the default device and opens it. A cuda device that "auto" cannot open is treated as absent. */
@@ -173,9 +173,9 @@ void tdict_devices_destroy(tdict_devices *d) {
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;
-    why->status = TDICT_ENODEVICE; /* it may be there and have failed to open */
+    why->status = TDICT_ENODEVICE; /* the driver may exist: opening its device may have failed */
     if (!d->no_cuda.status)
-      (void)!tdict_fail(why, TDICT_ENODEVICE, "there is one, but this context was asked for another device");
+      (void)!tdict_fail(why, TDICT_ENODEVICE, "a cuda device exists, but the options name another device");
   }
   return d->device;
 }
@@ -190,8 +190,7 @@ static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdi
   else if (device.type == TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EINVAL, "cpu: a cuda or simulated device was wanted");
   else
-    return tdict_fail(err, TDICT_ENODEVICE, "device type %d:%d is none that this library knows", (int)device.type,
-                      (int)device.index);
+    return tdict_fail(err, TDICT_ENODEVICE, "device type %d:%d is unknown", (int)device.type, (int)device.index);
   if (*out) return TDICT_OK;
   char name[32];
   return tdict_fail_native(err, TDICT_ENODEVICE, reason->native, "%s is absent: %.200s",

@@ -454,12 +454,12 @@ static tdict_status check_version(void *library, int *out, tdict_error *err) {
   tdict_cuda_driver_version_fn *driver_version = NULL;
   store_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
   if (!driver_version)
-    return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is no NVIDIA driver: it lacks cuDriverGetVersion");
+    return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is not the NVIDIA driver: it lacks cuDriverGetVersion");
   int version = 0;
   tdict_cu code = driver_version(&version);
   if (code)
-    return tdict_fail_native(err, TDICT_ENODEVICE, code, "the NVIDIA driver does not tell its version (CUDA error %d)",
-                             code);
+    return tdict_fail_native(err, TDICT_ENODEVICE, code,
+                             "the NVIDIA driver does not report its version (CUDA error %d)", code);
   if (version < TDICT_CUDA_OLDEST_DRIVER)
     return tdict_fail(err, TDICT_ENODEVICE, "the NVIDIA driver is for CUDA %d.%d, wanted %d.0 or newer", version / 1000,
                       version % 1000 / 10, TDICT_CUDA_OLDEST_DRIVER / 1000);
@@ -479,10 +479,9 @@ static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   if (code) {
     const char *name, *text;
     cuda_error_text(&c->base, code, &name, &text);
-    return tdict_fail_native(err, TDICT_ENODEVICE, code, "no usable GPU: %s answered %s (%s)", call, name, text);
+    return tdict_fail_native(err, TDICT_ENODEVICE, code, "no usable GPU: %s returned %s (%s)", call, name, text);
   }
-  if (count < 1)
-    return tdict_fail_native(err, TDICT_ENODEVICE, TDICT_CU_NO_DEVICE, "the NVIDIA driver has no GPU to offer");
+  if (count < 1) return tdict_fail_native(err, TDICT_ENODEVICE, TDICT_CU_NO_DEVICE, "the NVIDIA driver finds no GPU");
   return TDICT_OK;
 }
 

@@ -44,7 +44,7 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
   gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
   char device[32];
   tdict_device_format(gpu->memory.device, device, sizeof device);
-  return tdict_fail_native(err, status_of(result), result, "%s: %s answered %d, %s: %s", device, call, result, name,
+  return tdict_fail_native(err, status_of(result), result, "%s: %s returned %d, %s: %s", device, call, result, name,
                            text);
 }
 
@@ -65,7 +65,7 @@ tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return tdict_forkmark_check(gpu->mark, gpu->name, err);
   int32_t lost = atomic_load_explicit(&gpu->lost, memory_order_relaxed);
   if (lost)
-    return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver answered %d", gpu->name, (int)lost);
+    return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver returned %d", gpu->name, (int)lost);
   return push_context(gpu, scope, err);
 }
 
@@ -309,8 +309,8 @@ static void pin_free(void *self, void *pages, size_t bytes) {
 static void pin_unbound(void *self, int node, int code) {
   tdict_gpu *gpu = self;
   if (!gpu->log || atomic_exchange_explicit(&gpu->logged_refused_node, true, memory_order_relaxed)) return;
-  tdict_log_write(gpu->log, TDICT_LOG_INFO,
-                  "pinned memory lies on any node: node %d was asked for, and refused (errno %d)", node, code);
+  tdict_log_write(gpu->log, TDICT_LOG_INFO, "pinned memory may be on any node: binding it to node %d failed (errno %d)",
+                  node, code);
 }
 static bool pin_is_gone(void *self) {
   const tdict_gpu *gpu = self;

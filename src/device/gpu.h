@@ -26,7 +26,7 @@ struct tdict_gpu {
   size_t cache_bytes;                        /* limit of freed memory that is kept for reuse */
   tdict_block_cache kept;
   char name[64];
-  int node;         /* its NUMA node; -1: unknown, or the machine has one node. Set before the gpu is shared */
+  int node;         /* NUMA node of the gpu; -1: unknown, or only one node. Set before the gpu is shared */
   size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before the gpu is shared */
   _Atomic(bool) logged_refused_node; /* relaxed: the log already says that the node was refused */
   tdict_forkmark *mark;              /* counted; NULL: forks are not detected */
@@ -68,8 +68,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
  * TDICT_ELOST, tdict_gpu_enter() fails. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
-/* Take returns an idle stream (non-blocking) or event of the gpu, or creates one. Give makes a stream or event idle
- * again. The caller owns a stream or event between the two calls. Inside a scope. TDICT_EDEVICE, TDICT_ELOST. */
+/* Streams and events are pooled. tdict_gpu_take_*() returns an idle stream (non-blocking) or event, or creates one. The
+ * caller owns it until tdict_gpu_give_*() makes it idle again. Inside a scope. TDICT_EDEVICE, TDICT_ELOST. */
 tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
@@ -77,10 +77,14 @@ void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Makes work queued on `stream` from now on wait for the work already queued on `after`. Inside a scope. */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
-/* Call the driver on a stream or an event and convert its code with tdict_gpu_check(). Inside a scope. */
+/* The next four functions call the driver and convert its code with tdict_gpu_check(). Inside a scope. */
+/* Records an event on a stream. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
+/* Makes later work on `stream` wait for the recorded event. */
 tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err);
+/* Waits on the host until all work on the stream is done. */
 tdict_status tdict_gpu_sync_stream(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err);
+/* Waits on the host until the recorded event is done. */
 tdict_status tdict_gpu_sync_event(tdict_gpu *gpu, tdict_cu_event event, tdict_error *err);
 /* Queries an event: returns TDICT_CU_SUCCESS if the work before the event is done, TDICT_CU_NOT_READY, or an error. */
 tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
@@ -89,10 +93,9 @@ tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_eve
 
 /* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
-/* Begin locks the gpu's queue lock, so that only one thread at a time queues copies. Without it, threads
- * sleep on a lock inside the driver. Begin returns false after a bounded wait: the caller then queues
- * without the lock, so that a driver call that hangs on one thread does not block the others. Pass the result to
- * end. */
+/* Locks the gpu's queue lock, so that only one thread at a time queues copies. Otherwise threads would sleep on a lock
+ * inside the driver. Returns false after a bounded wait. The caller then queues without the lock, so that a driver call
+ * that hangs on one thread does not block the others. Pass the result to tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
 /* Queues the copy of a rectangle. Pitches may be negative. Host memory in it should be pinned. The driver refuses a

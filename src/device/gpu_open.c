@@ -40,7 +40,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   int count = 0;
   tdict_cu counted = driver->ops->device_count(driver, &count);
   if (counted != TDICT_CU_SUCCESS)
-    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount answered %d", kind, counted);
+    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount returned %d", kind, counted);
   if (ordinal < 0 || ordinal >= count)
     return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: devices of this kind: %d", kind, ordinal, count);
   /* Fill the record. */

@@ -14,7 +14,7 @@ static tdict_status host_allocate(tdict_memory *m, size_t bytes, tdict_block *ou
   (void)m;
   void *data;
   if (posix_memalign(&data, ALIGNMENT, bytes ? bytes : 1) != 0)
-    return tdict_fail(err, TDICT_ENOMEM, "host memory: no room for %zu bytes", bytes);
+    return tdict_fail(err, TDICT_ENOMEM, "host memory: out of memory for %zu bytes", bytes);
   *out = (tdict_block){data, bytes, NULL};
   return TDICT_OK;
 }

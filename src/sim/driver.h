@@ -12,7 +12,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 /* Checks the options. TDICT_EINVAL num_devices is not in 1..8, memory_bytes is below 1 MiB, a rate is negative or not
  * finite, or the latency is negative. */
 tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_error *err);
-/* Stop, step and resume the queues of all devices of the driver, as tdict/sim.h describes.
+/* Holds, steps or resumes the queues of all devices of the driver, as tdict/sim.h describes.
  * A step counts copies, fills and launched functions. Event records, waits, allocations and frees need no step: they
  * finish as soon as they reach the head of their stream, even while the queues are stopped. Steps follow the order in
  * which the operations were queued, as far as streams and engines allow. Each device has one engine for copies to the

@@ -66,6 +66,7 @@ bool tdict_sim_space_open(tdict_sim_space *space, size_t capacity) {
   size_t span, total;
   memset(space, 0, sizeof *space);
   if (!tdict_round_up(capacity, PAGE_BYTES, &span) || !tdict_mul_size(span, 2, &total)) return false;
+  /* Reserve both halves protected, then open the second half. NORESERVE: pages are allocated at first use. */
   void *base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return false;
   if (mprotect((char *)base + span, span, PROT_READ | PROT_WRITE) != 0) {
@@ -84,6 +85,7 @@ void tdict_sim_space_close(tdict_sim_space *space) {
   memset(space, 0, sizeof *space);
 }
 
+/* The first test relies on unsigned wraparound: an address below base gives a large number. */
 bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address, size_t bytes) {
   uintptr_t start = (uintptr_t)address, base = (uintptr_t)space->base;
   return start - base < 2 * space->span || (base > start && base - start < bytes);

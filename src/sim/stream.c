@@ -51,7 +51,7 @@ tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle
   if (result == TDICT_CU_SUCCESS) {
     tdict_sim_device *device = stream->device;
     tdict_sim_wait_stream(stream);
-    result = device->fault;
+    result = device->fault; /* work that the wait covered may have failed */
   }
   tdict_sim_unlock(d);
   return result;
@@ -71,6 +71,7 @@ tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle,
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  /* Like CUDA: an event that was never recorded makes no stream wait. */
   if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) {
     op->after = tdict_sim_op_retain(event->record);
     result = tdict_sim_push(stream, op);
@@ -90,7 +91,7 @@ tdict_cu tdict_sim_stream_capture_status(tdict_driver *base, tdict_cu_stream han
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   tdict_sim_unlock(d);
-  if (result == TDICT_CU_SUCCESS) *status = TDICT_CU_CAPTURE_STATUS_NONE;
+  if (result == TDICT_CU_SUCCESS) *status = TDICT_CU_CAPTURE_STATUS_NONE; /* graphs are not simulated */
   return result;
 }
 

@@ -1,5 +1,5 @@
-/* What the tests of the gpu share: a context with its gpu entered, and a shim that stands in single entries of its
- * driver's table, so that a call fails on request. A shim changes the driver of its context alone. */
+/* Helpers for tests of a gpu: a context whose gpu is entered, and a shim that replaces single entries of the driver's
+ * table, so that a call fails on request. A shim changes only the driver of its own context. */
 #ifndef TDICT_TESTS_DEVICE_GPU_HELP_H
 #define TDICT_TESTS_DEVICE_GPU_HELP_H
 
@@ -14,7 +14,7 @@
 #include "support/rest.h"
 #include "support/test.h"
 
-/* The call of an entry must answer TDICT_CU_<wanted>; `d` is the driver in scope. */
+/* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
 #define CU(wanted, entry, ...)                                                                              \
   do {                                                                                                      \
     tdict_cu cu_result_ = d->ops->entry(d, __VA_ARGS__);                                                    \
@@ -83,7 +83,7 @@ static inline tdict_driver *open_sim(void) {
   return d;
 }
 
-/* shim.ops is a copy of the driver's table, to be changed by the test; its entries may call shim.real. */
+/* shim.ops is a copy of the driver's table that the test may change. Its entries may call shim.real. */
 typedef struct shim {
   tdict_driver_ops ops;
   const tdict_driver_ops *real;

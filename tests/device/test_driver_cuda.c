@@ -537,7 +537,7 @@ CASE(cuda_reports_init_failure) {
   fake_settings *settings = load_fake("fake_libcuda.so");
   tdict_driver *d = NULL;
   settings->init_result = TDICT_CU_NO_DEVICE;
-  td_fails(TDICT_ENODEVICE, "cuInit answered CUDA_ERROR_NO_DEVICE (a text", open_cuda(&d, err));
+  td_fails(TDICT_ENODEVICE, "cuInit returned CUDA_ERROR_NO_DEVICE (a text", open_cuda(&d, err));
   assert_int_equal(td_last_error.native, TDICT_CU_NO_DEVICE);
   settings->init_result = 803; /* a code that the stand-in has no name for */
   td_fails(TDICT_ENODEVICE, "unknown error code", open_cuda(&d, err));

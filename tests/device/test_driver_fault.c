@@ -275,7 +275,7 @@ CASE(driver_fault_under_a_context) {
   o.device = tdict_sim(0);
   o.num_threads = 1;
   arm(d, TDICT_FAULT_POOL, 1, false);
-  td_fails(TDICT_EDEVICE, "cuMemPoolCreate answered 999", tdict_context_create_over(&o, d, &context, err));
+  td_fails(TDICT_EDEVICE, "cuMemPoolCreate returned 999", tdict_context_create_over(&o, d, &context, err));
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
   assert_null(context);
   td_ok(tdict_context_create_over(&o, d, &context, err));
