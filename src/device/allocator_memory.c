@@ -15,6 +15,7 @@ typedef struct allocator_memory {
   _Atomic(int64_t) num_allocations;
 } allocator_memory;
 
+/* Counts an allocation and raises the peak. Compare-exchange, because another thread may raise the peak meanwhile. */
 static void count_allocation(allocator_memory *m, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&m->live_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&m->peak_bytes, memory_order_relaxed);
@@ -45,6 +46,7 @@ static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 
+/* The bytes are on the gpu, so its memory copies and fills them. */
 static tdict_status allocator_copy(tdict_memory *memory, const tdict_rect *rect, tdict_direction direction,
                                    tdict_error *err) {
   tdict_memory *device = &((allocator_memory *)memory)->gpu->memory;

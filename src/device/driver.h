@@ -95,6 +95,7 @@ typedef struct tdict_cu_line {
 enum { TDICT_CU_MOST_LINES = 64 };
 
 typedef struct tdict_driver tdict_driver;
+/* The type of the entry stream_owner, see below. */
 typedef const tdict_driver *(*tdict_stream_owner)(const void *handle, int32_t *ordinal);
 typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* after the last release; frees d */

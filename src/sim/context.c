@@ -85,6 +85,7 @@ tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context 
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
   tdict_sim_lock(d);
+  /* Start the threads at the first use: a device that is never used costs no threads. */
   tdict_cu result = tdict_sim_engines_start(device);
   if (result == TDICT_CU_SUCCESS) {
     device->context_refs++;
@@ -107,7 +108,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
 
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  bool alive = false;
+  bool alive = false; /* compare addresses only: the handle may be invalid */
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++)
     if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;

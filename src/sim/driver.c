@@ -15,6 +15,7 @@
 
 enum { DRIVER_VERSION = 12000, NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };
 
+/* Returns CUDA's name of a code, and a text that fits the simulated device. */
 static tdict_cu error_text(tdict_driver *base, tdict_cu result, const char **name, const char **text) {
   static const struct {
     tdict_cu code;
@@ -164,6 +165,7 @@ static void close_driver(tdict_driver *base) {
   free(d);
 }
 
+/* Takes no driver and no lock: a stream's device and driver are constant. */
 static const tdict_driver *stream_owner(const void *handle, int32_t *ordinal) {
   const tdict_sim_stream *stream = handle;
   if (!tdict_sim_is_stream(stream)) return NULL;
@@ -225,6 +227,7 @@ static const tdict_driver_ops sim_ops = {
     .event_elapsed = tdict_sim_event_elapsed,
 };
 
+/* Opens a device. Its engines start when a context is retained. Returns false if the address space is unavailable. */
 static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
@@ -283,8 +286,9 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
-  if (!d->held) d->hold_number++;
+  if (!d->held) d->hold_number++; /* a running function compares the number to detect a hold */
   d->held = true;
+  /* Wait until no bytes move, so that memory does not change after the call. Another thread may resume meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
   tdict_sim_unlock(d);
 }
@@ -331,6 +335,7 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
     tdict_sim_engine *engine;
     tdict_sim_op *op = find_next(d, &engine);
     if (!op) break;
+    /* Let one engine finish its work and wait for the end, so that steps keep the order of queueing. */
     engine->may_finish = true;
     pthread_cond_signal(&engine->wake);
     tdict_sim_wait_op(d, op);

@@ -170,9 +170,9 @@ tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
 /* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
 
-/* Returns true if the stream has unfinished work. Both calls count the work of all blocking streams as work of the
- * legacy stream. */
+/* Returns true if the stream has unfinished work. Work of all blocking streams counts as work of the legacy stream. */
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream);
+/* Waits for the work that is queued now on the stream. The legacy stream includes all blocking streams. */
 void tdict_sim_wait_stream(tdict_sim_stream *stream);
 /* Waits for the work that is queued now on all streams of the device. */
 void tdict_sim_wait_device(tdict_sim_device *device);
