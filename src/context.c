@@ -35,7 +35,7 @@ tdict_engine *tdict_context_engine(const tdict_context *context) { return contex
 tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
 
 /* Checks the options of the pool and the ring. The other layers check their own options. */
-static tdict_status check_options(const tdict_context_options *o, tdict_error *err) {
+static tdict_status check_context_options(const tdict_context_options *o, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)
     return tdict_fail(err, TDICT_EINVAL, "context: num_threads is %d, wanted -1 or 1 to %d", (int)o->num_threads,
                       MAX_THREADS);
@@ -77,7 +77,7 @@ tdict_status tdict_context_create_over(const tdict_context_options *options, tdi
   if (!out) return tdict_fail(err, TDICT_EINVAL, "context: out is NULL");
   tdict_context_options o = tdict_context_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "context options", err);
-  if (status == TDICT_OK) status = check_options(&o, err);
+  if (status == TDICT_OK) status = check_context_options(&o, err);
   if (status != TDICT_OK) return status;
   tdict_context *c = calloc(1, sizeof *c);
   if (!c) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its record");

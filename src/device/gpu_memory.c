@@ -52,7 +52,7 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
 }
 
 /* Counts an allocation. `held` is the size of the driver's pool now; 0 if the pool did not grow. */
-static void count_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
+static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
   c->live_bytes += bytes;
@@ -82,7 +82,7 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   }
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
-  count_allocation(gpu, block.bytes, held <= held_before, held); /* reused if the pool did not grow */
+  count_device_allocation(gpu, block.bytes, held <= held_before, held); /* reused if the pool did not grow */
   *out = (tdict_block){block.data, block.bytes, NULL};
   return TDICT_OK;
 }
