@@ -14,22 +14,22 @@ tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const cha
 }
 
 /* True when the dimensions that both have are the same. */
-static bool agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
+static bool batch_sizes_agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
   int both = ndim < demand->batch_ndim ? ndim : demand->batch_ndim;
   for (int i = 0; i < both; i++)
     if (shape[i] != demand->batch_size[i]) return false;
   return true;
 }
 
-static tdict_status wrong_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
-                                tdict_error *err) {
+static tdict_status fail_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
+                               tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tree's batch size is %s, %s %s", demand->what,
                     tdict_text_shape(demand->batch_ndim, demand->batch_size, wanted, sizeof wanted), which,
                     tdict_text_shape(ndim, shape, found, sizeof found));
 }
 
-static tdict_status wrong_device(const tdict_demand *demand, tdict_device device, const char *which, tdict_error *err) {
+static tdict_status fail_device(const tdict_demand *demand, tdict_device device, const char *which, tdict_error *err) {
   char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tree's device is %s, %s is on %s", demand->what,
                     tdict_device_format(*demand->device, wanted, sizeof wanted), which,
@@ -41,50 +41,50 @@ static bool tensor_agrees(const tdict_demand *demand, const tdict_tensor *t) {
          (!demand->device || tdict_device_equal(*demand->device, tdict_tensor_device(t)));
 }
 
-static tdict_status tensor_error(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
+static tdict_status fail_tensor(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
   if (!tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size))
-    return wrong_shape(demand, t->ndim, t->dims, "tensor has shape", err);
-  return wrong_device(demand, tdict_tensor_device(t), "the tensor", err);
+    return fail_shape(demand, t->ndim, t->dims, "tensor has shape", err);
+  return fail_device(demand, tdict_tensor_device(t), "the tensor", err);
 }
 
 tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(td, what, NULL);
-  return wrong_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
+  return fail_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
 }
 
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err) {
   if (tensor_agrees(demand, tensor)) return TDICT_OK;
-  return tdict_error_at(err, tensor_error(demand, tensor, err), path);
+  return tdict_error_at(err, fail_tensor(demand, tensor, err), path);
 }
 
-static tdict_status no_memory(const tdict_demand *demand, tdict_error *err) {
+static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", demand->what);
 }
 
 /* A tree whose batch size does not agree is an error, unless there is no tensor in it. */
-static tdict_status check_empty(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
+static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, node, true);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *below = tdict_leaf_tree(leaf);
     if (tdict_leaf_tensor(leaf))
-      status = wrong_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
+      status = fail_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
     else if (below && !tdict_cursor_enter(&cursor, below))
-      status = no_memory(demand, err);
+      status = fail_walk_memory(demand, err);
   }
   tdict_cursor_reset(&cursor);
   return status;
 }
 
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  if (!agree(demand, node->batch_ndim, node->batch_size)) {
-    tdict_status status = check_empty(demand, node, err);
+  if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
+    tdict_status status = check_holds_no_tensor(demand, node, err);
     if (status != TDICT_OK) return status;
   }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
-    return wrong_device(demand, node->device, "the tree put below it", err);
+    return fail_device(demand, node->device, "the tree put below it", err);
   if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that would have to be changed is locked", demand->what);
   return TDICT_OK;
@@ -98,25 +98,26 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     if (node)
       status = check_node(demand, node, in_place, err);
     else if (tensor && !tensor_agrees(demand, tensor))
-      status = tensor_error(demand, tensor, err);
+      status = fail_tensor(demand, tensor, err);
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);
       return tdict_error_at(err, status, path);
     }
-    if (node && !tdict_cursor_enter(cursor, node)) return no_memory(demand, err);
+    if (node && !tdict_cursor_enter(cursor, node)) return fail_walk_memory(demand, err);
   }
   return TDICT_OK;
 }
 
 bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node) {
-  if (node->batch_ndim < demand->batch_ndim || !agree(demand, node->batch_ndim, node->batch_size)) return true;
+  if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
+    return true;
   return demand->device && (!node->has_device || !tdict_device_equal(node->device, *demand->device));
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
   /* A tree that disagrees is empty: none of its dimensions has a meaning below the demand. */
-  if (node->batch_ndim < demand->batch_ndim || !agree(demand, node->batch_ndim, node->batch_size))
+  if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
   if (!demand->device) return;
@@ -125,7 +126,7 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
 }
 
 /* A copy of one node that is as demanded and shares all leaves, trees too; NULL without memory. */
-static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node) {
+static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
   if (tdict_node_share(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
@@ -137,7 +138,8 @@ static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node)
 
 /* Replaces the trees of a private copy by copies, each node once, and puts these on *list. A copy keeps no tree of the
  * original, even one that is as demanded: a change or a lock through one would show in the other. */
-static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies, tdict_tree **list) {
+static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies,
+                                       tdict_tree **list) {
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
     tdict_tree *child = tdict_leaf_tree(copy->leaves[i]);
     if (!child) continue;
@@ -145,7 +147,7 @@ static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_po
     if (made) {
       (void)tdict_retain(made);
     } else {
-      made = copy_node(demand, child);
+      made = copy_node_as_demanded(demand, child);
       if (made && tdict_pointers_add(copies, child, made) < 0) {
         tdict_release(made);
         made = NULL;
@@ -160,9 +162,9 @@ static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_po
   return true;
 }
 
-static tdict_tree *copy_tree(const tdict_demand *demand, const tdict_tree *child) {
+static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict_tree *child) {
   tdict_pointers copies;
-  tdict_tree *copy = copy_node(demand, child);
+  tdict_tree *copy = copy_node_as_demanded(demand, child);
   if (!copy) return NULL;
   tdict_pointers_init(&copies);
   copy->pending = NULL;
@@ -170,7 +172,7 @@ static tdict_tree *copy_tree(const tdict_demand *demand, const tdict_tree *child
   for (tdict_tree *list = copy; ok && list;) {
     tdict_tree *node = list;
     list = node->pending;
-    ok = copy_children(demand, node, &copies, &list);
+    ok = replace_children_by_copies(demand, node, &copies, &list);
   }
   tdict_pointers_reset(&copies);
   if (ok) return copy;
@@ -190,8 +192,8 @@ tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, td
   status = tdict_agree_below(demand, &cursor, false, err);
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) return status;
-  tdict_tree *copy = copy_tree(demand, child);
-  if (!copy) return no_memory(demand, err);
+  tdict_tree *copy = copy_tree_as_demanded(demand, child);
+  if (!copy) return fail_walk_memory(demand, err);
   *out = copy;
   return TDICT_OK;
 }

@@ -14,14 +14,14 @@ bool tdict_get_device(const tdict_tree *td, tdict_device *out) {
   return td->has_device;
 }
 
-static tdict_status check_root(const tdict_tree *td, const char *what, tdict_error *err) {
+static tdict_status check_root_writable(const tdict_tree *td, const char *what, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
   if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
   return TDICT_OK;
 }
 
 /* Gives all nodes below what is demanded. */
-static tdict_status demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
+static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
   tdict_status status = tdict_agree_below(demand, &cursor, true, err);
@@ -40,13 +40,13 @@ static tdict_status demand_below(const tdict_tree *td, const tdict_demand *deman
 
 tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
   static const char what[] = "set_batch_size";
-  tdict_status status = check_root(td, what, err);
+  tdict_status status = check_root_writable(td, what, err);
   if (status == TDICT_OK) status = tdict_batch_check(what, batch_ndim, batch_size, err);
   if (status != TDICT_OK) return status;
   int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* the caller's may be that of a node that changes */
   for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
-  status = demand_below(td, &demand, err);
+  status = apply_demand_below(td, &demand, err);
   if (status != TDICT_OK) return status;
   td->batch_ndim = batch_ndim;
   memcpy(td->batch_size, wanted, sizeof wanted);
@@ -54,7 +54,7 @@ tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t 
 }
 
 /* Takes the device of all nodes below away; a locked one that has one is an error, found in the first of two ways. */
-static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
+static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, td, true);
@@ -79,13 +79,13 @@ static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
 }
 
 tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err) {
-  tdict_status status = check_root(td, "set_device", err);
+  tdict_status status = check_root_writable(td, "set_device", err);
   if (status != TDICT_OK) return status;
   if (device) status = tdict_device_check(*device, "set_device", err);
   if (status != TDICT_OK) return status;
   tdict_device wanted = device ? *device : tdict_cpu();
   const tdict_demand demand = {"set_device", 0, NULL, &wanted, NULL};
-  status = device ? demand_below(td, &demand, err) : clear_below(td, err);
+  status = device ? apply_demand_below(td, &demand, err) : clear_device_below(td, err);
   if (status != TDICT_OK) return status;
   td->has_device = device != NULL;
   td->device = wanted;

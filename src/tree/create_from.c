@@ -22,14 +22,14 @@ typedef struct plan {
 } plan;
 
 /* The shape of a field's tensor, batch dimensions first; returns its number of dimensions. */
-static int shape_of(const plan *p, const tdict_field *field, int64_t *shape) {
+static int write_field_shape(const plan *p, const tdict_field *field, int64_t *shape) {
   for (int i = 0; i < p->batch_ndim; i++) shape[i] = p->batch_size[i];
   for (int i = 0; i < field->ndim; i++) shape[p->batch_ndim + i] = field->shape[i];
   return p->batch_ndim + field->ndim;
 }
 
 /* Checks a field and adds it to the plan; its tensor begins where the plan's bytes ended. */
-static tdict_status add_field(plan *p, const tdict_field *field, tdict_error *err) {
+static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
   int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
   tdict_layout_size size;
   if (!field->path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", what);
@@ -40,7 +40,7 @@ static tdict_status add_field(plan *p, const tdict_field *field, tdict_error *er
     if (field->shape[i])
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
                         (int)field->ndim, i, (long long)field->shape[i]);
-  int ndim = shape_of(p, field, shape);
+  int ndim = write_field_shape(p, field, shape);
   tdict_status status = tdict_layout_check(what, field->dtype, ndim, shape, &size, err);
   if (status != TDICT_OK) return status;
   size_t aligned, sum;
@@ -52,19 +52,19 @@ static tdict_status add_field(plan *p, const tdict_field *field, tdict_error *er
   return TDICT_OK;
 }
 
-static tdict_status make_plan(plan *p, const tdict_schema *schema, tdict_error *err) {
+static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error *err) {
   tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
   p->schema = schema;
   p->num_dims = p->bytes = 0;
   for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
-    status = add_field(p, &schema->fields[i], err);
+    status = plan_field(p, &schema->fields[i], err);
     if (status != TDICT_OK) tdict_error_at(err, status, schema->fields[i].path);
   }
   return status;
 }
 
 /* Puts a tensor at a path where nothing may stand yet. */
-static tdict_status put_new(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
   tdict_place place;
   tdict_leaf old;
   tdict_status status = tdict_place_find(&place, td, path, what, err);
@@ -83,22 +83,22 @@ static tdict_status put_new(tdict_tree *td, const char *path, tdict_tensor *tens
 }
 
 /* Makes the tensors one after the other over the slab's storage. */
-static tdict_status fill(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
+static tdict_status add_field_tensors(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
   tdict_status status = TDICT_OK;
   size_t offset = 0;
   for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
     const tdict_field *field = &p->schema->fields[i];
     int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
-    int ndim = shape_of(p, field, shape);
+    int ndim = write_field_shape(p, field, shape);
     tdict_tensor *tensor = tdict_slab_add(slab, field->dtype, ndim, shape, offset);
     offset += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
-    status = put_new(td, field->path, tensor, err);
+    status = set_new_tensor(td, field->path, tensor, err);
     tdict_tensor_release(tensor);
   }
   return status;
 }
 
-static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
+static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
   tdict_storage *storage;
   tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
   if (status != TDICT_OK) return status;
@@ -108,14 +108,14 @@ static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **
   return status;
 }
 
-static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
-                         tdict_error *err) {
+static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
+                                        tdict_error *err) {
   tdict_slab *slab = NULL;
   tdict_tree *td = NULL;
-  tdict_status status = make_plan(p, schema, err);
+  tdict_status status = plan_schema(p, schema, err);
   if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
-  if (status == TDICT_OK && schema->num_fields) status = make_slab(p, memory, &slab, err);
-  if (status == TDICT_OK) status = fill(td, p, slab, err);
+  if (status == TDICT_OK && schema->num_fields) status = create_schema_slab(p, memory, &slab, err);
+  if (status == TDICT_OK) status = add_field_tensors(td, p, slab, err);
   if (slab) tdict_slab_release(slab, 1);
   if (status != TDICT_OK) {
     tdict_release(td);
@@ -125,7 +125,7 @@ static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memo
   return TDICT_OK;
 }
 
-static tdict_status check_schema(const tdict_schema *schema, tdict_error *err) {
+static tdict_status check_schema_pointers(const tdict_schema *schema, tdict_error *err) {
   if (!schema) return tdict_fail(err, TDICT_EINVAL, "%s: schema is NULL", what);
   if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
   return TDICT_OK;
@@ -133,21 +133,21 @@ static tdict_status check_schema(const tdict_schema *schema, tdict_error *err) {
 
 tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err) {
   plan p = {.batch_ndim = 1, .batch_size = &count};
-  tdict_status status = check_schema(schema, err);
-  return status == TDICT_OK ? make_plan(&p, schema, err) : status;
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? plan_schema(&p, schema, err) : status;
 }
 
 tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
                                tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   plan p = {.zero = true, .batch_ndim = batch_ndim, .batch_size = batch_size};
-  tdict_status status = check_schema(schema, err);
-  return status == TDICT_OK ? make(&p, schema, memory, out, err) : status;
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
 }
 
 tdict_status tdict_create_unset(const tdict_schema *schema, int64_t count, tdict_memory *memory, tdict_tree **out,
                                 tdict_error *err) {
   plan p = {.zero = false, .batch_ndim = 1, .batch_size = &count};
-  tdict_status status = check_schema(schema, err);
-  return status == TDICT_OK ? make(&p, schema, memory, out, err) : status;
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
 }

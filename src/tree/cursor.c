@@ -37,7 +37,7 @@ tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
   return 0;
 }
 
-static bool grow(tdict_cursor *cursor) {
+static bool grow_frames(tdict_cursor *cursor) {
   size_t cap = cursor->cap * 2;
   bool local = cursor->frames == cursor->local;
   tdict_frame *frames = realloc(local ? NULL : cursor->frames, cap * sizeof *frames);
@@ -49,7 +49,7 @@ static bool grow(tdict_cursor *cursor) {
 }
 
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
-  if (cursor->depth == cursor->cap && !grow(cursor)) return false;
+  if (cursor->depth == cursor->cap && !grow_frames(cursor)) return false;
   if (cursor->once && atomic_load_explicit(&td->refs, memory_order_relaxed) > 1) {
     int added = tdict_pointers_add(&cursor->seen, td, td);
     if (added <= 0) return added == 0;

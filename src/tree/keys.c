@@ -16,7 +16,7 @@ enum {
 
 typedef struct tdict_names names_chunk;
 
-static void free_names(names_chunk *chunk) {
+static void free_name_chunks(names_chunk *chunk) {
   while (chunk) {
     names_chunk *next = chunk->next;
     free(chunk);
@@ -24,7 +24,7 @@ static void free_names(names_chunk *chunk) {
   }
 }
 
-static names_chunk *new_names(size_t cap) {
+static names_chunk *new_name_chunk(size_t cap) {
   names_chunk *chunk = malloc(sizeof *chunk + cap + NAME_SLACK);
   if (!chunk) return NULL;
   chunk->next = NULL;
@@ -34,13 +34,13 @@ static names_chunk *new_names(size_t cap) {
 }
 
 /* Room for `bytes` of names; NULL without memory. */
-static names_chunk *reserve_names(tdict_keys *keys, size_t bytes) {
+static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
   size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
   if (cap < FIRST_NAMES) cap = FIRST_NAMES;
   if (cap > MOST_NAMES) cap = MOST_NAMES;
   if (cap < bytes) cap = bytes;
-  chunk = new_names(cap);
+  chunk = new_name_chunk(cap);
   if (!chunk) return NULL;
   chunk->next = keys->names;
   keys->names = chunk;
@@ -50,7 +50,7 @@ static names_chunk *reserve_names(tdict_keys *keys, size_t bytes) {
 const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   names_chunk *chunk = keys->names;
   if (name->length >= UINT32_MAX) return NULL;
-  if (!chunk || chunk->cap - chunk->used <= name->length) chunk = reserve_names(keys, name->length + 1);
+  if (!chunk || chunk->cap - chunk->used <= name->length) chunk = add_name_chunk(keys, name->length + 1);
   if (!chunk) return NULL;
   char *stored = chunk->bytes + chunk->used;
   tdict_name_copy(name, stored);
@@ -62,7 +62,7 @@ const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
 
 /* Moves the names of `from`'s live slots to one chunk of `to`, which has as many slots. False without memory. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
-  names_chunk *chunk = new_names(from->name_bytes);
+  names_chunk *chunk = new_name_chunk(from->name_bytes);
   if (!chunk) return false;
   for (uint32_t i = 0; i < from->num_slots; i++) {
     const tdict_key *key = &from->slots[i];
@@ -71,7 +71,7 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
     to->slots[i].name = memcpy(chunk->bytes + chunk->used, key->name, (size_t)key->length + 1);
     chunk->used += (size_t)key->length + 1;
   }
-  if (to == from) free_names(to->names);
+  if (to == from) free_name_chunks(to->names);
   to->names = chunk;
   to->name_bytes = from->name_bytes;
   to->dead_bytes = 0;
@@ -79,20 +79,20 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
 }
 
 /* Gives dead names back when they are more than half; without memory for that they stay. */
-static void drop_dead_names(tdict_keys *keys) {
+static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
 
-static void forget_name(tdict_keys *keys, const tdict_key *key) {
+static void count_dead_name(tdict_keys *keys, const tdict_key *key) {
   keys->name_bytes -= (size_t)key->length + 1;
   keys->dead_bytes += (size_t)key->length + 1;
 }
 
 /* How many slots an index of so many cells is for. */
-static uint32_t most_slots(uint32_t cells) { return cells / 2; }
+static uint32_t max_indexed_slots(uint32_t cells) { return cells / 2; }
 
-static void note_room(tdict_keys *keys) {
-  const uint32_t indexed = keys->cap_index ? most_slots(keys->cap_index) : TDICT_SCANNED_SLOTS;
+static void update_room(tdict_keys *keys) {
+  const uint32_t indexed = keys->cap_index ? max_indexed_slots(keys->cap_index) : TDICT_SCANNED_SLOTS;
   keys->room = indexed < keys->cap_slots ? indexed : keys->cap_slots;
 }
 
@@ -109,7 +109,7 @@ tdict_keys *tdict_keys_retain(tdict_keys *keys) {
 
 void tdict_keys_release(tdict_keys *keys) {
   if (!keys || atomic_fetch_sub_explicit(&keys->refs, 1, memory_order_acq_rel) != 1) return;
-  free_names(keys->names);
+  free_name_chunks(keys->names);
   free(keys->slots);
   free(keys->index);
   free(keys);
@@ -130,7 +130,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
     if (!copy->index) goto failed;
     memcpy(copy->index, keys->index, copy->cap_index * sizeof *copy->index);
   }
-  note_room(copy);
+  update_room(copy);
   return copy;
 failed:
   tdict_keys_release(copy);
@@ -163,12 +163,12 @@ static void index_fill(tdict_keys *keys) {
 }
 
 /* The index after a slot has got another name. */
-static void index_renamed(tdict_keys *keys, uint32_t slot) {
+static void index_put_slot(tdict_keys *keys, uint32_t slot) {
   if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
 
 /* Takes a slot out and moves back what probed over it, so that no marks of the deleted are needed. */
-static void index_drop(tdict_keys *keys, uint32_t slot) {
+static void index_remove(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
   while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
@@ -197,9 +197,9 @@ static bool reserve_slots(tdict_keys *keys, size_t count) {
 /* An index for slots up to `count`. */
 static bool reserve_index(tdict_keys *keys, size_t count) {
   if (!keys->cap_index && count <= TDICT_SCANNED_SLOTS) return true;
-  if (keys->cap_index && count <= most_slots(keys->cap_index)) return true;
+  if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;
   uint32_t cap = keys->cap_index ? keys->cap_index : TDICT_SCANNED_SLOTS;
-  while (most_slots(cap) < count) cap *= 2;
+  while (max_indexed_slots(cap) < count) cap *= 2;
   uint32_t *index = calloc(cap, sizeof *index);
   if (!index) return false;
   free(keys->index);
@@ -211,12 +211,12 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
 
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots) {
   bool made = reserve_slots(keys, slots) && reserve_index(keys, slots);
-  note_room(keys);
+  update_room(keys);
   return made;
 }
 
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes) {
-  return tdict_keys_make_room(keys, slots) && (!name_bytes || reserve_names(keys, name_bytes));
+  return tdict_keys_make_room(keys, slots) && (!name_bytes || add_name_chunk(keys, name_bytes));
 }
 
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length) {
@@ -225,8 +225,8 @@ int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length) {
 }
 
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
-  index_drop(keys, slot);
-  forget_name(keys, &keys->slots[slot]);
+  index_remove(keys, slot);
+  count_dead_name(keys, &keys->slots[slot]);
   keys->slots[slot] = (tdict_key){NULL, 0, 0};
   keys->num_live--;
 }
@@ -234,23 +234,23 @@ void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name) {
   const char *stored = tdict_keys_store_name(keys, name);
   if (!stored) return false;
-  index_drop(keys, slot);
-  forget_name(keys, &keys->slots[slot]);
+  index_remove(keys, slot);
+  count_dead_name(keys, &keys->slots[slot]);
   keys->slots[slot] = (tdict_key){stored, (uint32_t)name->length, name->hash};
-  index_renamed(keys, slot);
-  drop_dead_names(keys);
+  index_put_slot(keys, slot);
+  repack_dead_names(keys);
   return true;
 }
 
 void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from) {
   tdict_key taken = keys->slots[from];
-  index_drop(keys, slot);
-  index_drop(keys, from);
-  forget_name(keys, &keys->slots[slot]);
+  index_remove(keys, slot);
+  index_remove(keys, from);
+  count_dead_name(keys, &keys->slots[slot]);
   keys->slots[slot] = taken;
   keys->slots[from] = (tdict_key){NULL, 0, 0};
   keys->num_live--;
-  index_renamed(keys, slot);
+  index_put_slot(keys, slot);
 }
 
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
@@ -271,6 +271,6 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
     memset(keys->index, 0, keys->cap_index * sizeof *keys->index);
     index_fill(keys);
   }
-  note_room(keys);
-  drop_dead_names(keys);
+  update_room(keys);
+  repack_dead_names(keys);
 }

@@ -17,8 +17,9 @@ void tdict_lock(tdict_tree *td) {
     for (uint32_t i = 0; i < node->keys->num_slots; i++) {
       tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
       if (!child) continue;
-      bool new = atomic_fetch_add_explicit(&child->locks_above, 1, memory_order_relaxed) == 0 && !child->locked;
-      if (!new) continue;
+      bool is_newly_locked =
+          atomic_fetch_add_explicit(&child->locks_above, 1, memory_order_relaxed) == 0 && !child->locked;
+      if (!is_newly_locked) continue;
       child->pending = list;
       list = child;
     }
@@ -33,7 +34,7 @@ tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
                       (int)above);
   if (!td->locked) return TDICT_OK;
   td->locked = false;
-  tdict_node_unhold(td, true);
+  tdict_node_uncount_lock(td, true);
   return TDICT_OK;
 }
 

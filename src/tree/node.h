@@ -97,7 +97,7 @@ static inline tdict_leaf tdict_leaf_hold(tdict_leaf leaf) {
 void tdict_leaf_release(tdict_leaf leaf);
 /* Counts the lock of a node that has ended (unlocked, or about to be freed) out of all below it. `clear`: what no other
  * locked node holds loses its own lock too. */
-void tdict_node_unhold(tdict_tree *td, bool clear);
+void tdict_node_uncount_lock(tdict_tree *td, bool clear);
 /* Fills the path of a key of the node that `above` (escaped keys; NULL or "": none) leads to: "above.key", cut as
  * errors' paths are. `key` may be NULL, and `buffer` may be `above`. */
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes);

@@ -10,7 +10,7 @@
 
 static const char what[] = "set_object";
 
-static tdict_status set_object(tdict_place *place, const tdict_type *type, void *self, tdict_error *err) {
+static tdict_status set_object_at_place(tdict_place *place, const tdict_type *type, void *self, tdict_error *err) {
   tdict_status status = tdict_place_check_lock(place, err);
   if (status != TDICT_OK) return status;
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
@@ -33,12 +33,12 @@ tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_place_find(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
-  status = set_object(&place, type, self, err);
+  status = set_object_at_place(&place, type, self, err);
   tdict_place_reset(&place);
   return status;
 }
 
-static tdict_status wrong_type(tdict_leaf leaf, const tdict_type *wanted, const char *path, tdict_error *err) {
+static tdict_status fail_object_type(tdict_leaf leaf, const tdict_type *wanted, const char *path, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
   char found[TDICT_TEXT_LEAF_BYTES];
   bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
@@ -64,7 +64,7 @@ tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdic
   if (box && box->type == type)
     *out = box->self;
   else
-    status = wrong_type(leaf, type, path, err);
+    status = fail_object_type(leaf, type, path, err);
   tdict_place_reset(&place);
   return status;
 }

@@ -11,7 +11,7 @@
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* True when objects of this type take part themselves, not as their tensors. */
-static bool stays(const tdict_opening *o, const tdict_type *type) {
+static bool handles_itself(const tdict_opening *o, const tdict_type *type) {
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
   case TDICT_WAY_SAME:
@@ -41,57 +41,57 @@ tdict_way tdict_way_of(const tdict_affine *a, const int64_t *shape, tdict_pick *
 }
 
 /* The end of a hook's call: what it said, when it failed or gave nothing. */
-static tdict_status judge(const tdict_type *type, const char *hook, tdict_status status, const void *given,
-                          tdict_error *said, tdict_error *err) {
-  if (status == TDICT_OK && given) return TDICT_OK;
+static tdict_status finish_hook_call(const tdict_type *type, const char *hook, tdict_status status, const void *result,
+                                     tdict_error *hook_err, tdict_error *err) {
+  if (status == TDICT_OK && result) return TDICT_OK;
   if (status == TDICT_OK) status = (tdict_status)-1; /* nothing given */
-  status = tdict_hook_failed(type, hook, status, said);
-  if (err) *err = *said;
+  status = tdict_hook_failed(type, hook, status, hook_err);
+  if (err) *err = *hook_err;
   return status;
 }
 
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) {
-  void *given = NULL;
-  tdict_error said = {0};
-  tdict_status status = box->type->clone(box->self, &given, &said);
-  status = judge(box->type, "clone", status, given, &said, err);
-  return status == TDICT_OK ? tdict_box_of(box, given, out, err) : status;
+  void *result = NULL;
+  tdict_error hook_err = {0};
+  tdict_status status = box->type->clone(box->self, &result, &hook_err);
+  status = finish_hook_call(box->type, "clone", status, result, &hook_err, err);
+  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
 }
 
 tdict_status tdict_box_index(tdict_box *box, const tdict_pick *pick, tdict_box **out, tdict_error *err) {
-  tdict_box *now = tdict_box_retain(box);
+  tdict_box *current = tdict_box_retain(box);
   for (int i = 0; i < pick->depth; i++) {
-    void *given = NULL;
+    void *result = NULL;
     tdict_box *next = NULL;
-    tdict_error said = {0};
-    tdict_status status = box->type->index(now->self, pick->at[i], &given, &said);
-    status = judge(box->type, "index", status, given, &said, err);
-    if (status == TDICT_OK) status = tdict_box_of(now, given, &next, err);
-    tdict_box_release(now);
+    tdict_error hook_err = {0};
+    tdict_status status = box->type->index(current->self, pick->at[i], &result, &hook_err);
+    status = finish_hook_call(box->type, "index", status, result, &hook_err, err);
+    if (status == TDICT_OK) status = tdict_box_of(current, result, &next, err);
+    tdict_box_release(current);
     if (status != TDICT_OK) return status;
-    now = next;
+    current = next;
   }
-  *out = now;
+  *out = current;
   return TDICT_OK;
 }
 
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err) {
   const tdict_type *type = tdict_leaf_box(boxes[0])->type;
   const void **items = malloc(count * sizeof *items); /* as many pointers as the caller has */
-  void *given = NULL;
-  tdict_error said = {0};
+  void *result = NULL;
+  tdict_error hook_err = {0};
   if (!items) return tdict_fail(err, TDICT_ENOMEM, "stack: no memory for a list of %zu objects", count);
   for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
-  tdict_status status = type->stack(items, count, &given, &said);
+  tdict_status status = type->stack(items, count, &result, &hook_err);
   free((void *)items);
-  status = judge(type, "stack", status, given, &said, err);
+  status = finish_hook_call(type, "stack", status, result, &hook_err, err);
   if (status != TDICT_OK) return status;
   size_t own = 0; /* the hook may give one of the objects itself */
-  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != given) own++;
-  return tdict_box_of(tdict_leaf_box(boxes[own]), given, out, err);
+  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
+  return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
 
-static tdict_status refuse(const tdict_opening *o, const tdict_type *type, tdict_error *err) {
+static tdict_status fail_missing_hook(const tdict_opening *o, const tdict_type *type, tdict_error *err) {
   static const char *const hooks[] = {NULL, NULL, "clone", "index", "stack"};
   const char *hook = hooks[o->way];
   if (hook)
@@ -101,7 +101,7 @@ static tdict_status refuse(const tdict_opening *o, const tdict_type *type, tdict
 }
 
 /* What flatten gave must hold tensors and trees. */
-static tdict_status check_flat(const tdict_opening *o, const tdict_tree *flat, tdict_error *err) {
+static tdict_status check_flattened_tree(const tdict_opening *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, flat, true);
@@ -121,22 +121,22 @@ static tdict_status check_flat(const tdict_opening *o, const tdict_tree *flat, t
 tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const char *path, tdict_tree **out,
                             tdict_error *err) {
   tdict_tree *flat = NULL;
-  tdict_error said = {0};
-  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, refuse(o, box->type, err), path);
-  tdict_status status = box->type->flatten(box->self, &flat, &said);
-  status = judge(box->type, "flatten", status, flat, &said, err);
+  tdict_error hook_err = {0};
+  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, fail_missing_hook(o, box->type, err), path);
+  tdict_status status = box->type->flatten(box->self, &flat, &hook_err);
+  status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   const tdict_demand demand = {o->what, o->batch_ndim, o->batch_size, NULL, path};
-  status = check_flat(o, flat, err);
+  status = check_flattened_tree(o, flat, err);
   status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);
   tdict_release(flat);
   return status;
 }
 
-static tdict_status open_leaf(const tdict_opening *o, const tdict_cursor *cursor, tdict_leaf leaf, tdict_leaf *to,
-                              tdict_error *err) {
+static tdict_status flatten_leaf(const tdict_opening *o, const tdict_cursor *cursor, tdict_leaf leaf, tdict_leaf *to,
+                                 tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
-  if (!box || stays(o, box->type)) {
+  if (!box || handles_itself(o, box->type)) {
     *to = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
@@ -159,7 +159,7 @@ tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, td
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    status = from ? tdict_node_like(from, &node, err) : open_leaf(o, &cursor, leaf, to, err);
+    status = from ? tdict_node_like(from, &node, err) : flatten_leaf(o, &cursor, leaf, to, err);
     if (status != TDICT_OK || !from) continue;
     *to = tdict_leaf_of_tree(node);
     if (tdict_cursor_enter(&cursor, from))
@@ -177,17 +177,17 @@ tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, td
 }
 
 /* Counts the keys of a tree that have a leaf, trees not counted, and those that have lost theirs. False without memory. */
-static bool count_leaves(tdict_tree *td, size_t *there, size_t *gone) {
+static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
   tdict_cursor cursor;
   bool ok = true;
-  *there = *gone = 0;
+  *kept = *dropped = 0;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_tree *node = td; ok && node;) {
-    for (uint32_t i = 0; i < node->keys->num_slots; i++) *gone += node->keys->slots[i].name && !node->leaves[i];
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) *dropped += node->keys->slots[i].name && !node->leaves[i];
     node = NULL;
     for (tdict_leaf leaf; ok && !node && (leaf = tdict_cursor_next(&cursor)) != 0;) {
       node = tdict_leaf_tree(leaf);
-      *there += !node;
+      *kept += !node;
       ok = !node || tdict_cursor_enter(&cursor, node);
     }
   }
@@ -195,26 +195,26 @@ static bool count_leaves(tdict_tree *td, size_t *there, size_t *gone) {
   return ok;
 }
 
-static tdict_status close_leaf(const char *what, tdict_box *box, tdict_leaf *to, tdict_error *err) {
+static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf *to, tdict_error *err) {
   tdict_tree *tree = tdict_leaf_tree(*to);
-  size_t there, gone;
-  void *given = NULL;
-  tdict_error said = {0};
+  size_t kept, dropped;
+  void *result = NULL;
+  tdict_error hook_err = {0};
   tdict_box *made;
   if (!tree) return TDICT_OK;
-  if (!count_leaves(tree, &there, &gone))
+  if (!count_kept_and_dropped(tree, &kept, &dropped))
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
-  if (gone && there)
+  if (dropped && kept)
     return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are left out, wanted all or none",
-                      what, gone, box->type->name);
-  if (gone) {
+                      what, dropped, box->type->name);
+  if (dropped) {
     *to = 0;
     tdict_release(tree);
     return TDICT_OK;
   }
-  tdict_status status = box->type->unflatten(box->self, tree, &given, &said);
-  status = judge(box->type, "unflatten", status, given, &said, err);
-  if (status == TDICT_OK) status = tdict_box_of(box, given, &made, err);
+  tdict_status status = box->type->unflatten(box->self, tree, &result, &hook_err);
+  status = finish_hook_call(box->type, "unflatten", status, result, &hook_err, err);
+  if (status == TDICT_OK) status = tdict_box_of(box, result, &made, err);
   if (status != TDICT_OK) return status;
   *to = tdict_leaf_of_box(made);
   tdict_release(tree);
@@ -231,7 +231,7 @@ tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *node = tdict_leaf_tree(leaf);
     tdict_box *box = tdict_leaf_box(leaf);
-    if (box) status = close_leaf(what, box, to, err);
+    if (box) status = unflatten_leaf(what, box, to, err);
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);

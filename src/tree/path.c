@@ -20,13 +20,13 @@ void tdict_path_reset(tdict_path *path) {
   path->heap = NULL;
 }
 
-static tdict_status refuse(const tdict_path *path, const char *why, tdict_error *err) {
+static tdict_status fail_path(const tdict_path *path, const char *why, tdict_error *err) {
   return tdict_error_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
 }
 
 /* The end of the key at `text`: its dot or the 0. *escapes counts its backslashes; NULL when the last one escapes
  * nothing. */
-static const char *end_of_key(const char *text, size_t *escapes) {
+static const char *find_key_end(const char *text, size_t *escapes) {
   *escapes = 0;
   for (; *text && *text != '.'; text++)
     if (*text == '\\') {
@@ -63,9 +63,9 @@ tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
     end = text + path->name.length;
   } else { /* an error, or a key with backslashes */
     size_t escapes;
-    end = end_of_key(text, &escapes);
-    if (!end) return refuse(path, bare_backslash, err);
-    if (end == text) return refuse(path, empty_key, err);
+    end = find_key_end(text, &escapes);
+    if (!end) return fail_path(path, bare_backslash, err);
+    if (end == text) return fail_path(path, empty_key, err);
     tdict_status status = unescape(path, text, end, err);
     if (status != TDICT_OK) return status;
   }
@@ -79,34 +79,34 @@ tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err) {
   if (path->last) return TDICT_OK;
   for (const char *text = path->rest;; text++) {
     size_t escapes;
-    const char *end = end_of_key(text, &escapes);
-    if (!end) return refuse(path, bare_backslash, err);
-    if (end == text) return refuse(path, empty_key, err);
+    const char *end = find_key_end(text, &escapes);
+    if (!end) return fail_path(path, bare_backslash, err);
+    if (end == text) return fail_path(path, empty_key, err);
     if (!*end) return TDICT_OK;
     text = end;
   }
 }
 
 /* Writes to a buffer that may be too short, counting on. */
-typedef struct writer {
+typedef struct path_writer {
   char *buffer;
   size_t bytes, length;
-} writer;
+} path_writer;
 
-static void put(writer *w, char c) {
+static void put_char(path_writer *w, char c) {
   if (w->length + 1 < w->bytes) w->buffer[w->length] = c;
   w->length++;
 }
 
-static size_t finish(const writer *w) {
+static size_t end_text(const path_writer *w) {
   if (w->bytes) w->buffer[w->length < w->bytes ? w->length : w->bytes - 1] = 0;
   return w->length;
 }
 
-static void put_escaped(writer *w, const char *key) {
+static void put_escaped_key(path_writer *w, const char *key) {
   for (; *key; key++) {
-    if (*key == '.' || *key == '\\') put(w, '\\');
-    put(w, *key);
+    if (*key == '.' || *key == '\\') put_char(w, '\\');
+    put_char(w, *key);
   }
 }
 
@@ -115,13 +115,13 @@ size_t tdict_path_escape(const char *key, char *buffer, size_t bytes) {
 }
 
 size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes) {
-  writer w;
+  path_writer w;
   w.buffer = buffer;
   w.bytes = bytes;
   w.length = 0;
   for (size_t i = 0; i < count; i++) {
-    if (i) put(&w, '.');
-    put_escaped(&w, keys[i]);
+    if (i) put_char(&w, '.');
+    put_escaped_key(&w, keys[i]);
   }
-  return finish(&w);
+  return end_text(&w);
 }

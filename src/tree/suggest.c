@@ -16,23 +16,24 @@ typedef struct candidates {
   int count;
 } candidates;
 
-static bool same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+static bool equal_ignoring_case(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
 /* The bytes that differ between what two names have in common at their beginnings and at their ends. */
-static int unlikeness(const tdict_name *a, const tdict_key *b) {
+static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
   const size_t shorter = a->length < b->length ? a->length : b->length;
   const size_t longer = a->length < b->length ? b->length : a->length;
   size_t head = 0, tail = 0;
-  while (head < shorter && same_letter(a->text[head], b->name[head])) head++;
-  while (tail < shorter - head && same_letter(a->text[a->length - 1 - tail], b->name[b->length - 1 - tail])) tail++;
+  while (head < shorter && equal_ignoring_case(a->text[head], b->name[head])) head++;
+  while (tail < shorter - head && equal_ignoring_case(a->text[a->length - 1 - tail], b->name[b->length - 1 - tail]))
+    tail++;
   const size_t rest = longer - head - tail;
   return rest < 1000 ? (int)rest : 1000;
 }
 
-static int smaller(int a, int b) { return a < b ? a : b; }
+static int min_int(int a, int b) { return a < b ? a : b; }
 
 /* Levenshtein's distance of the first bytes of two names, in which case does not count. */
-static int distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
+static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
   int row[COMPARED_BYTES + 1];
   const int a_length = (int)(a_bytes < COMPARED_BYTES ? a_bytes : COMPARED_BYTES);
   const int b_length = (int)(b_bytes < COMPARED_BYTES ? b_bytes : COMPARED_BYTES);
@@ -41,16 +42,16 @@ static int distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes
     int diagonal = row[0];
     row[0] = i;
     for (int j = 1; j <= b_length; j++) {
-      const int replaced = diagonal + !same_letter(a[i - 1], b[j - 1]);
+      const int replaced = diagonal + !equal_ignoring_case(a[i - 1], b[j - 1]);
       diagonal = row[j];
-      row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+      row[j] = min_int(replaced, min_int(row[j], row[j - 1]) + 1);
     }
   }
   return row[b_length];
 }
 
 /* Keeps the nearest in order; of two that are as near, the one that came first. */
-static void keep_nearest(candidates *best, candidate next) {
+static void insert_candidate(candidates *best, candidate next) {
   int at = best->count;
   if (at == MOST_ALIKE && best->at[at - 1].rank <= next.rank) return;
   if (at == MOST_ALIKE)
@@ -62,7 +63,7 @@ static void keep_nearest(candidates *best, candidate next) {
 }
 
 /* Candidates in the order of the table, so that those as near as each other keep it. */
-static void sort_by_table(candidates *all) {
+static void sort_in_key_order(candidates *all) {
   for (int i = 1; i < all->count; i++)
     for (int at = i; at > 0 && all->at[at - 1].key > all->at[at].key; at--) {
       const candidate moved = all->at[at];
@@ -78,19 +79,19 @@ static candidates find_nearest(const tdict_keys *keys, const tdict_name *name) {
     const tdict_key *key = &keys->slots[i];
     if (!key->name) continue;
     compared++;
-    keep_nearest(&alike, (candidate){key, unlikeness(name, key)});
+    insert_candidate(&alike, (candidate){key, count_middle_bytes(name, key)});
   }
-  sort_by_table(&alike);
+  sort_in_key_order(&alike);
   for (int i = 0; i < alike.count; i++) {
     const tdict_key *key = alike.at[i].key;
-    keep_nearest(&nearest, (candidate){key, distance(name->text, name->length, key->name, key->length)});
+    insert_candidate(&nearest, (candidate){key, edit_distance(name->text, name->length, key->name, key->length)});
   }
   return nearest;
 }
 
 char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes) {
   const candidates best = find_nearest(keys, name);
-  const int count = smaller(best.count, MOST_SHOWN);
+  const int count = min_int(best.count, MOST_SHOWN);
   int shown = 0;
   bool slash = false;
   for (size_t i = 0; i < name->length; i++) slash = slash || name->text[i] == '/';

@@ -13,7 +13,7 @@ typedef struct path_buffer {
 } path_buffer;
 
 /* Makes the text what leads to a node, which is `mark` bytes long, and the node's key. */
-static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
+static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, the key with all escaped, the 0 */
   if (!path->text || most > path->cap) {
     size_t cap = path->cap * 2 > most ? path->cap * 2 : most;
@@ -35,7 +35,7 @@ static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
 
 /* Calls the visitor with an error of the walk's own, so that what the caller's error held before is not taken for the
  * visitor's words. */
-static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
+static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
   static const char what[] = "walk: the visitor";
   if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
   tdict_error own;
@@ -49,10 +49,11 @@ static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *us
   return status;
 }
 
-static tdict_status walk(tdict_cursor *cursor, path_buffer *path, tdict_visitor visit, void *user, tdict_error *err) {
+static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_visitor visit, void *user,
+                                tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     const tdict_key *key = tdict_cursor_key(cursor);
-    if (!put_key(path, cursor->frames[cursor->depth - 1].mark, key))
+    if (!append_key(path, cursor->frames[cursor->depth - 1].mark, key))
       return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a path");
     const tdict_box *box = tdict_leaf_box(leaf);
     const tdict_entry entry = {path->text,
@@ -62,7 +63,7 @@ static tdict_status walk(tdict_cursor *cursor, path_buffer *path, tdict_visitor 
                                tdict_leaf_tree(leaf),
                                box ? box->self : NULL,
                                box ? box->type : NULL};
-    tdict_status status = show(&entry, visit, user, err);
+    tdict_status status = call_visitor(&entry, visit, user, err);
     if (status != TDICT_OK) return status;
     if (!entry.tree) continue;
     if (!tdict_cursor_enter(cursor, entry.tree)) return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a level");
@@ -76,7 +77,7 @@ tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user, t
   path_buffer path = {NULL, 0, 0};
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
-  tdict_status status = walk(&cursor, &path, visit, user, err);
+  tdict_status status = walk_cursor(&cursor, &path, visit, user, err);
   tdict_cursor_reset(&cursor);
   free(path.text);
   return status;
@@ -88,36 +89,36 @@ static size_t object_bytes(const tdict_box *box) {
   return bytes ? bytes(box->self) : 0;
 }
 
-typedef enum sum_of { SUM_TENSORS, SUM_OBJECTS, SUM_BYTES } sum_of;
+typedef enum sum_kind { SUM_TENSORS, SUM_OBJECTS, SUM_BYTES } sum_kind;
 
-static size_t amount(tdict_leaf leaf, sum_of what) {
+static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
   const tdict_box *box = tdict_leaf_box(leaf);
   if (what != SUM_BYTES) return (what == SUM_OBJECTS) == (box != NULL);
   return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
 }
 
 /* Recursion is for the levels that no memory could be had for. */
-static size_t sum(const tdict_tree *td, sum_of what) {
+static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree)
-      total += amount(leaf, what);
+      total += measure_leaf(leaf, what);
     else if (!tdict_cursor_enter(&cursor, tree))
-      total += sum(tree, what);
+      total += sum_leaves(tree, what);
   }
   tdict_cursor_reset(&cursor);
   return total;
 }
 
-size_t tdict_num_leaves(const tdict_tree *td) { return sum(td, SUM_TENSORS); }
-size_t tdict_num_objects(const tdict_tree *td) { return sum(td, SUM_OBJECTS); }
-size_t tdict_bytes(const tdict_tree *td) { return sum(td, SUM_BYTES); }
+size_t tdict_num_leaves(const tdict_tree *td) { return sum_leaves(td, SUM_TENSORS); }
+size_t tdict_num_objects(const tdict_tree *td) { return sum_leaves(td, SUM_OBJECTS); }
+size_t tdict_bytes(const tdict_tree *td) { return sum_leaves(td, SUM_BYTES); }
 
 /* `seen` holds storages and boxes. */
-static bool add_unique(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
+static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
   const void *last = NULL; /* tensors of one storage often follow one another */
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
@@ -144,7 +145,7 @@ tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *
   tdict_cursor cursor;
   tdict_pointers_init(&seen);
   tdict_cursor_init(&cursor, td, true);
-  bool ok = add_unique(&cursor, &seen, &total);
+  bool ok = add_unique_bytes(&cursor, &seen, &total);
   tdict_cursor_reset(&cursor);
   tdict_pointers_reset(&seen);
   if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory to remember what was counted");

@@ -224,7 +224,7 @@ CASE(tree_rename) {
 }
 
 /* What moves below another batch size or device is held to it, and grows as with set_tree. */
-CASE(tree_rename_agrees_with_its_new_place) {
+CASE(tree_rename_adapts_to_the_new_parent) {
   tdict_tree *td = TREE(2);
   help_put_tree(td, "long", TREE(2, 3));
   help_put(td, "short.good", TENSOR(2, 3));

@@ -49,7 +49,7 @@ static void *get(const tdict_tree *td, const char *path) {
   return object;
 }
 
-CASE(object_set_takes) {
+CASE(object_set_takes_ownership) {
   int first = 0, second = 0;
   tdict_tree *td = TREE(4, 3);
   help_put(td, "a", TENSOR(4, 3));
@@ -237,7 +237,7 @@ CASE(object_get_checks_type) {
   tdict_release(td);
 }
 
-CASE(object_is_no_tree) {
+CASE(object_is_refused_as_tree_and_as_tensor) {
   int ends = 0;
   tdict_tree *td = TREE(2), *child = TREE(2), *const no_tree = (tdict_tree *)(uintptr_t)0xA5A5, *tree = no_tree;
   tdict_tensor *t = TENSOR(2), *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *got = no_tensor;
@@ -312,7 +312,7 @@ CASE(object_rename) {
   assert_int_equal(ends, 1);
 }
 
-CASE(object_has_no_batch_and_device) {
+CASE(object_is_exempt_from_batch_size_and_device) {
   const tdict_device sim = tdict_sim(1), cpu = tdict_cpu();
   int ends = 0;
   tdict_tree *td = TREE(4, 3), *child = TREE(7);
@@ -337,7 +337,7 @@ CASE(object_has_no_batch_and_device) {
 }
 
 /* Types of all lengths, in memory that ends where they end. */
-CASE(object_short_type) {
+CASE(object_type_with_a_shorter_struct) {
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   for (size_t bytes = least; bytes <= sizeof thing_type; bytes++) {
     bool half = bytes >= offsetof(tdict_type, flatten) + sizeof thing_type.flatten &&
@@ -393,7 +393,7 @@ static tdict_status see(void *user, const tdict_entry *entry, tdict_error *err) 
   return TDICT_OK;
 }
 
-CASE(object_in_walk) {
+CASE(object_is_visited_by_walk) {
   int ends = 0;
   tdict_tree *td = TREE(2);
   help_put(td, "a", TENSOR(2));
@@ -412,7 +412,7 @@ static size_t unique_bytes(const tdict_tree *td) {
   return bytes;
 }
 
-CASE(object_counts) {
+CASE(object_is_counted_in_leaves_and_bytes) {
   int ends = 0;
   tdict_tree *td = TREE(2), *longer = TREE(2, 3);
   assert_int_equal(tdict_num_objects(td), 0);
@@ -452,7 +452,7 @@ static size_t bad_print(const void *self, char *buffer, size_t bytes) {
   return 0;
 }
 
-CASE(object_in_format) {
+CASE(object_is_printed) {
   static const tdict_type named = {.struct_size = sizeof named, .name = "cr\ropper", .release = help_end_thing};
   static const tdict_type loud = {
       .struct_size = sizeof loud, .name = "loud", .release = help_end_thing, .print = bad_print};
