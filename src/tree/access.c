@@ -40,7 +40,7 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
 static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
                                    tdict_error *err) {
   char found[TDICT_TEXT_LEAF_BYTES];
-  tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 

@@ -59,7 +59,7 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 }
 
 static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", demand->what);
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
 /* A tree whose batch size does not agree is an error, unless there is no tensor in it. */
@@ -86,7 +86,7 @@ static tdict_status check_node(const tdict_demand *demand, const tdict_tree *nod
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return fail_device(demand, node->device, "the tree put below it", err);
   if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
-    return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that would have to be changed is locked", demand->what);
+    return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;
 }
 
@@ -210,9 +210,8 @@ tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, 
     ok = tdict_cursor_enter(&cursor, below);
   }
   tdict_cursor_reset(&cursor);
-  if (!ok)
-    return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what), path);
+  if (!ok) return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what), path);
   if (!found) return TDICT_OK;
   return tdict_error_at(
-      err, tdict_fail(err, TDICT_EINVAL, "%s: the tree is, or holds, the tree that it would come under", what), path);
+      err, tdict_fail(err, TDICT_EINVAL, "%s: the child is, or contains, the tree that it is set in", what), path);
 }

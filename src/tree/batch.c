@@ -67,10 +67,10 @@ static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
       if (node->has_device && tdict_node_is_locked(node)) {
         char path[sizeof err->path];
         tdict_cursor_path(&cursor, NULL, path, sizeof path);
-        tdict_fail(err, TDICT_ELOCKED, "set_device: a tree that would have to be changed is locked");
+        tdict_fail(err, TDICT_ELOCKED, "set_device: a tree below it needs the change and is locked");
         status = tdict_error_at(err, TDICT_ELOCKED, path);
       } else if (!tdict_cursor_enter(&cursor, node)) {
-        status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to look through the tree");
+        status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to walk the tree");
       }
     }
   }

@@ -56,11 +56,11 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
   if (status == TDICT_OK || !tdict_status_is_known(status))
-    return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s answered %d, which is no tdict_status, or gave no object",
-                      hook, type->name, (int)status);
+    return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s returned %d, which is not a tdict_status, or no object", hook,
+                      type->name, (int)status);
   if (!err) return status;
   if (err->status != (int32_t)status || !err->message[0])
-    return tdict_fail(err, status, "%s of type %.60s answered %s and said no more", hook, type->name,
+    return tdict_fail(err, status, "%s of type %.60s returned %s without a message", hook, type->name,
                       tdict_status_name(status));
   return status;
 }

@@ -46,7 +46,7 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
   size_t aligned, sum;
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(p->bytes, aligned, &sum) ||
       sum > INT64_MAX)
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the fields up to this one need more than 63 bits of bytes", what);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the fields up to this one need more than 2^63 - 1 bytes", what);
   p->bytes = sum;
   p->num_dims += (size_t)ndim;
   return TDICT_OK;

@@ -100,7 +100,7 @@ enum { ANY_KIND = -1 };
 static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_error *err) {
   if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
   char found[TDICT_TEXT_LEAF_BYTES];
-  tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted a %s", place->path.what,
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted a %s", place->path.what,
              tdict_text_leaf(tdict_place_leaf(place), found), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
   return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
 }
@@ -217,7 +217,7 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
   bool same_node = from->node == to->node && to->path.last;
   if (same_node && from->slot == to->slot) return TDICT_OK;
   if (safe && to->slot >= 0) {
-    tdict_fail(err, TDICT_EEXIST, "rename: the key is taken, and safe is true");
+    tdict_fail(err, TDICT_EEXIST, "rename: the new path is taken, and safe is true");
     return tdict_error_at(err, TDICT_EEXIST, to->path.whole);
   }
   return same_node ? rename_slot(from, to, err) : move_leaf_to_node(from, to, err);
@@ -230,7 +230,7 @@ tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool
   if (status != TDICT_OK) return status;
   if (passes_through_entry(td, to, &source)) {
     tdict_place_reset(&source);
-    tdict_fail(err, TDICT_EINVAL, "rename: the new path lies below the old one");
+    tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
   status = tdict_place_find(&target, td, to, "rename", err);

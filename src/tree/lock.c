@@ -30,8 +30,8 @@ tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "unlock: td is NULL");
   int32_t above = atomic_load_explicit(&td->locks_above, memory_order_relaxed);
   if (above > 0)
-    return tdict_fail(err, TDICT_ELOCKED, "unlock: the tree hangs below a locked tree (at %d places); unlock that one",
-                      (int)above);
+    return tdict_fail(err, TDICT_ELOCKED,
+                      "unlock: the tree is below a locked tree (in %d places); unlock that tree first", (int)above);
   if (!td->locked) return TDICT_OK;
   td->locked = false;
   tdict_node_uncount_lock(td, true);

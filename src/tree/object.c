@@ -42,9 +42,8 @@ static tdict_status fail_object_type(tdict_leaf leaf, const tdict_type *wanted, 
   const tdict_box *box = tdict_leaf_box(leaf);
   char found[TDICT_TEXT_LEAF_BYTES];
   bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
-  tdict_fail(err, TDICT_ETYPE, "get_object: %s stands there, wanted an object of %s %.60s",
-             tdict_text_leaf(leaf, found), same_name ? "another type named" : "type",
-             wanted->name ? wanted->name : "without a name");
+  tdict_fail(err, TDICT_ETYPE, "get_object: found %s, wanted an object of %s %.60s", tdict_text_leaf(leaf, found),
+             same_name ? "another type named" : "type", wanted->name ? wanted->name : "without a name");
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 

@@ -95,9 +95,9 @@ static tdict_status fail_missing_hook(const tdict_opening *o, const tdict_type *
   static const char *const hooks[] = {NULL, NULL, "clone", "index", "stack"};
   const char *hook = hooks[o->way];
   if (hook)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, which has neither a hook %s nor flatten",
-                      o->what, type->name, hook);
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, which has no hook flatten", o->what, type->name);
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have neither a %s hook nor flatten", o->what,
+                      type->name, hook);
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have no flatten hook", o->what, type->name);
 }
 
 /* What flatten gave must hold tensors and trees. */
@@ -108,11 +108,11 @@ static tdict_status check_flattened_tree(const tdict_opening *o, const tdict_tre
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_box *box = tdict_leaf_box(leaf);
     if (box)
-      status =
-          tdict_fail(err, TDICT_EHOOK, "%s: what flatten gave holds an object of type %.60s, wanted tensors and trees",
-                     o->what, box->type->name);
+      status = tdict_fail(err, TDICT_EHOOK,
+                          "%s: the tree from flatten holds an object of type %.60s, wanted tensors and trees", o->what,
+                          box->type->name);
     else if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", o->what);
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", o->what);
   }
   tdict_cursor_reset(&cursor);
   return status;
@@ -203,9 +203,9 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
   tdict_box *made;
   if (!tree) return TDICT_OK;
   if (!count_kept_and_dropped(tree, &kept, &dropped))
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
   if (dropped && kept)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are left out, wanted all or none",
+    return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are dropped, wanted all or none",
                       what, dropped, box->type->name);
   if (dropped) {
     *to = 0;
@@ -241,7 +241,7 @@ tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict
     if (tdict_cursor_enter(&cursor, node))
       cursor.frames[cursor.depth - 1].mark = (size_t)tdict_leaf_tree(*to);
     else
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
   }
   tdict_cursor_reset(&cursor);
   return status;

@@ -23,7 +23,7 @@ static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf,
 /* Says which keys are there instead. */
 static TDICT_SELDOM tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
-  snprintf(why, sizeof why, "is no key there%s",
+  snprintf(why, sizeof why, "is no key of the tree%s",
            tdict_suggest(place->node->keys, &place->path.name, keys, sizeof keys));
   return fail_at_key(place, TDICT_ENOTFOUND, why, err);
 }

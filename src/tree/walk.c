@@ -148,7 +148,7 @@ tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *
   bool ok = add_unique_bytes(&cursor, &seen, &total);
   tdict_cursor_reset(&cursor);
   tdict_pointers_reset(&seen);
-  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory to remember what was counted");
+  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory for the set of counted storages");
   *out = total;
   return TDICT_OK;
 }

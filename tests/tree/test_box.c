@@ -90,7 +90,7 @@ CASE(box_failed_hook_fills_the_error) {
     td_fails(TDICT_EHOOK, "pin_memory of type thing", failed((tdict_status)no_status[i], err));
     assert_int_equal(failed((tdict_status)no_status[i], NULL), TDICT_EHOOK);
   }
-  td_fails(TDICT_EIO, "pin_memory of type thing answered TDICT_EIO", failed(TDICT_EIO, err)); /* it said nothing */
+  td_fails(TDICT_EIO, "pin_memory of type thing returned TDICT_EIO", failed(TDICT_EIO, err)); /* it said nothing */
   tdict_error own = {TDICT_EIO, 5, "inp", "the disk is gone"};
   assert_int_equal(failed(TDICT_EIO, &own), TDICT_EIO);
   assert_string_equal(own.message, "the disk is gone");

@@ -209,14 +209,14 @@ CASE(object_get_checks_type) {
   tdict_tree *td = TREE(2);
   help_put(td, "n.t", TENSOR(2));
   help_thing *thing = put(td, "n.o", &ends);
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted an object of type bare",
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of type bare",
            tdict_get_object(td, "n.o", &bare_type, &object, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted an object of another type named thing",
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of another type named thing",
            tdict_get_object(td, "n.o", &twin_type, &object, err));
-  td_fails(TDICT_ETYPE, "a tensor stands there, wanted an object of type thing",
+  td_fails(TDICT_ETYPE, "found a tensor, wanted an object of type thing",
            tdict_get_object(td, "n.t", &thing_type, &object, err));
-  td_fails(TDICT_ETYPE, "a tree stands there, wanted an object of type thing",
+  td_fails(TDICT_ETYPE, "found a tree, wanted an object of type thing",
            tdict_get_object(td, "n", &thing_type, &object, err));
   td_fails(TDICT_ETYPE, "'o' is an object of type thing", tdict_get_object(td, "n.o.x", &thing_type, &object, err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get_object(td, "n.x", &thing_type, &object, err));
@@ -253,9 +253,9 @@ CASE(object_is_refused_as_tree_and_as_tensor) {
   td_fails(TDICT_ETYPE, through, tdict_delete(td, "n.o.x", err));
   td_fails(TDICT_ETYPE, through, tdict_rename(td, "n.o.x", "b", false, err));
   td_fails(TDICT_ETYPE, through, tdict_rename(td, "a", "n.o.x", false, err));
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted a tensor", tdict_get(td, "n.o", &got, err));
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted a tensor", tdict_get(td, "n.o", &got, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted a tree", tdict_get_tree(td, "n.o", &tree, err));
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted a tree", tdict_get_tree(td, "n.o", &tree, err));
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "n.o", "n.o.x", false, err));
   assert_null(tdict_data(td, "n.o"));
   assert_null(tdict_const_data(td, "n.o"));
@@ -276,9 +276,9 @@ CASE(object_is_not_popped) {
   tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
   put(td, "n.o", &ends);
   char *before = help_snapshot(td);
-  td_fails(TDICT_ETYPE, "pop: an object of type thing stands there, wanted a tensor", tdict_pop(td, "n.o", &t, err));
+  td_fails(TDICT_ETYPE, "pop: found an object of type thing, wanted a tensor", tdict_pop(td, "n.o", &t, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "pop_tree: an object of type thing stands there, wanted a tree",
+  td_fails(TDICT_ETYPE, "pop_tree: found an object of type thing, wanted a tree",
            tdict_pop_tree(td, "n.o", &tree, err));
   assert_ptr_equal(t, no_tensor);
   assert_ptr_equal(tree, no_tree);
