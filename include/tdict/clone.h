@@ -31,8 +31,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, td
 /** Options of tdict_compare(). */
 typedef struct tdict_compare_options {
   size_t struct_size;
-  double relative,
-      absolute;   /**< tolerances: a and b are equal if |a - b| <= absolute + relative * |b|; both 0 by default */
+  /** Tolerances: a and b are equal if |a - b| <= absolute + relative * |b|. Both 0 by default. */
+  double relative, absolute;
   bool nan_equal; /**< NaN equals NaN; default false */
 } tdict_compare_options;
 static inline tdict_compare_options tdict_compare_options_default(void) {
