@@ -1,11 +1,12 @@
-/* Reading one node or one path. What is given out is borrowed from the tree. Thread rule: as in tdict/tree.h. */
+/* Reads the entries of one node or at one path. Results are borrowed from the tree. Nothing is changed.
+ * Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/error.h"
 #include "tree/place.h"
 #include "tree/text.h"
 
-/* What stands at a path that has no backslash; 0 when nothing does, or the path is to be read with more care. */
+/* Returns the leaf at a path without backslashes. Returns 0 if there is none, or if the path needs find_leaf(). */
 static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *td, const char *path, const char *end) {
   tdict_name name;
   const tdict_tree *node = tdict_place_plain(td, path, end, &name);
@@ -13,7 +14,8 @@ static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *
   return slot < 0 ? 0 : node->leaves[slot];
 }
 
-/* The same, for one short key of a large node without a call. */
+/* Returns the leaf at a path, or 0 as find_leaf_by_keys(). A path of one short key in a large node, the most common
+ * case, needs no call: a call would cost as much as the lookup. */
 static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) {
   const size_t length = strlen(path);
   const tdict_keys *keys = td->keys;
@@ -25,7 +27,7 @@ static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) 
   return slot < 0 ? 0 : td->leaves[slot];
 }
 
-/* The leaf at any path, and what is wrong where there is none. */
+/* Finds the leaf at any path. Reports every error. `what` is the name of the public call. */
 static tdict_status find_leaf(const tdict_tree *td, const char *path, const char *what, tdict_leaf *out,
                               tdict_error *err) {
   if (!td || !path) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "path" : "td");
@@ -92,7 +94,7 @@ const void *tdict_const_data(const tdict_tree *td, const char *path) {
   return tdict_get(td, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
 }
 
-/* What stands at a slot that has a key; the caller adds the path. */
+/* Returns the entry of a slot that has a key. The caller sets the path. */
 static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
   const tdict_leaf leaf = node->leaves[slot];
   const tdict_box *box = tdict_leaf_box(leaf);
@@ -103,7 +105,7 @@ static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
                        .type = box ? box->type : NULL};
 }
 
-/* The depth of the last key: dots that no backslash escapes. The path has been read before. */
+/* Returns the depth of the last key of a valid path: the number of dots without a backslash. */
 static int32_t count_path_depth(const char *path) {
   int32_t depth = 0;
   for (; *path; path++) {
@@ -135,7 +137,7 @@ bool tdict_has(const tdict_tree *td, const char *path) {
 
 size_t tdict_num_keys(const tdict_tree *td) { return td ? td->keys->num_live : 0; }
 
-/* The slot of the i-th key, which is there. */
+/* Returns the slot of the i-th key, which must exist. Only deleted slots make a scan necessary. */
 static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   uint32_t slot = 0;
   if (keys->num_live == keys->num_slots) return (uint32_t)i;

@@ -1,5 +1,5 @@
-/* What a node demands of all that hangs below it. Trees are read only; the copies made belong to the caller.
- * Thread rule: as in tdict/tree.h. */
+/* Checks trees against the batch size and device that a node demands, and copies the nodes of a child that lacks them.
+ * Reads the given trees only; the copies belong to the caller. Thread rule: as in tdict/tree.h. */
 #include "tree/agree.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const cha
   return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};
 }
 
-/* True when the dimensions that both have are the same. */
+/* Returns true if the dimensions that both batch sizes have are equal. */
 static bool batch_sizes_agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
   int both = ndim < demand->batch_ndim ? ndim : demand->batch_ndim;
   for (int i = 0; i < both; i++)
@@ -62,7 +62,8 @@ static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *er
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
-/* A tree whose batch size does not agree is an error, unless there is no tensor in it. */
+/* Returns TDICT_ESHAPE if a tree whose batch size does not agree holds a tensor. An empty tree can take any batch
+ * size. */
 static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -78,6 +79,7 @@ static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdic
   return status;
 }
 
+/* Checks one tree node against the demand; `in_place` as in tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
     tdict_status status = check_holds_no_tensor(demand, node, err);
@@ -116,7 +118,7 @@ bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node) {
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  /* A tree that disagrees is empty: none of its dimensions has a meaning below the demand. */
+  /* A tree that disagrees is empty, so its further dimensions mean nothing and are dropped. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
@@ -125,7 +127,7 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
   node->device = *demand->device;
 }
 
-/* A copy of one node that is as demanded and shares all leaves, trees too; NULL without memory. */
+/* Copies one node, shares all its leaves (child trees too), and applies the demand. Returns NULL without memory. */
 static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
@@ -136,8 +138,9 @@ static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict
   return copy;
 }
 
-/* Replaces the trees of a private copy by copies, each node once, and puts these on *list. A copy keeps no tree of the
- * original, even one that is as demanded: a change or a lock through one would show in the other. */
+/* Replaces the child trees of a private copy by copies and pushes these on *list. A node at several places is copied
+ * once. Children that meet the demand are copied too: a shared child would let a change or a lock of the copy reach the
+ * original. */
 static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies,
                                        tdict_tree **list) {
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
@@ -162,6 +165,7 @@ static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *c
   return true;
 }
 
+/* Copies a tree with all its nodes. Works through a list of nodes instead of recursing, because trees may be deep. */
 static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict_tree *child) {
   tdict_pointers copies;
   tdict_tree *copy = copy_node_as_demanded(demand, child);

@@ -1,5 +1,6 @@
-/* Batch size and device of a tree and what hangs below it: looked at first, changed then, in two ways through the same
- * nodes, so that the second one needs no memory. Thread rule: as in tdict/tree.h. */
+/* Sets the batch size and the device of a tree and of the trees below it. A first walk checks everything; a second walk
+ * through the same nodes applies the change. The second walk needs no memory, so the change cannot stop halfway.
+ * The trees own their nodes. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/device.h"
@@ -20,7 +21,7 @@ static tdict_status check_root_writable(const tdict_tree *td, const char *what, 
   return TDICT_OK;
 }
 
-/* Gives all nodes below what is demanded. */
+/* Checks all trees below `td` against the demand and then applies it to them. `td` itself is unchanged. */
 static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
@@ -43,7 +44,7 @@ tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t 
   tdict_status status = check_root_writable(td, what, err);
   if (status == TDICT_OK) status = tdict_batch_check(what, batch_ndim, batch_size, err);
   if (status != TDICT_OK) return status;
-  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* the caller's may be that of a node that changes */
+  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* a copy: the argument may point into a node that changes */
   for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
   status = apply_demand_below(td, &demand, err);
@@ -53,7 +54,8 @@ tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t 
   return TDICT_OK;
 }
 
-/* Takes the device of all nodes below away; a locked one that has one is an error, found in the first of two ways. */
+/* Removes the device of all trees below `td`. The first walk returns TDICT_ELOCKED for a locked tree that has a device;
+ * the second walk changes the nodes. */
 static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;

@@ -1,4 +1,4 @@
-/* Boxes: see box.h. */
+/* Boxes of objects: types, counting, results of hooks. See box.h for ownership and threads. */
 #include "tree/box.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* A tree from a schema: all is checked, then one storage and one slab are made and the tree is put together privately.
- * The tree owns the tensors, they own the storage. Thread rule: as in tdict/tree.h. */
+/* Creates a tree from a schema. Checks all fields first, then makes one storage and one slab of tensors, and then adds
+ * the tensors to a tree that nobody else sees yet. The tree owns the tensors, and the tensors own the storage.
+ * Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -12,7 +13,7 @@
 static const char what[] = "create_from";
 enum { FIELD_NDIM = 6, LEAF_ALIGNMENT = 256 };
 
-/* What the whole schema needs. */
+/* The sizes that the whole schema needs. */
 typedef struct plan {
   const tdict_schema *schema;
   bool zero;
@@ -21,14 +22,14 @@ typedef struct plan {
   size_t num_dims, bytes;
 } plan;
 
-/* The shape of a field's tensor, batch dimensions first; returns its number of dimensions. */
+/* Writes the shape of a field, batch dimensions first. Returns the number of dimensions. */
 static int write_field_shape(const plan *p, const tdict_field *field, int64_t *shape) {
   for (int i = 0; i < p->batch_ndim; i++) shape[i] = p->batch_size[i];
   for (int i = 0; i < field->ndim; i++) shape[p->batch_ndim + i] = field->shape[i];
   return p->batch_ndim + field->ndim;
 }
 
-/* Checks a field and adds it to the plan; its tensor begins where the plan's bytes ended. */
+/* Checks a field and adds its bytes to the plan. The tensor begins where the bytes planned so far end. */
 static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
   int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
   tdict_layout_size size;
@@ -36,7 +37,7 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
   if (field->ndim < 0 || field->ndim > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
                       (int)FIELD_NDIM);
-  for (int i = field->ndim; i < FIELD_NDIM; i++) /* a forgotten ndim would make a tensor of another shape */
+  for (int i = field->ndim; i < FIELD_NDIM; i++) /* a forgotten ndim would silently give the tensor another shape */
     if (field->shape[i])
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
                         (int)field->ndim, i, (long long)field->shape[i]);
@@ -63,7 +64,7 @@ static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error
   return status;
 }
 
-/* Puts a tensor at a path where nothing may stand yet. */
+/* Sets a tensor at a path that must be unused. */
 static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
   tdict_place place;
   tdict_leaf old;
@@ -82,7 +83,7 @@ static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tenso
   return status;
 }
 
-/* Makes the tensors one after the other over the slab's storage. */
+/* Makes the tensors one after another over the storage of the slab and adds them to the tree. */
 static tdict_status add_field_tensors(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
   tdict_status status = TDICT_OK;
   size_t offset = 0;
@@ -98,6 +99,7 @@ static tdict_status add_field_tensors(tdict_tree *td, const plan *p, tdict_slab 
   return status;
 }
 
+/* Allocates the storage for all fields and a slab for their tensors. */
 static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
   tdict_storage *storage;
   tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
@@ -108,6 +110,7 @@ static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdic
   return status;
 }
 
+/* Checks the schema, then creates its tree. On failure nothing is left allocated. */
 static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
                                         tdict_error *err) {
   tdict_slab *slab = NULL;

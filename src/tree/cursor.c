@@ -1,5 +1,5 @@
-/* The way through a tree. A frame for each level, on the heap from the 25th on. Owned by one call, see cursor.h for the
- * thread rule. */
+/* The cursor that walks a tree: one frame per level. The first 24 frames are part of the cursor, so that usual trees
+ * need no allocation; deeper levels are on the heap. Owned by one call. Thread rule: see cursor.h. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>
@@ -37,6 +37,7 @@ tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
   return 0;
 }
 
+/* Doubles the room for frames. Returns false without memory; the cursor is then unchanged. */
 static bool grow_frames(tdict_cursor *cursor) {
   size_t cap = cursor->cap * 2;
   bool local = cursor->frames == cursor->local;

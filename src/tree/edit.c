@@ -1,5 +1,5 @@
-/* Changing what hangs in a tree: set, delete, pop, rename. Everything that can fail is done before the first change.
- * A tree owns one reference to what hangs in it. Thread rule: as in tdict/tree.h. */
+/* Changes the entries of a tree: set, delete, pop, rename. All steps that can fail precede the first change, so a
+ * failed call leaves the tree as it was. A tree owns one reference to each entry. Thread rule: as in tdict/tree.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +12,7 @@ static tdict_status fail_null_argument(const char *what, const char *name, tdict
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
+/* Adds the name of the call that moves a tensor to the device of the tree. */
 static void append_set_to_hint(tdict_error *err) {
   if (!err) return;
   const size_t length = strlen(err->message);
@@ -27,14 +28,15 @@ static tdict_status set_tensor_at_place(tdict_place *place, tdict_tensor *tensor
   return status == TDICT_OK ? tdict_place_set(place, tdict_leaf_of_tensor(tensor), err) : status;
 }
 
-/* What tdict_set() does most often, OTHERWISE when there is more to it. Unless it is DONE, nothing has changed. */
+/* Result of set_tensor_fast(). The tree is changed only by FAST_DONE. */
 enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 
+/* Sets a tensor at a path without backslashes whose trees all exist, the most common case of tdict_set(). */
 static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path, tdict_tensor *tensor) {
   tdict_name name;
   tdict_tree *node = tdict_place_plain(td, path, path + strlen(path), &name);
   if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
-  /* Counted before anything is written: an atomic addition waits for what was. */
+  /* Retain before the stores below: an atomic addition waits until earlier stores have left the store buffer. */
   tdict_leaf leaf = tdict_leaf_hold(tdict_leaf_of_tensor(tensor)), old = 0;
   int64_t slot = tdict_keys_find_name(node->keys, &name);
   bool done = slot < 0 ? tdict_node_add_name(node, &name, leaf) : tdict_node_own_leaves(node);
@@ -44,7 +46,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
     old = node->leaves[slot];
     node->leaves[slot] = leaf;
   }
-  if (old) tdict_leaf_release(old); /* last: a callback may run then */
+  if (old) tdict_leaf_release(old); /* last: the release may run a callback that reads the tree */
   return done ? FAST_DONE : FAST_NO_MEMORY;
 }
 
@@ -66,7 +68,7 @@ tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, t
   return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
 }
 
-/* What is to be put at a place for a child: the child, or its copy, in *out with a reference. */
+/* Writes to *out the tree to store for a child, with a reference: the child itself, or a copy that meets the demand. */
 static tdict_status adopt_child(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   const tdict_path *path = &place->path;
   tdict_status status = tdict_check_cycle(child, place->node, path->what, path->whole, err);
@@ -105,13 +107,14 @@ static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_er
   return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
 }
 
+/* Copies the key table and the leaves of the node if they are shared, before they change. */
 static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *err) {
   if (tdict_node_own(place->node)) return TDICT_OK;
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Takes a leaf of a kind out of the tree. */
+/* Removes the leaf at a path and passes its reference to *out. The leaf must be of `kind`, or of any kind. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
   if (!td || !path) return fail_null_argument(what, td ? "path" : "td", err);
@@ -152,7 +155,7 @@ tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out, 
   return status;
 }
 
-/* Another name for a slot of one node; what has that name goes. */
+/* Renames a slot within one node. An entry that has the new name is removed and released. */
 static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, tdict_error *err) {
   tdict_tree *node = from->node;
   uint32_t slot = (uint32_t)from->slot;
@@ -171,11 +174,11 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   return TDICT_OK;
 }
 
-/* Moves a leaf to another node. */
+/* Moves a leaf to another node, which may demand a copy of it if it is a tree. */
 static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, tdict_error *err) {
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
   tdict_tree *adopted = NULL;
-  tdict_status status = TDICT_OK; /* nothing is demanded of an object */
+  tdict_status status = TDICT_OK; /* an object meets any demand */
   if (tdict_leaf_tensor(leaf)) {
     tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
     status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), to->path.whole, err);
@@ -188,13 +191,13 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   if (status == TDICT_OK) {
     tdict_node_remove(from->node, (uint32_t)from->slot);
     tdict_leaf_release(leaf);
-    tdict_leaf_release(old); /* last: the node that was moved from may hang in it */
+    tdict_leaf_release(old); /* last: `old` may hold the last reference to the node that the leaf came from */
   }
   tdict_release(adopted);
   return status;
 }
 
-/* True when the path `to` leads through the entry that `from` leads to. */
+/* Returns true if the path `to` leads through the entry at `from`: the rename would put the entry below itself. */
 static bool passes_through_entry(const tdict_tree *td, const char *to, const tdict_place *from) {
   tdict_path path;
   bool through = false;

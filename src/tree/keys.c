@@ -1,5 +1,5 @@
-/* Key tables: slots in insertion order, names in chunks, an index with linear probing.
- * A table is owned by the nodes that count it. Thread rule: see keys.h. */
+/* Key tables: slots in insertion order, names in chunks, and a hash index with linear probing. The nodes that use a
+ * table own it together. Thread rule: see keys.h. */
 #include "tree/keys.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 enum {
   FIRST_SLOTS = 8,
   FIRST_NAMES = 96,
-  NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written by words */
+  NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written in words, so up to 7 bytes past a name are touched */
   MOST_NAMES = 1 << 16,
-  REPACK_BYTES = 1024 /* fewer dead bytes are not worth a new chunk */
+  REPACK_BYTES = 1024 /* fewer bytes of deleted names do not justify a new chunk */
 };
 #define MOST_SLOTS ((uint32_t)1 << 30)
 
@@ -33,7 +33,7 @@ static names_chunk *new_name_chunk(size_t cap) {
   return chunk;
 }
 
-/* Room for `bytes` of names; NULL without memory. */
+/* Adds a chunk with room for at least `bytes`. Chunks double in size up to MOST_NAMES. Returns NULL without memory. */
 static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
   size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
@@ -60,7 +60,8 @@ const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   return stored;
 }
 
-/* Moves the names of `from`'s live slots to one chunk of `to`, which has as many slots. False without memory. */
+/* Copies the slots of `from` and its live names to `to`, the names into one new chunk. `to` may be `from`. Returns
+ * false without memory. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   names_chunk *chunk = new_name_chunk(from->name_bytes);
   if (!chunk) return false;
@@ -78,19 +79,21 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   return true;
 }
 
-/* Gives dead names back when they are more than half; without memory for that they stay. */
+/* Frees the bytes of deleted names if they are more than half. Without memory for the new chunk they stay. */
 static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
 
+/* Moves the bytes of a name from the names in use to the dead names. */
 static void count_dead_name(tdict_keys *keys, const tdict_key *key) {
   keys->name_bytes -= (size_t)key->length + 1;
   keys->dead_bytes += (size_t)key->length + 1;
 }
 
-/* How many slots an index of so many cells is for. */
+/* Returns the number of slots for an index of `cells` cells. A half-full index keeps the probe sequences short. */
 static uint32_t max_indexed_slots(uint32_t cells) { return cells / 2; }
 
+/* Recomputes `room`, so that an append checks one limit instead of two. */
 static void update_room(tdict_keys *keys) {
   const uint32_t indexed = keys->cap_index ? max_indexed_slots(keys->cap_index) : TDICT_SCANNED_SLOTS;
   keys->room = indexed < keys->cap_slots ? indexed : keys->cap_slots;
@@ -120,7 +123,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
   if (!copy) return NULL;
   copy->num_slots = keys->num_slots;
   copy->num_live = keys->num_live;
-  /* One slot to spare: a copy is made to be changed. */
+  /* Leave room for one more slot: a copy is made to be changed. */
   copy->cap_slots = keys->num_slots < FIRST_SLOTS ? FIRST_SLOTS : keys->num_slots + 1;
   copy->slots = malloc(copy->cap_slots * sizeof *copy->slots);
   if (!copy->slots || !pack_names(copy, keys)) goto failed;
@@ -156,18 +159,19 @@ static void index_put(tdict_keys *keys, uint32_t slot, uint32_t hash) {
   index[i] = (hash & ~mask) | (slot + 1);
 }
 
-/* Fills an index that is all 0. */
+/* Adds all live slots to an index whose cells are 0. */
 static void index_fill(tdict_keys *keys) {
   for (uint32_t i = 0; i < keys->num_slots; i++)
     if (keys->slots[i].name) index_put(keys, i, keys->slots[i].hash);
 }
 
-/* The index after a slot has got another name. */
+/* Adds a slot to the index, if the table has one. */
 static void index_put_slot(tdict_keys *keys, uint32_t slot) {
   if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
 
-/* Takes a slot out and moves back what probed over it, so that no marks of the deleted are needed. */
+/* Removes a slot from the index and moves later cells of the probe sequence back into the hole. Cells for deleted slots
+ * are then not needed. */
 static void index_remove(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
@@ -181,7 +185,7 @@ static void index_remove(tdict_keys *keys, uint32_t slot) {
   keys->index[hole] = 0;
 }
 
-/* Room for slots up to `count`. */
+/* Allocates room for `count` slots. */
 static bool reserve_slots(tdict_keys *keys, size_t count) {
   if (count <= keys->cap_slots) return true;
   if (count > MOST_SLOTS) return false;
@@ -194,7 +198,7 @@ static bool reserve_slots(tdict_keys *keys, size_t count) {
   return true;
 }
 
-/* An index for slots up to `count`. */
+/* Makes the index large enough for `count` slots. Small tables need none. */
 static bool reserve_index(tdict_keys *keys, size_t count) {
   if (!keys->cap_index && count <= TDICT_SCANNED_SLOTS) return true;
   if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;
@@ -261,7 +265,7 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
     leaves[live++] = leaves[i];
   }
   keys->num_slots = live;
-  /* The index shrinks with the table, else a small table that was large once would be cleared at its old cost. */
+  /* Shrink the index too: clearing it must cost O(live slots), even for a table that was large before. */
   if (live <= TDICT_SCANNED_SLOTS) {
     free(keys->index);
     keys->index = NULL;

@@ -1,7 +1,7 @@
-/* Locks. A node is locked by a call of its own or by what is above: it counts, slot by slot, the locked nodes that hold
- * it. The count of a node changes only when the node above begins or ends to be locked, so a node that hangs at several
- * places is counted as often as it is freed. Thread rule: locking is writing; the last release of a locked node counts
- * down from any thread. */
+/* Locks of trees. A node is locked by tdict_lock() on itself or by a locked node above. `locks_above` counts the slots
+ * of locked nodes that hold the node. The count changes only when the node above becomes locked or unlocked, so a node
+ * at several places is counted once per place. Each node owns its count.
+ * Thread rule: locking is writing. The last release of a locked node lowers the counts below it, from any thread. */
 #include "base/error.h"
 #include "tree/node.h"
 

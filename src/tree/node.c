@@ -1,5 +1,5 @@
-/* Nodes: making, counting, their slots, and copy on write of the key table and the leaves. A node owns one reference to
- * its table and one to its list of leaves. Thread rule: as in tdict/tree.h; counting is safe everywhere. */
+/* Nodes: creation, reference counts, slots, and copy-on-write of key tables and leaves. A node owns one reference to
+ * its key table and one to its list of leaves. Thread rule: as in tdict/tree.h; counting is thread-safe. */
 #include "tree/node.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { FIRST_LEAVES = 8 };
 
-/* A node without keys, batch size and device; NULL without memory. The table is taken on success. */
+/* Makes a node without batch size and device. Takes `keys` on success. Returns NULL without memory. */
 static tdict_tree *new_node(tdict_keys *keys) {
   tdict_tree *td = malloc(sizeof *td);
   if (!td) return NULL;
@@ -50,7 +50,7 @@ static tdict_slab *slab_of(tdict_leaf leaf) {
   return tensor ? tensor->slab : NULL;
 }
 
-/* A list with room for `cap` leaves, of which the first `count` are empty; NULL without memory. */
+/* Makes a list with room for `cap` leaves, of which the first `count` are empty. Returns NULL without memory. */
 static tdict_leaf *new_leaf_list(size_t cap, size_t count) {
   tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
   if (!list) return NULL;
@@ -79,8 +79,8 @@ tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_err
   return TDICT_OK;
 }
 
-/* Copies leaves with a reference to each, trees as empty slots where `trees` is false. One count for all that follow
- * one another in a slab. */
+/* Copies leaves and adds a reference to each. With `trees` false, trees become empty slots. Consecutive tensors of one
+ * slab share a single atomic addition. */
 static void copy_leaves(tdict_leaf *to, const tdict_leaf *from, size_t count, bool trees) {
   for (size_t i = 0; i < count;) {
     tdict_leaf leaf = from[i];
@@ -152,22 +152,23 @@ tdict_tree *tdict_retain(const tdict_tree *td) {
   return counted;
 }
 
-/* Puts a node whose last reference this is on the list of those to be freed: trees may be too deep for recursion. */
+/* Drops a reference. If it was the last, pushes the node on *to_free: recursion could overflow the stack, because trees
+ * may be deep. */
 static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;
   td->pending = *to_free;
   *to_free = td;
 }
 
-/* The end of the leaves from `i` on that are tensors of this slab: they lie in its own memory, so only their addresses
- * are looked at. */
+/* Returns the end of the run of tensors of this slab that begins at `i`. Compares addresses only,
+ * without reading the tensors: those of a slab are in its own memory. */
 static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
   const uintptr_t first = (uintptr_t)slab->tensors, bytes = slab->num_tensors * sizeof slab->tensors[0];
   while (i < count && td->leaves[i] - first < bytes && tdict_leaf_kind(td->leaves[i]) == TDICT_LEAF_TENSOR) i++;
   return i;
 }
 
-/* Gives back a node's part in a list of `count` leaves. */
+/* Drops the node's reference to its list of `count` leaves, and releases the leaves with the last reference. */
 static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free) {
   if (!td->leaves) return;
   tdict_leaf_list *list = tdict_node_list(td);
@@ -175,7 +176,7 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free)
   for (uint32_t i = 0; i < count;) {
     tdict_leaf leaf = td->leaves[i++];
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    if (tensor && tensor->slab) { /* one count for all that follow one another */
+    if (tensor && tensor->slab) { /* one atomic subtraction for the whole run */
       uint32_t end = find_slab_run_end(td, i, count, tensor->slab);
       tdict_slab_release(tensor->slab, (int64_t)(end - i) + 1);
       i = end;
@@ -235,6 +236,7 @@ void tdict_leaf_release(tdict_leaf leaf) {
   tdict_box_release(tdict_leaf_box(leaf));
 }
 
+/* Replaces a shared key table by a private copy. Returns false without memory. */
 static bool own_key_table(tdict_tree *td) {
   if (atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1) return true;
   tdict_keys *own = tdict_keys_copy(td->keys);
@@ -244,7 +246,8 @@ static bool own_key_table(tdict_tree *td) {
   return true;
 }
 
-/* A list of the node's own, with room for `cap` leaves, in place of a shared one; no tree is in it. */
+/* Replaces a shared list by a private copy with room for `cap` leaves. A shared list holds no trees, so releasing it
+ * frees no node. */
 static bool copy_shared_list(tdict_tree *td, size_t cap) {
   const uint32_t count = td->keys->num_slots;
   tdict_tree *none = NULL;
@@ -267,7 +270,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   const bool shared = tdict_node_shares_leaves(td);
   if (count <= td->cap_leaves && !shared) return true;
   size_t cap = td->cap_leaves;
-  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* a shared list may be long enough */
+  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* not for a shared list that is long enough */
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;
   if (shared) return copy_shared_list(td, cap);
@@ -281,6 +284,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   return true;
 }
 
+/* Makes the leaves and the key table private and allocates a slot. */
 static TDICT_SELDOM bool prepare_to_add(tdict_tree *td) {
   return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_key_table(td);
 }
@@ -324,7 +328,7 @@ void tdict_node_compact(tdict_tree *td) {
   if (keys->num_slots - keys->num_live > keys->num_slots / 2) tdict_keys_compact(keys, td->leaves);
 }
 
-/* Writes what comes at `position` of a text that is cut in the middle, if it is shown at all. */
+/* Writes a text that is cut in the middle: the first `head` and the last `tail` bytes of `total` are kept. */
 typedef struct cut_writer {
   char *buffer;
   size_t total, head, tail, position;

@@ -1,5 +1,5 @@
-/* Objects at paths of a tree. The tree owns a reference to the box that an object lies in. Thread rule: as in
- * tdict/tree.h. */
+/* Sets and returns objects at paths of a tree. The tree owns a reference to the box of the object.
+ * Thread rule: as in tdict/tree.h. */
 #include "tdict/object.h"
 
 #include <string.h>
@@ -14,7 +14,8 @@ static tdict_status set_object_at_place(tdict_place *place, const tdict_type *ty
   tdict_status status = tdict_place_check_lock(place, err);
   if (status != TDICT_OK) return status;
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
-  if (box && box->self == self && box->type == type) return TDICT_OK; /* a second box would release it twice */
+  if (box && box->self == self && box->type == type)
+    return TDICT_OK; /* a second box of the same object would release it twice */
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
   status = tdict_place_set(place, tdict_leaf_of_box(box), err);

@@ -1,5 +1,5 @@
-/* Objects in operations: see objects.h. What hooks give belongs to the box or tree that is made of it at once.
- * Thread rule: see objects.h. */
+/* Handles objects in operations on trees: calls their hooks, flattens and unflattens them. The result of a hook belongs
+ * at once to a box or tree, so no error can leak it. Thread rule: see objects.h. */
 #include "tree/objects.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* True when objects of this type take part themselves, not as their tensors. */
+/* Returns true if objects of this type stay objects in the operation, and are not flattened. */
 static bool handles_itself(const tdict_opening *o, const tdict_type *type) {
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
@@ -40,11 +40,12 @@ tdict_way tdict_way_of(const tdict_affine *a, const int64_t *shape, tdict_pick *
   return pick->depth ? TDICT_WAY_INDEX : TDICT_WAY_SAME;
 }
 
-/* The end of a hook's call: what it said, when it failed or gave nothing. */
+/* Ends the call of a hook: returns TDICT_OK if it succeeded with a result. Otherwise writes its error, completed, to
+ * *err and returns the status. */
 static tdict_status finish_hook_call(const tdict_type *type, const char *hook, tdict_status status, const void *result,
                                      tdict_error *hook_err, tdict_error *err) {
   if (status == TDICT_OK && result) return TDICT_OK;
-  if (status == TDICT_OK) status = (tdict_status)-1; /* nothing given */
+  if (status == TDICT_OK) status = (tdict_status)-1; /* success without a result becomes TDICT_EHOOK */
   status = tdict_hook_failed(type, hook, status, hook_err);
   if (err) *err = *hook_err;
   return status;
@@ -77,7 +78,7 @@ tdict_status tdict_box_index(tdict_box *box, const tdict_pick *pick, tdict_box *
 
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err) {
   const tdict_type *type = tdict_leaf_box(boxes[0])->type;
-  const void **items = malloc(count * sizeof *items); /* as many pointers as the caller has */
+  const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller holds as many pointers */
   void *result = NULL;
   tdict_error hook_err = {0};
   if (!items) return tdict_fail(err, TDICT_ENOMEM, "stack: no memory for a list of %zu objects", count);
@@ -86,7 +87,7 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   free((void *)items);
   status = finish_hook_call(type, "stack", status, result, &hook_err, err);
   if (status != TDICT_OK) return status;
-  size_t own = 0; /* the hook may give one of the objects itself */
+  size_t own = 0; /* the hook may have returned one of the items */
   while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
   return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
@@ -100,7 +101,7 @@ static tdict_status fail_missing_hook(const tdict_opening *o, const tdict_type *
   return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have no flatten hook", o->what, type->name);
 }
 
-/* What flatten gave must hold tensors and trees. */
+/* Returns TDICT_EHOOK if a flattened tree holds an object: objects inside objects are not supported. */
 static tdict_status check_flattened_tree(const tdict_opening *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -133,6 +134,7 @@ tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const 
   return status;
 }
 
+/* Writes to *to the leaf for a copy: the same leaf with a reference, or the flattened tree of an object. */
 static tdict_status flatten_leaf(const tdict_opening *o, const tdict_cursor *cursor, tdict_leaf leaf, tdict_leaf *to,
                                  tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
@@ -176,7 +178,7 @@ tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, td
   return TDICT_OK;
 }
 
-/* Counts the keys of a tree that have a leaf, trees not counted, and those that have lost theirs. False without memory. */
+/* Counts the leaves of a tree, except trees, and the keys whose leaf was dropped (0). Returns false without memory. */
 static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
   tdict_cursor cursor;
   bool ok = true;
@@ -195,6 +197,7 @@ static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped
   return ok;
 }
 
+/* Replaces the flattened tree in *to by an object, or by 0 if all leaves of the tree were dropped. */
 static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf *to, tdict_error *err) {
   tdict_tree *tree = tdict_leaf_tree(*to);
   size_t kept, dropped;

@@ -41,8 +41,8 @@ typedef struct tdict_opening {
   const char *above; /* path of the tree, for messages; NULL: none */
 } tdict_opening;
 /* Flattens an object to a tree that shares its tensors. Returns TDICT_ENOTSUP if the type has no flatten, and
- * TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch size.
- * Also returns the error of the hook. err->path begins with `path`. */
+ * TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch
+ * size. Also returns the error of the hook. err->path begins with `path`. */
 tdict_status tdict_box_open(const tdict_opening *opening, const tdict_box *box, const char *path, tdict_tree **out,
                             tdict_error *err);
 /* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of tdict_box_open()

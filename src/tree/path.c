@@ -1,5 +1,5 @@
-/* Paths: reading them key by key, escaping keys and joining them. Nothing here owns more than a reader's buffer.
- * Thread rule: functions of their arguments. */
+/* Reads paths key by key, escapes keys and joins them. Owns at most the buffer of a reader. Thread rule: thread-safe
+ * for different readers and buffers. */
 #include "tree/path.h"
 
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static tdict_status fail_path(const tdict_path *path, const char *why, tdict_err
   return tdict_error_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
 }
 
-/* The end of the key at `text`: its dot or the 0. *escapes counts its backslashes; NULL when the last one escapes
- * nothing. */
+/* Returns the end of the key at `text`: its dot or the 0. *escapes is the number of backslashes. Returns NULL if the
+ * last backslash escapes nothing. */
 static const char *find_key_end(const char *text, size_t *escapes) {
   *escapes = 0;
   for (; *text && *text != '.'; text++)
@@ -39,6 +39,7 @@ static const char *find_key_end(const char *text, size_t *escapes) {
 static const char *const empty_key = "the path has an empty key";
 static const char *const bare_backslash = "the path ends with a backslash that escapes nothing";
 
+/* Removes the backslashes of a key into the reader's buffer, on the heap if the key is long. */
 static tdict_status unescape(tdict_path *path, const char *text, const char *end, tdict_error *err) {
   char *to = path->local;
   if ((size_t)(end - text) > sizeof path->local) {
@@ -61,7 +62,8 @@ tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
   const char *text = path->rest, *end;
   if (tdict_name_read(&path->name, text, path->end)) {
     end = text + path->name.length;
-  } else { /* an error, or a key with backslashes */
+  } else {
+    /* The key has a backslash or is empty: read it byte by byte. */
     size_t escapes;
     end = find_key_end(text, &escapes);
     if (!end) return fail_path(path, bare_backslash, err);
@@ -87,7 +89,7 @@ tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err) {
   }
 }
 
-/* Writes to a buffer that may be too short, counting on. */
+/* Writes to a buffer that may be too short, and counts the full length. */
 typedef struct path_writer {
   char *buffer;
   size_t bytes, length;

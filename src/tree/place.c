@@ -1,4 +1,5 @@
-/* Where a path leads, and putting something there. The trees are borrowed. Thread rule: as in tdict/tree.h. */
+/* Finds the node and slot that a path leads to, and sets leaves there. Borrows the trees.
+ * Thread rule: as in tdict/tree.h. */
 #include "tree/place.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf,
   return fail_at_key(place, TDICT_ETYPE, why, err);
 }
 
-/* Says which keys are there instead. */
+/* Lists the keys that are most similar to the missing key. */
 static TDICT_SELDOM tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
   snprintf(why, sizeof why, "is no key of the tree%s",
@@ -73,7 +74,8 @@ static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Adds the key read last to a chain's end and goes on to what it holds: the leaf, or the next node, which is *below. */
+/* Adds the key read last to `tail`, the last node of a chain. Its value is the leaf, or a new node if more keys follow.
+ * *below is that new node, or NULL. */
 static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
                                       tdict_error *err) {
   const tdict_path *path = &place->path;
@@ -88,7 +90,7 @@ static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdic
   return TDICT_OK;
 }
 
-/* The nodes for the keys that follow, the last one holding the leaf, in *out. */
+/* Makes a chain of nodes for the keys that follow. The last node holds the leaf. Writes the first node to *out. */
 static tdict_status build_node_chain(tdict_place *place, tdict_leaf leaf, tdict_tree **out, tdict_error *err) {
   tdict_tree *top = tdict_node_create_under(place->node);
   if (!top) return fail_place_memory(place, err);
@@ -107,21 +109,25 @@ static tdict_status build_node_chain(tdict_place *place, tdict_leaf leaf, tdict_
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err) {
   tdict_tree *node = place->node;
   tdict_path *path = &place->path;
+  /* Replace the leaf of an existing key. */
   if (place->slot >= 0) {
     if (!tdict_node_own_leaves(node)) return fail_place_memory(place, err);
     *old = node->leaves[place->slot];
     node->leaves[place->slot] = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
+  /* Make the value of the new key. */
   tdict_leaf held;
   if (path->last) {
     held = tdict_leaf_retain(leaf);
-  } else { /* what is new is whole before it is linked: reading on loses the first key, which is read again */
+  } else {
+    /* Build the chain of new nodes before linking it, so that a failure leaves the tree unchanged. */
     tdict_tree *top = NULL;
     const char *begin = path->begin;
     tdict_status status = build_node_chain(place, leaf, &top, err);
     if (status != TDICT_OK) return status;
     held = tdict_leaf_of_tree(top);
+    /* Building the chain read the remaining keys. Read the first new key again. */
     path->rest = begin;
     status = tdict_path_next(path, err);
     if (status != TDICT_OK) {
@@ -129,6 +135,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
       return status;
     }
   }
+  /* Link it. */
   if (!tdict_node_add_name(node, &path->name, held)) {
     tdict_leaf_release(held);
     return fail_place_memory(place, err);

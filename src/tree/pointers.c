@@ -22,7 +22,7 @@ void tdict_pointers_clear(tdict_pointers *map) {
   map->count = 0;
 }
 
-/* The pair of a key, or the free one where it belongs. */
+/* Returns the pair of a key, or the free pair where the key belongs. The map must not be empty. */
 static tdict_pointer_pair *find_pair(const tdict_pointers *map, const void *key) {
   uint64_t mixed = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
   size_t i = (size_t)(mixed >> 32) & (map->cap - 1);

@@ -1,5 +1,5 @@
-/* The text of a tree: a line a key, in columns. Elements are never read and nothing is changed. Thread rule: as in
- * tdict/tree.h. */
+/* Prints a tree: a line per key, in columns. Reads no elements and changes nothing. Borrows the tree.
+ * Thread rule: as in tdict/tree.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,9 +9,9 @@
 #include "tree/text.h"
 
 enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };
-enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* of texts */
+enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* sizes of text buffers */
 
-/* Where the text goes: a buffer that may be too short, or a file. */
+/* The output: a buffer that may be too short, or a file. */
 typedef struct text_output {
   char *buffer;
   size_t bytes, length;
@@ -20,12 +20,12 @@ typedef struct text_output {
 } text_output;
 
 typedef struct printer {
-  text_output *to;        /* NULL: only the widths are measured */
-  size_t lines, left_out; /* keys shown, and keys beyond MOST_LINES */
+  text_output *to;        /* NULL in the first pass, which only measures the columns */
+  size_t lines, left_out; /* keys printed, and keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
-  const tdict_tensor *tensors[MOST_LINES]; /* those shown, in order */
-  size_t overlaps[MOST_LINES];             /* how many of the tree's tensors lie over each, itself counted */
-  size_t num_tensors;                      /* shown so far */
+  const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
+  size_t overlaps[MOST_LINES];             /* for each: how many tensors of the tree overlap it, itself included */
+  size_t num_tensors;                      /* printed so far in this pass */
 } printer;
 
 static void emit(text_output *to, const char *text, size_t length) {
@@ -46,7 +46,8 @@ static void emit_spaces(text_output *to, size_t count) {
   emit(to, spaces, count);
 }
 
-/* Bytes of the character at `text`, 0 when it cannot be printed: a control character, or not UTF-8. */
+/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8,
+ * which are printed as hex: they could disturb a terminal. */
 static size_t count_printable_bytes(const char *text) {
   const unsigned char *c = (const unsigned char *)text;
   if (c[0] < 0x80) return c[0] >= 0x20 && c[0] < 0x7f;
@@ -62,8 +63,8 @@ static size_t count_printable_bytes(const char *text) {
   return length;
 }
 
-/* Writes a key as it is but for what cannot be printed and, when it is to be `escaped`, a backslash; returns its width.
- * `to` may be NULL. */
+/* Writes a text with unprintable bytes as \\xNN and, if `escaped`, backslashes doubled. Returns its width. `to` may be
+ * NULL. */
 static size_t emit_printable(text_output *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {
@@ -150,7 +151,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
   emit_text(p->to, "\n");
 }
 
-/* Shows or measures what is below a node at `depth`. Recursion is for the levels that no memory could be had for. */
+/* Prints or measures everything below a node at `depth`. Recurses only if no memory is left for a deeper cursor. */
 static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
@@ -176,7 +177,8 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor_reset(&cursor);
 }
 
-/* True when the bytes from first to last of two tensors meet: one is the other, or a view of it, or both of a third. */
+/* Returns true if the byte ranges of two tensors overlap: they are the same tensor, or one is a view of the other, or
+ * both are views of a third. */
 static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   int64_t low_a, end_a, low_b, end_b;
   if (a->storage != b->storage || !a->numel || !b->numel) return false;
@@ -187,7 +189,7 @@ static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   return low_a < apart + end_b && apart + low_b < end_a;
 }
 
-/* Counts the tensors that lie over those shown. Recursion as above. */
+/* Counts for each printed tensor the tensors that overlap it. Recurses as print_below(). */
 static void count_overlaps(printer *p, const tdict_tree *td) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
@@ -223,6 +225,7 @@ static void emit_totals(text_output *to, const tdict_tree *td) {
   emit_text(to, "\n");
 }
 
+/* Measures the columns in a first pass and prints in a second, because the widths depend on all lines. */
 static void print_tree(text_output *to, const tdict_tree *td) {
   printer p = {.to = NULL};
   print_below(&p, td, 1);
@@ -250,7 +253,7 @@ tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err) {
   if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", td ? "file" : "td");
   text_output to = {NULL, 0, 0, file, 0};
   print_tree(&to, td);
-  /* A full disk shows when the file's buffer is written. */
+  /* A full disk is only reported when the buffer of the file is written. */
   if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
   if (!to.error) return TDICT_OK;
   return tdict_fail_native(err, TDICT_EIO, to.error, "print: the file could not be written (errno %d)", to.error);

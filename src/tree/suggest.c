@@ -1,15 +1,16 @@
-/* What a message says about a key that is not there. See suggest.h. */
+/* Suggests keys for a message about a missing key. See suggest.h for ownership and threads. */
 #include "tree/suggest.h"
 
 #include <ctype.h>
 #include <stdio.h>
 
-/* All keys are compared by how they begin and end, which is quick; the few that are most alike by their distance. */
+/* A cheap measure is computed for up to MOST_COMPARED keys. The edit distance, which is slow, ranks only the MOST_ALIKE
+ * best of them. */
 enum { MOST_COMPARED = 1024, MOST_ALIKE = 8, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
 
 typedef struct candidate {
   const tdict_key *key;
-  int rank; /* the smaller the nearer */
+  int rank; /* smaller is more similar */
 } candidate;
 typedef struct candidates {
   candidate at[MOST_ALIKE];
@@ -18,7 +19,7 @@ typedef struct candidates {
 
 static bool equal_ignoring_case(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* The bytes that differ between what two names have in common at their beginnings and at their ends. */
+/* Returns the length of the longer name without the common prefix and suffix. Costs one pass over the bytes. */
 static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
   const size_t shorter = a->length < b->length ? a->length : b->length;
   const size_t longer = a->length < b->length ? b->length : a->length;
@@ -32,7 +33,7 @@ static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-/* Levenshtein's distance of the first bytes of two names, in which case does not count. */
+/* Returns the Levenshtein distance of the first bytes of two names. Ignores case. */
 static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
   int row[COMPARED_BYTES + 1];
   const int a_length = (int)(a_bytes < COMPARED_BYTES ? a_bytes : COMPARED_BYTES);
@@ -50,7 +51,7 @@ static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_
   return row[b_length];
 }
 
-/* Keeps the nearest in order; of two that are as near, the one that came first. */
+/* Inserts a candidate by rank and drops the worst if the list is full. Equal ranks keep their order. */
 static void insert_candidate(candidates *best, candidate next) {
   int at = best->count;
   if (at == MOST_ALIKE && best->at[at - 1].rank <= next.rank) return;
@@ -62,7 +63,7 @@ static void insert_candidate(candidates *best, candidate next) {
   best->at[at] = next;
 }
 
-/* Candidates in the order of the table, so that those as near as each other keep it. */
+/* Sorts by position in the table, so that candidates of equal distance keep the order of the keys. */
 static void sort_in_key_order(candidates *all) {
   for (int i = 1; i < all->count; i++)
     for (int at = i; at > 0 && all->at[at - 1].key > all->at[at].key; at--) {

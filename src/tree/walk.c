@@ -1,4 +1,4 @@
-/* Walking whole trees: visitors and sums. Nothing is changed; what visitors are shown is borrowed. Thread rule: as in
+/* Walks whole trees: visitors and sums. Changes nothing. Visitors borrow the entries. Thread rule: as in
  * tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
@@ -6,15 +6,15 @@
 #include "base/error.h"
 #include "tree/cursor.h"
 
-/* The path of what is being shown, grown as the walk goes down. */
+/* The path of the current entry. The buffer is reused for all entries and grows with the depth. */
 typedef struct path_buffer {
   char *text;
   size_t length, cap;
 } path_buffer;
 
-/* Makes the text what leads to a node, which is `mark` bytes long, and the node's key. */
+/* Cuts the path to its first `mark` bytes, which lead to a node, and appends a key of that node. */
 static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
-  size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, the key with all escaped, the 0 */
+  size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, each byte of the key escaped, the 0 */
   if (!path->text || most > path->cap) {
     size_t cap = path->cap * 2 > most ? path->cap * 2 : most;
     char *text = realloc(path->text, cap);
@@ -33,8 +33,8 @@ static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   return true;
 }
 
-/* Calls the visitor with an error of the walk's own, so that what the caller's error held before is not taken for the
- * visitor's words. */
+/* Calls the visitor with an error of its own. The error of the caller may hold an old message, which would otherwise
+ * look like the message of the visitor. */
 static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
   static const char what[] = "walk: the visitor";
   if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
@@ -83,7 +83,7 @@ tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user, t
   return status;
 }
 
-/* Of its elements, as the object says by itself. */
+/* Returns the result of the `bytes` hook, or 0 if the type has none. */
 static size_t object_bytes(const tdict_box *box) {
   size_t (*bytes)(const void *self) = TDICT_HOOK_OF(box->type, bytes);
   return bytes ? bytes(box->self) : 0;
@@ -97,7 +97,7 @@ static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
   return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
 }
 
-/* Recursion is for the levels that no memory could be had for. */
+/* Adds up all leaves. Recurses only if no memory is left for a deeper cursor, because these calls cannot fail. */
 static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;
@@ -117,9 +117,9 @@ size_t tdict_num_leaves(const tdict_tree *td) { return sum_leaves(td, SUM_TENSOR
 size_t tdict_num_objects(const tdict_tree *td) { return sum_leaves(td, SUM_OBJECTS); }
 size_t tdict_bytes(const tdict_tree *td) { return sum_leaves(td, SUM_BYTES); }
 
-/* `seen` holds storages and boxes. */
+/* Adds the bytes of each storage and object once. `seen` holds the storages and boxes that were counted. */
 static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
-  const void *last = NULL; /* tensors of one storage often follow one another */
+  const void *last = NULL; /* consecutive tensors often share a storage: skip the map for them */
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (tree) {
