@@ -14,14 +14,15 @@ static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *
   return slot < 0 ? 0 : node->leaves[slot];
 }
 
-/* Returns the leaf at a path, or 0 as find_leaf_by_keys(). A path of one short key in a large node, the most common
- * case, needs no call: a call would cost as much as the lookup. */
+/* Returns the leaf at a path, or 0 as find_leaf_by_keys(). For one short key of a node with an index, hashes and
+ * searches inline, without a call. */
 static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) {
   const size_t length = strlen(path);
   const tdict_keys *keys = td->keys;
   if (length - 1 >= TDICT_WORD_BYTES || !keys->cap_index) return find_leaf_by_keys(td, path, path + length);
   uint64_t word = length < TDICT_WORD_BYTES ? tdict_word_load_part(path, length) : tdict_word_load(path);
   if (tdict_word_stops(word)) return find_leaf_by_keys(td, path, path + length);
+  /* Same hash as tdict_name_of(), from the word that was just checked for dots and backslashes. */
   const tdict_name name = {path, length, word, 0, (uint32_t)tdict_hash_mix(tdict_hash_begin(length), word, 0)};
   int64_t slot = tdict_keys_find_indexed(keys, &name);
   return slot < 0 ? 0 : td->leaves[slot];
@@ -39,6 +40,7 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
   return TDICT_OK;
 }
 
+/* Returns TDICT_ETYPE with the kind that was found and the kind that was wanted. */
 static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
                                    tdict_error *err) {
   char found[TDICT_TEXT_LEAF_BYTES];
@@ -46,6 +48,7 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
+/* The part of tdict_get() for escaped paths and for errors: find_leaf_fast() tells neither apart from a missing key. */
 static TDICT_SELDOM tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
                                                  tdict_error *err) {
   tdict_leaf leaf = 0;
@@ -132,6 +135,7 @@ tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *o
 
 bool tdict_has(const tdict_tree *td, const char *path) {
   tdict_leaf leaf = td && path ? find_leaf_fast(td, path) : 0;
+  /* The fast search also returns 0 for an escaped path, so the full search decides. */
   return leaf || find_leaf(td, path, "has", &leaf, NULL) == TDICT_OK;
 }
 
@@ -140,6 +144,7 @@ size_t tdict_num_keys(const tdict_tree *td) { return td ? td->keys->num_live : 0
 /* Returns the slot of the i-th key, which must exist. Only deleted slots make a scan necessary. */
 static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   uint32_t slot = 0;
+  /* Without deleted keys, slots and keys have the same numbers. */
   if (keys->num_live == keys->num_slots) return (uint32_t)i;
   while (!keys->slots[slot].name || i-- > 0) slot++;
   return slot;

@@ -36,6 +36,7 @@ static tdict_status fail_device(const tdict_demand *demand, tdict_device device,
                     tdict_device_format(device, found, sizeof found));
 }
 
+/* Returns true if a tensor meets the demand. The message is built only on failure, by fail_tensor(). */
 static bool tensor_agrees(const tdict_demand *demand, const tdict_tensor *t) {
   return tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size) &&
          (!demand->device || tdict_device_equal(*demand->device, tdict_tensor_device(t)));
@@ -81,12 +82,14 @@ static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdic
 
 /* Checks one tree node against the demand; `in_place` as in tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
+  /* A tree with another batch size can still be changed if it is empty. */
   if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
     tdict_status status = check_holds_no_tensor(demand, node, err);
     if (status != TDICT_OK) return status;
   }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return fail_device(demand, node->device, "the tree put below it", err);
+  /* A locked tree may stay below only if it already meets the demand. */
   if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;
@@ -101,6 +104,7 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
       status = check_node(demand, node, in_place, err);
     else if (tensor && !tensor_agrees(demand, tensor))
       status = fail_tensor(demand, tensor, err);
+    /* Name the tensor or tree that failed. */
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);
@@ -146,6 +150,7 @@ static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *c
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
     tdict_tree *child = tdict_leaf_tree(copy->leaves[i]);
     if (!child) continue;
+    /* A node at several places of the original becomes one node of the copy. */
     tdict_tree *made = tdict_pointers_get(copies, child);
     if (made) {
       (void)tdict_retain(made);
@@ -173,6 +178,7 @@ static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict
   tdict_pointers_init(&copies);
   copy->pending = NULL;
   bool ok = true;
+  /* Copy the children of each copied node until no node with uncopied children is left. */
   for (tdict_tree *list = copy; ok && list;) {
     tdict_tree *node = list;
     list = node->pending;
@@ -187,6 +193,7 @@ static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_node(demand, child, false, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, demand->above);
+  /* The common case: share the child. */
   if (!tdict_demand_changes(demand, child)) {
     *out = tdict_retain(child);
     return TDICT_OK;

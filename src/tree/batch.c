@@ -25,8 +25,10 @@ static tdict_status check_root_writable(const tdict_tree *td, const char *what, 
 static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
+  /* Check everything. */
   tdict_status status = tdict_agree_below(demand, &cursor, true, err);
   if (status == TDICT_OK) {
+    /* Apply. Entering cannot fail: the cursor has the memory of the first walk. */
     tdict_cursor_rewind(&cursor, td);
     for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
@@ -49,6 +51,7 @@ tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t 
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
   status = apply_demand_below(td, &demand, err);
   if (status != TDICT_OK) return status;
+  /* The root comes last, because only now nothing can fail. */
   td->batch_ndim = batch_ndim;
   memcpy(td->batch_size, wanted, sizeof wanted);
   return TDICT_OK;
@@ -65,6 +68,7 @@ static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
     for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
+      /* Clear before the check below, so that it passes in the second walk. */
       if (way == 1) node->has_device = false;
       if (node->has_device && tdict_node_is_locked(node)) {
         char path[sizeof err->path];

@@ -44,6 +44,7 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
   int ndim = write_field_shape(p, field, shape);
   tdict_status status = tdict_layout_check(what, field->dtype, ndim, shape, &size, err);
   if (status != TDICT_OK) return status;
+  /* Add the aligned bytes. Offsets must also fit in int64_t. */
   size_t aligned, sum;
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(p->bytes, aligned, &sum) ||
       sum > INT64_MAX)
@@ -70,6 +71,7 @@ static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tenso
   tdict_leaf old;
   tdict_status status = tdict_place_find(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
+  /* A second field with the same path is an error, not a replacement. */
   tdict_leaf there = tdict_place_leaf(&place);
   if (tdict_leaf_tensor(there)) {
     status = tdict_error_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
@@ -91,6 +93,7 @@ static tdict_status add_field_tensors(tdict_tree *td, const plan *p, tdict_slab 
     const tdict_field *field = &p->schema->fields[i];
     int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
     int ndim = write_field_shape(p, field, shape);
+    /* The slab has room for every field, and plan_field() has checked the shape. */
     tdict_tensor *tensor = tdict_slab_add(slab, field->dtype, ndim, shape, offset);
     offset += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
     status = set_new_tensor(td, field->path, tensor, err);
@@ -104,6 +107,7 @@ static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdic
   tdict_storage *storage;
   tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
   if (status != TDICT_OK) return status;
+  /* Tells transfers that the gaps between the tensors hold no data. */
   storage->flags |= TDICT_STORAGE_ARENA;
   status = tdict_slab_create(p->schema->num_fields, p->num_dims, storage, out, err);
   tdict_storage_release(storage);
@@ -119,6 +123,7 @@ static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdi
   if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
   if (status == TDICT_OK && schema->num_fields) status = create_schema_slab(p, memory, &slab, err);
   if (status == TDICT_OK) status = add_field_tensors(td, p, slab, err);
+  /* The tensors in the tree hold the slab from now on. */
   if (slab) tdict_slab_release(slab, 1);
   if (status != TDICT_OK) {
     tdict_release(td);

@@ -33,11 +33,13 @@ enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 
 /* Sets a tensor at a path without backslashes whose trees all exist, the most common case of tdict_set(). */
 static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path, tdict_tensor *tensor) {
+  /* Find the node, and leave all errors to the slow path. */
   tdict_name name;
   tdict_tree *node = tdict_place_plain(td, path, path + strlen(path), &name);
   if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
   /* Retain before the stores below: an atomic addition waits until earlier stores have left the store buffer. */
   tdict_leaf leaf = tdict_leaf_hold(tdict_leaf_of_tensor(tensor)), old = 0;
+  /* Add a key, or replace the leaf of an existing key. */
   int64_t slot = tdict_keys_find_name(node->keys, &name);
   bool done = slot < 0 ? tdict_node_add_name(node, &name, leaf) : tdict_node_own_leaves(node);
   if (!done) {
@@ -71,6 +73,7 @@ tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, t
 /* Writes to *out the tree to store for a child, with a reference: the child itself, or a copy that meets the demand. */
 static tdict_status adopt_child(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   const tdict_path *path = &place->path;
+  /* Look for a cycle first: a tree inside itself would never be released. */
   tdict_status status = tdict_check_cycle(child, place->node, path->what, path->whole, err);
   if (status != TDICT_OK) return status;
   tdict_demand demand = tdict_demand_of(place->node, path->what, path->whole);
@@ -82,6 +85,7 @@ static tdict_status set_child_at_place(tdict_place *place, tdict_tree *child, td
   tdict_status status = tdict_place_check_lock(place, err);
   if (status == TDICT_OK) status = adopt_child(place, child, &adopted, err);
   if (status != TDICT_OK) return status;
+  /* The tree adds a reference of its own, so ours is dropped below in either case. */
   status = tdict_place_set(place, tdict_leaf_of_tree(adopted), err);
   tdict_release(adopted);
   return status;
@@ -125,6 +129,7 @@ static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *wh
   if (status == TDICT_OK) status = tdict_place_check_lock(&place, err);
   if (status == TDICT_OK) status = own_keys_and_leaves(&place, err);
   if (status == TDICT_OK) {
+    /* Nothing below can fail. */
     *out = tdict_place_leaf(&place);
     tdict_node_remove(place.node, (uint32_t)place.slot);
   }
@@ -161,11 +166,13 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   uint32_t slot = (uint32_t)from->slot;
   tdict_status status = own_keys_and_leaves(from, err);
   if (status != TDICT_OK) return status;
+  /* The new name is unused: rename the slot. */
   if (to->slot < 0) {
     if (tdict_keys_rename(node->keys, slot, &to->path.name)) return TDICT_OK;
     tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
     return tdict_error_at(err, TDICT_ENOMEM, to->path.whole);
   }
+  /* The new name is in use: its slot is deleted and its entry released. */
   tdict_leaf old = tdict_place_leaf(to);
   tdict_keys_take_name(node->keys, slot, (uint32_t)to->slot);
   node->leaves[to->slot] = 0;
@@ -178,6 +185,7 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
 static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, tdict_error *err) {
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
   tdict_tree *adopted = NULL;
+  /* Check that the leaf meets the demand of its new node. */
   tdict_status status = TDICT_OK; /* an object meets any demand */
   if (tdict_leaf_tensor(leaf)) {
     tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
@@ -186,6 +194,7 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
     status = adopt_child(to, tdict_leaf_tree(leaf), &adopted, err);
     if (status == TDICT_OK) moved = tdict_leaf_of_tree(adopted);
   }
+  /* Prepare the removal before the insertion, so that only the insertion can still fail. */
   if (status == TDICT_OK) status = own_keys_and_leaves(from, err);
   if (status == TDICT_OK) status = tdict_place_put(to, moved, &old, err);
   if (status == TDICT_OK) {
@@ -217,6 +226,7 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
   tdict_status status = tdict_place_check_lock(from, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(to, err);
   if (status != TDICT_OK) return status;
+  /* Renaming to the same path succeeds, even with `safe`. */
   bool same_node = from->node == to->node && to->path.last;
   if (same_node && from->slot == to->slot) return TDICT_OK;
   if (safe && to->slot >= 0) {
@@ -231,11 +241,13 @@ tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool
   tdict_place source, target;
   tdict_status status = tdict_place_get(&source, td, from, "rename", err);
   if (status != TDICT_OK) return status;
+  /* Refuse to move an entry below itself. */
   if (passes_through_entry(td, to, &source)) {
     tdict_place_reset(&source);
     tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
+  /* Find the new place. It may not exist yet. */
   status = tdict_place_find(&target, td, to, "rename", err);
   if (status == TDICT_OK) {
     status = rename_place(&source, &target, safe, err);

@@ -36,6 +36,7 @@ static names_chunk *new_name_chunk(size_t cap) {
 /* Adds a chunk with room for at least `bytes`. Chunks double in size up to MOST_NAMES. Returns NULL without memory. */
 static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
+  /* Doubling bounds the number of chunks; the limit bounds the unused bytes of a large table. */
   size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
   if (cap < FIRST_NAMES) cap = FIRST_NAMES;
   if (cap > MOST_NAMES) cap = MOST_NAMES;
@@ -49,6 +50,7 @@ static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
 
 const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   names_chunk *chunk = keys->names;
+  /* tdict_key stores the length in 32 bits. */
   if (name->length >= UINT32_MAX) return NULL;
   if (!chunk || chunk->cap - chunk->used <= name->length) chunk = add_name_chunk(keys, name->length + 1);
   if (!chunk) return NULL;
@@ -72,6 +74,7 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
     to->slots[i].name = memcpy(chunk->bytes + chunk->used, key->name, (size_t)key->length + 1);
     chunk->used += (size_t)key->length + 1;
   }
+  /* When repacking a table, its old chunks are freed only after every name was copied. */
   if (to == from) free_name_chunks(to->names);
   to->names = chunk;
   to->name_bytes = from->name_bytes;
@@ -127,6 +130,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
   copy->cap_slots = keys->num_slots < FIRST_SLOTS ? FIRST_SLOTS : keys->num_slots + 1;
   copy->slots = malloc(copy->cap_slots * sizeof *copy->slots);
   if (!copy->slots || !pack_names(copy, keys)) goto failed;
+  /* Slot numbers are the same, so the index can be copied as it is. */
   if (keys->cap_index) {
     copy->cap_index = keys->cap_index;
     copy->index = malloc(copy->cap_index * sizeof *copy->index);
@@ -174,9 +178,11 @@ static void index_put_slot(tdict_keys *keys, uint32_t slot) {
  * are then not needed. */
 static void index_remove(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
+  /* Find the cell of the slot. */
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
   while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
   for (uint32_t i = (hole + 1) & mask; keys->index[i]; i = (i + 1) & mask) {
+    /* Move a cell only if the hole is between its home and its place, or a search would miss it. */
     uint32_t home = keys->slots[(keys->index[i] & mask) - 1].hash & mask;
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     keys->index[hole] = keys->index[i];
@@ -204,6 +210,7 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
   if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;
   uint32_t cap = keys->cap_index ? keys->cap_index : TDICT_SCANNED_SLOTS;
   while (max_indexed_slots(cap) < count) cap *= 2;
+  /* Build a new index. The old one stays valid until the allocation has succeeded. */
   uint32_t *index = calloc(cap, sizeof *index);
   if (!index) return false;
   free(keys->index);
@@ -214,6 +221,7 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
 }
 
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots) {
+  /* Update `room` on failure too: the slots may have grown although the index did not. */
   bool made = reserve_slots(keys, slots) && reserve_index(keys, slots);
   update_room(keys);
   return made;
@@ -236,6 +244,7 @@ void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
 }
 
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name) {
+  /* Store the new name first: it is the only step that can fail. */
   const char *stored = tdict_keys_store_name(keys, name);
   if (!stored) return false;
   index_remove(keys, slot);

@@ -9,8 +9,10 @@ void tdict_lock(tdict_tree *td) {
   if (!td) return;
   bool was_locked = tdict_node_is_locked(td);
   td->locked = true;
+  /* The nodes below already count this node as locked. */
   if (was_locked) return;
   td->pending = NULL;
+  /* Count the lock in all children, and go deeper only below nodes that were not locked before. */
   for (tdict_tree *list = td; list;) {
     tdict_tree *node = list;
     list = node->pending;
@@ -34,6 +36,7 @@ tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
                       "unlock: the tree is below a locked tree (in %d places); unlock that tree first", (int)above);
   if (!td->locked) return TDICT_OK;
   td->locked = false;
+  /* Clear the own locks of the trees below too, except where another locked tree holds them. */
   tdict_node_uncount_lock(td, true);
   return TDICT_OK;
 }

@@ -71,6 +71,7 @@ tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_err
     free(td);
     return fail_node_memory(slots, err);
   }
+  /* new_node() took the table without a reference, so that the failure above needs no release. */
   (void)tdict_keys_retain(like->keys);
   copy_batch_and_device(td, like);
   td->leaves = leaves;
@@ -104,6 +105,7 @@ static bool holds_trees(const tdict_tree *td) {
 
 tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
   const size_t slots = like->keys->num_slots;
+  /* A list with trees cannot be shared: each copy needs child nodes of its own. */
   *trees = holds_trees(like);
   if (*trees) {
     tdict_status status = tdict_node_like(like, out, err);
@@ -155,6 +157,7 @@ tdict_tree *tdict_retain(const tdict_tree *td) {
 /* Drops a reference. If it was the last, pushes the node on *to_free: recursion could overflow the stack, because trees
  * may be deep. */
 static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
+  /* acq_rel: the thread that frees the node must see all writes of former holders. */
   if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;
   td->pending = *to_free;
   *to_free = td;
@@ -213,6 +216,7 @@ void tdict_release(tdict_tree *td) {
   while (to_free) {
     tdict_tree *node = to_free;
     to_free = node->pending;
+    /* Children that other trees hold must not stay locked by a tree that no longer exists. */
     if (node->locked) tdict_node_uncount_lock(node, false);
     release_leaves(node, node->keys->num_slots, &to_free);
     tdict_keys_release(node->keys);
@@ -273,6 +277,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* not for a shared list that is long enough */
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;
+  /* Replace a shared list, or grow a private list in place. */
   if (shared) return copy_shared_list(td, cap);
   tdict_leaf_list *list = td->leaves ? tdict_node_list(td) : NULL;
   const bool first = !list;
@@ -290,6 +295,7 @@ static TDICT_SELDOM bool prepare_to_add(tdict_tree *td) {
 }
 
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf) {
+  /* acquire: pairs with the release of the last other holder, which may have read the table until then. */
   const bool ready = td->keys->num_slots < td->cap_leaves && !tdict_node_shares_leaves(td) &&
                      atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1;
   if (!ready && !prepare_to_add(td)) return false;
@@ -345,8 +351,10 @@ static void put_cut_char(cut_writer *text, char c) {
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes) {
   char copy[sizeof((tdict_error *)NULL)->path];
   size_t length = above ? strlen(above) : 0, total = length;
+  /* The text in `buffer` is both input and output: keep a copy of the input. */
   if (above && above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
   if (key) total += tdict_path_escape(key->name, NULL, 0) + (length != 0);
+  /* Decide what is cut: "..." replaces the middle. */
   cut_writer text = {buffer, total, total, 0, 0};
   if (total >= bytes) {
     size_t kept = bytes - 1 - 3;
@@ -354,6 +362,7 @@ void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size
     text.tail = kept - text.head;
     memcpy(buffer + text.head, "...", 3);
   }
+  /* Write what is kept. */
   for (size_t i = 0; i < length; i++) put_cut_char(&text, above[i]);
   if (key && length) put_cut_char(&text, '.');
   for (const char *c = key ? key->name : ""; *c; c++) {

@@ -28,6 +28,7 @@ static bool handles_itself(const tdict_opening *o, const tdict_type *type) {
 }
 
 tdict_way tdict_way_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick) {
+  /* A hook can take one element per dimension. Each further dimension must be kept whole and in order. */
   pick->depth = a->ndim_in - a->ndim_out;
   if (pick->depth < 0) return TDICT_WAY_TENSORS;
   for (int i = 0; i < a->ndim_out; i++) {
@@ -60,6 +61,7 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) 
 }
 
 tdict_status tdict_box_index(tdict_box *box, const tdict_pick *pick, tdict_box **out, tdict_error *err) {
+  /* Apply the index hook once per dimension, each time to the result before. */
   tdict_box *current = tdict_box_retain(box);
   for (int i = 0; i < pick->depth; i++) {
     void *result = NULL;
@@ -127,6 +129,7 @@ tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const 
   tdict_status status = box->type->flatten(box->self, &flat, &hook_err);
   status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  /* The tensors must fit the batch size of the tree that holds the object. */
   const tdict_demand demand = {o->what, o->batch_ndim, o->batch_size, NULL, path};
   status = check_flattened_tree(o, flat, err);
   status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);
@@ -142,6 +145,7 @@ static tdict_status flatten_leaf(const tdict_opening *o, const tdict_cursor *cur
     *to = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
+  /* Flatten the object. The path is needed for errors only. */
   char path[PATH_BYTES];
   tdict_tree *flat = NULL;
   tdict_cursor_path(cursor, o->above, path, sizeof path);
@@ -156,6 +160,7 @@ tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, td
   tdict_status status = tdict_node_like(td, &made, err);
   if (status != TDICT_OK) return status;
   tdict_cursor_init(&cursor, td, false);
+  /* Walk `td`. The mark of each frame is the address of the copied node. */
   cursor.frames[0].mark = (size_t)made;
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
@@ -185,6 +190,7 @@ static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped
   *kept = *dropped = 0;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_tree *node = td; ok && node;) {
+    /* The cursor skips empty slots, so count keys without a leaf here. */
     for (uint32_t i = 0; i < node->keys->num_slots; i++) *dropped += node->keys->slots[i].name && !node->leaves[i];
     node = NULL;
     for (tdict_leaf leaf; ok && !node && (leaf = tdict_cursor_next(&cursor)) != 0;) {
@@ -207,6 +213,7 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
   if (!tree) return TDICT_OK;
   if (!count_kept_and_dropped(tree, &kept, &dropped))
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
+  /* An object cannot be made from some of its tensors. */
   if (dropped && kept)
     return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are dropped, wanted all or none",
                       what, dropped, box->type->name);
@@ -228,6 +235,7 @@ tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, like, false);
+  /* Walk `like`. The mark of each frame is the address of the node of `made` at the same path. */
   cursor.frames[0].mark = (size_t)made;
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
@@ -266,6 +274,7 @@ tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *
   tdict_open_pair pair = {NULL, NULL};
   tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  /* Make room before flattening: if this fails, there is no tree to release. */
   if (pairs->count == pairs->cap) {
     size_t cap = pairs->cap ? pairs->cap * 2 : 8;
     tdict_open_pair *items = realloc(pairs->items, cap * sizeof *items);

@@ -42,6 +42,7 @@ static const char *const bare_backslash = "the path ends with a backslash that e
 /* Removes the backslashes of a key into the reader's buffer, on the heap if the key is long. */
 static tdict_status unescape(tdict_path *path, const char *text, const char *end, tdict_error *err) {
   char *to = path->local;
+  /* The key without backslashes is never longer than the escaped key. */
   if ((size_t)(end - text) > sizeof path->local) {
     free(path->heap);
     to = path->heap = malloc((size_t)(end - text));
@@ -60,6 +61,7 @@ static tdict_status unescape(tdict_path *path, const char *text, const char *end
 
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
   const char *text = path->rest, *end;
+  /* Most keys have no backslash and need no copy. */
   if (tdict_name_read(&path->name, text, path->end)) {
     end = text + path->name.length;
   } else {

@@ -24,6 +24,7 @@ static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf,
 /* Lists the keys that are most similar to the missing key. */
 static TDICT_SELDOM tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
+  /* The message has 256 bytes: 160 for the keys leave room for the name of the missing key. */
   snprintf(why, sizeof why, "is no key of the tree%s",
            tdict_suggest(place->node->keys, &place->path.name, keys, sizeof keys));
   return fail_at_key(place, TDICT_ENOTFOUND, why, err);
@@ -41,6 +42,7 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
+    /* The path goes on where no tree is. Report an invalid path before a leaf in the way. */
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
       if (status == TDICT_OK && leaf) status = fail_through_leaf(place, leaf, err);
@@ -57,6 +59,7 @@ tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const cha
                              tdict_error *err) {
   tdict_status status = tdict_place_find(place, td, path, what, err);
   if (status != TDICT_OK || place->slot >= 0) return status;
+  /* Finding similar keys takes microseconds: skip the search if the caller passed no error. */
   status = err ? fail_missing_key(place, err) : TDICT_ENOTFOUND;
   tdict_path_reset(&place->path);
   return status;

@@ -24,6 +24,7 @@ void tdict_pointers_clear(tdict_pointers *map) {
 
 /* Returns the pair of a key, or the free pair where the key belongs. The map must not be empty. */
 static tdict_pointer_pair *find_pair(const tdict_pointers *map, const void *key) {
+  /* The low bits of pointers are equal. Multiply, and use the high bits. */
   uint64_t mixed = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
   size_t i = (size_t)(mixed >> 32) & (map->cap - 1);
   while (map->pairs[i].key && map->pairs[i].key != key) i = (i + 1) & (map->cap - 1);
@@ -43,6 +44,7 @@ static bool grow_pairs(tdict_pointers *map) {
 
 int tdict_pointers_add(tdict_pointers *map, const void *key, void *value) {
   if (map->cap && find_pair(map, key)->key) return 0;
+  /* Half the pairs stay free, so every search ends. */
   if ((map->count + 1) * 2 > map->cap && !grow_pairs(map)) return -1;
   tdict_pointer_pair *pair = find_pair(map, key);
   pair->key = key;

@@ -46,8 +46,8 @@ static void emit_spaces(text_output *to, size_t count) {
   emit(to, spaces, count);
 }
 
-/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8,
- * which are printed as hex: they could disturb a terminal. */
+/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8;
+ * their bytes are printed as hex. */
 static size_t count_printable_bytes(const char *text) {
   const unsigned char *c = (const unsigned char *)text;
   if (c[0] < 0x80) return c[0] >= 0x20 && c[0] < 0x7f;
@@ -57,6 +57,7 @@ static size_t count_printable_bytes(const char *text) {
                                                 : 0;
   for (size_t i = 1; i < length; i++)
     if ((c[i] & 0xc0) != 0x80) return 0;
+  /* Reject control characters, overlong forms, surrogates and values above U+10FFFF. */
   if (length == 2 && c[0] == 0xc2 && c[1] < 0xa0) return 0;
   if (length == 3 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0))) return 0;
   if (length == 4 && ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90))) return 0;
@@ -114,6 +115,7 @@ static void print_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   char dtype[DEVICE_BYTES], shape[SHAPE_BYTES], device[DEVICE_BYTES];
   size_t dtype_width = strlen(tdict_dtype_format(t->dtype, dtype, sizeof dtype));
   tdict_text_shape(t->ndim, t->dims, shape, sizeof shape);
+  /* First pass: measure the columns and note the tensor. */
   if (!p->to) {
     widen_column(&p->name_width, name_width, WIDEST_NAME);
     widen_column(&p->dtype_width, dtype_width, DEVICE_BYTES);
@@ -121,6 +123,7 @@ static void print_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
     p->tensors[p->num_tensors++] = t;
     return;
   }
+  /* Second pass: print. */
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
   emit_column(p->to, dtype, p->dtype_width);
   emit_column(p->to, shape, p->shape_width);
@@ -143,6 +146,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     char text[OBJECT_BYTES];
     text[0] = 0;
     size_t length = print(box->self, text, sizeof text);
+    /* A hook may forget the 0. */
     text[sizeof text - 1] = 0;
     if (text[0]) emit_text(p->to, "  ");
     emit_printable(p->to, text, false);
@@ -158,6 +162,7 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     size_t level = depth + cursor.depth - 1;
+    /* Print or measure the key and its entry. */
     if (p->lines == MOST_LINES) {
       p->left_out++;
     } else {
@@ -171,6 +176,7 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
       if (tdict_leaf_tensor(leaf)) print_tensor(p, tdict_leaf_tensor(leaf), width);
       if (tdict_leaf_box(leaf)) print_object(p, tdict_leaf_box(leaf), width);
     }
+    /* Go deeper. The first pass can stop at the limit; the second also counts the keys left out. */
     if (!tree || (p->lines == MOST_LINES && !p->to)) continue;
     if (!tdict_cursor_enter(&cursor, tree)) print_below(p, tree, level + 1);
   }
@@ -185,6 +191,7 @@ static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   const size_t item_a = tdict_dtype_bytes(a->dtype), item_b = tdict_dtype_bytes(b->dtype);
   if (!tdict_layout_extent(a->ndim, a->dims, tdict_tensor_dims_strides(a), item_a, &low_a, &end_a)) return false;
   if (!tdict_layout_extent(b->ndim, b->dims, tdict_tensor_dims_strides(b), item_b, &low_b, &end_b)) return false;
+  /* Compare the byte ranges relative to the data of `a`. */
   const int64_t apart = (int64_t)((uintptr_t)b->data - (uintptr_t)a->data);
   return low_a < apart + end_b && apart + low_b < end_a;
 }
@@ -227,9 +234,11 @@ static void emit_totals(text_output *to, const tdict_tree *td) {
 
 /* Measures the columns in a first pass and prints in a second, because the widths depend on all lines. */
 static void print_tree(text_output *to, const tdict_tree *td) {
+  /* Measure. */
   printer p = {.to = NULL};
   print_below(&p, td, 1);
   count_overlaps(&p, td);
+  /* Print. */
   p.to = to;
   p.lines = p.left_out = p.num_tensors = 0;
   emit_node(to, td);

@@ -76,12 +76,14 @@ static void sort_in_key_order(candidates *all) {
 static candidates find_nearest(const tdict_keys *keys, const tdict_name *name) {
   candidates alike = {.count = 0}, nearest = {.count = 0};
   int compared = 0;
+  /* Choose by the cheap measure. */
   for (uint32_t i = 0; i < keys->num_slots && compared < MOST_COMPARED; i++) {
     const tdict_key *key = &keys->slots[i];
     if (!key->name) continue;
     compared++;
     insert_candidate(&alike, (candidate){key, count_middle_bytes(name, key)});
   }
+  /* Rank by edit distance. */
   sort_in_key_order(&alike);
   for (int i = 0; i < alike.count; i++) {
     const tdict_key *key = alike.at[i].key;
@@ -91,6 +93,7 @@ static candidates find_nearest(const tdict_keys *keys, const tdict_name *name) {
 }
 
 char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes) {
+  /* Find the keys. A slash in the name suggests a wrong separator. */
   const candidates best = find_nearest(keys, name);
   const int count = min_int(best.count, MOST_SHOWN);
   int shown = 0;
@@ -103,6 +106,7 @@ char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer
     const int cut = best.at[shown].key->length > KEY_BYTES;
     const size_t length = (size_t)snprintf(text, sizeof text, "%s%.*s%s", shown ? ", " : "", KEY_BYTES - 3 * cut,
                                            best.at[shown].key->name, cut ? "..." : "");
+    /* Stop while the count of the keys left out still fits. */
     if (at + length + sizeof ", ... (4294967295 more)" > bytes) break;
     at += (size_t)snprintf(buffer + at, bytes - at, "%s", text);
   }

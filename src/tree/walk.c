@@ -43,6 +43,7 @@ static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, 
   own.path[0] = own.message[0] = 0;
   tdict_status status = tdict_callback_status(visit(user, entry, &own), what, &own);
   if (status == TDICT_OK) return TDICT_OK;
+  /* The visitor returned a failure but did not fill the error. */
   if (own.status == 0) tdict_fail(&own, status, "walk: ended by the visitor");
   if (!own.path[0]) tdict_error_at(&own, status, entry->path);
   *err = own;
@@ -66,6 +67,7 @@ static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_v
     tdict_status status = call_visitor(&entry, visit, user, err);
     if (status != TDICT_OK) return status;
     if (!entry.tree) continue;
+    /* The mark is the length of the path of the entered tree. */
     if (!tdict_cursor_enter(cursor, entry.tree)) return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a level");
     cursor->frames[cursor->depth - 1].mark = path->length;
   }
@@ -126,6 +128,7 @@ static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t 
       if (!tdict_cursor_enter(cursor, tree)) return false;
       continue;
     }
+    /* Objects are counted by box, tensors by storage. */
     const tdict_box *box = tdict_leaf_box(leaf);
     const tdict_storage *storage = box ? NULL : tdict_leaf_tensor(leaf)->storage;
     const void *counted = box ? (const void *)box : storage;
