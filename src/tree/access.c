@@ -9,7 +9,7 @@
 /* Returns the leaf at a path without backslashes. Returns 0 if there is none, or if the path needs find_leaf(). */
 static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *td, const char *path, const char *end) {
   tdict_name name;
-  const tdict_tree *node = tdict_place_plain(td, path, end, &name);
+  const tdict_tree *node = tdict_place_find_fast(td, path, end, &name);
   int64_t slot = node ? tdict_keys_find_name(node->keys, &name) : -1;
   return slot < 0 ? 0 : node->leaves[slot];
 }
@@ -49,8 +49,8 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
 }
 
 /* The part of tdict_get() for escaped paths and for errors: find_leaf_fast() tells neither apart from a missing key. */
-static TDICT_SELDOM tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
-                                                 tdict_error *err) {
+static TDICT_COLD tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
+                                               tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get: out is NULL");
   tdict_status status = find_leaf(td, path, "get", &leaf, err);
@@ -61,8 +61,8 @@ static TDICT_SELDOM tdict_status get_tensor_slow(const tdict_tree *td, const cha
   return TDICT_OK;
 }
 
-static TDICT_SELDOM tdict_status get_tree_slow(const tdict_tree *td, const char *path, tdict_tree **out,
-                                               tdict_error *err) {
+static TDICT_COLD tdict_status get_tree_slow(const tdict_tree *td, const char *path, tdict_tree **out,
+                                             tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get_tree: out is NULL");
   tdict_status status = find_leaf(td, path, "get_tree", &leaf, err);

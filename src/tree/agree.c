@@ -90,7 +90,7 @@ static tdict_status check_node(const tdict_demand *demand, const tdict_tree *nod
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return fail_device(demand, node->device, "the tree put below it", err);
   /* A locked tree may stay below only if it already meets the demand. */
-  if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
+  if (in_place && tdict_node_is_locked(node) && tdict_demand_is_unmet(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;
 }
@@ -115,7 +115,7 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
   return TDICT_OK;
 }
 
-bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node) {
+bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     return true;
   return demand->device && (!node->has_device || !tdict_device_equal(node->device, *demand->device));
@@ -194,7 +194,7 @@ tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, td
   tdict_status status = check_node(demand, child, false, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, demand->above);
   /* The common case: share the child. */
-  if (!tdict_demand_changes(demand, child)) {
+  if (!tdict_demand_is_unmet(demand, child)) {
     *out = tdict_retain(child);
     return TDICT_OK;
   }

@@ -48,7 +48,7 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
  * With `in_place`, a locked tree that needs the change is TDICT_ELOCKED. Also returns TDICT_ENOMEM. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the node's own batch size or device does not meet the demand. */
-bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node);
+bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
 /* Sets the leading dimensions and the device of the node to those of the demand. If its own dimensions differ from the
  * demand, the node keeps no others. The caller has checked the tree, because this call cannot fail or undo. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);

@@ -33,7 +33,7 @@ static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand 
     for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
-      if (tdict_demand_changes(demand, node)) tdict_demand_apply(demand, node);
+      if (tdict_demand_is_unmet(demand, node)) tdict_demand_apply(demand, node);
       (void)tdict_cursor_enter(&cursor, node);
     }
   }

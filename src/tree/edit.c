@@ -35,7 +35,7 @@ enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path, tdict_tensor *tensor) {
   /* Find the node, and leave all errors to the slow path. */
   tdict_name name;
-  tdict_tree *node = tdict_place_plain(td, path, path + strlen(path), &name);
+  tdict_tree *node = tdict_place_find_fast(td, path, path + strlen(path), &name);
   if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
   /* Retain before the stores below: an atomic addition waits until earlier stores have left the store buffer. */
   tdict_leaf leaf = tdict_leaf_hold(tdict_leaf_of_tensor(tensor)), old = 0;
@@ -52,8 +52,8 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
   return done ? FAST_DONE : FAST_NO_MEMORY;
 }
 
-static TDICT_SELDOM tdict_status set_tensor_slow(tdict_tree *td, const char *path, tdict_tensor *tensor,
-                                                 tdict_error *err) {
+static TDICT_COLD tdict_status set_tensor_slow(tdict_tree *td, const char *path, tdict_tensor *tensor,
+                                               tdict_error *err) {
   if (!td || !path || !tensor) return fail_null_argument("set", !td ? "td" : !path ? "path" : "tensor", err);
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set", err);

@@ -10,7 +10,7 @@
 
 /* Marks a function that is called rarely. Not inlining it keeps its registers out of the caller, which is called
  * often. */
-#define TDICT_SELDOM __attribute__((noinline, cold))
+#define TDICT_COLD __attribute__((noinline, cold))
 
 enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words of a tdict_name hold all bytes of a short name */
 

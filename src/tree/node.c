@@ -290,7 +290,7 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
 }
 
 /* Makes the leaves and the key table private and allocates a slot. */
-static TDICT_SELDOM bool prepare_to_add(tdict_tree *td) {
+static TDICT_COLD bool prepare_to_add(tdict_tree *td) {
   return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_key_table(td);
 }
 

@@ -22,7 +22,7 @@ static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf,
 }
 
 /* Lists the keys that are most similar to the missing key. */
-static TDICT_SELDOM tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
+static TDICT_COLD tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
   /* The message has 256 bytes: 160 for the keys leave room for the name of the missing key. */
   snprintf(why, sizeof why, "is no key of the tree%s",

@@ -14,7 +14,8 @@ typedef struct tdict_place {
 
 /* Finds the node of the last key of a path without backslashes, and writes that key to *name. Returns NULL if the node
  * does not exist or the path is not that simple. The caller then uses the functions below, which also report errors. */
-static inline tdict_tree *tdict_place_plain(const tdict_tree *td, const char *path, const char *end, tdict_name *name) {
+static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char *path, const char *end,
+                                                tdict_name *name) {
   while (tdict_name_read(name, path, end)) {
     path += name->length;
     if (path == end) return (tdict_tree *)(uintptr_t)td;
