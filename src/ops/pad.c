@@ -136,7 +136,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   /* Open the objects, so that their tensors are padded too. */
   status = plan_padded_batch_size(&p, err);
   if (status == TDICT_OK && p.aligned.has_objects) {
-    const tdict_opening opening = {.what = what, .way = TDICT_WAY_TENSORS};
+    const tdict_flatten_rule opening = {.what = what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&p.aligned, &opening, true, items, &opened, err);
   }
   /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
@@ -152,7 +152,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
                          .user = &p,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : items[0], &made, err);
-  if (status == TDICT_OK && opened) status = tdict_objects_close(what, items[0], made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_unflatten(what, items[0], made, err);
   tdict_aligned_reset(&p.aligned);
   tdict_aligned_close(opened, count);
   if (status == TDICT_OK)

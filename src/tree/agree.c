@@ -135,7 +135,7 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
 static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
-  if (tdict_node_share(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
+  if (tdict_node_create_sharing(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
   for (uint32_t i = 0; trees && i < node->keys->num_slots; i++)
     if (tdict_leaf_tree(node->leaves[i])) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
   tdict_demand_apply(demand, copy);

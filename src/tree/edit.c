@@ -38,7 +38,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
   tdict_tree *node = tdict_place_find_fast(td, path, path + strlen(path), &name);
   if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
   /* Retain before the stores below: an atomic addition waits until earlier stores have left the store buffer. */
-  tdict_leaf leaf = tdict_leaf_hold(tdict_leaf_of_tensor(tensor)), old = 0;
+  tdict_leaf leaf = tdict_leaf_retain_inline(tdict_leaf_of_tensor(tensor)), old = 0;
   /* Add a key, or replace the leaf of an existing key. */
   int64_t slot = tdict_keys_find_name(node->keys, &name);
   bool done = slot < 0 ? tdict_node_add_name(node, &name, leaf) : tdict_node_own_leaves(node);

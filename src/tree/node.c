@@ -63,7 +63,7 @@ static tdict_status fail_node_memory(size_t slots, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "tree: no memory for a node of %zu keys", slots);
 }
 
-tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
   size_t slots = like->keys->num_slots;
   tdict_tree *td = new_node(like->keys);
   tdict_leaf *leaves = td && slots ? new_leaf_list(slots, slots) : NULL;
@@ -103,12 +103,12 @@ static bool holds_trees(const tdict_tree *td) {
   return trees != 0;
 }
 
-tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
+tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
   const size_t slots = like->keys->num_slots;
   /* A list with trees cannot be shared: each copy needs child nodes of its own. */
   *trees = holds_trees(like);
   if (*trees) {
-    tdict_status status = tdict_node_like(like, out, err);
+    tdict_status status = tdict_node_create_like(like, out, err);
     if (status == TDICT_OK) copy_leaves((*out)->leaves, like->leaves, slots, false);
     return status;
   }

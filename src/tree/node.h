@@ -66,10 +66,10 @@ static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
  * The node is not locked. Returns TDICT_ENOMEM. */
-tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* Makes a node as tdict_node_like() that shares the leaves of `like`. If these hold trees, *trees is true and the slots
+tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
+/* Makes a node as tdict_node_create_like() that shares the leaves of `like`. If these hold trees, *trees is true and the slots
  * of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM. */
-tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
+tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
 /* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL without memory. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
 /* Make sure that no other node shares the leaves, or the leaves and the key table, so that the node can change them.
@@ -92,7 +92,7 @@ void tdict_node_swap(tdict_tree *a, tdict_tree *b);
 /* Adds a reference to the tensor, tree or box of a leaf and returns the leaf. An empty leaf is allowed. */
 tdict_leaf tdict_leaf_retain(tdict_leaf leaf);
 /* Retains a leaf, with the common case of a tensor inlined for loops. */
-static inline tdict_leaf tdict_leaf_hold(tdict_leaf leaf) {
+static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   if (!t) return tdict_leaf_retain(leaf);
   atomic_fetch_add_explicit(t->slab ? &t->slab->refs : &t->refs, 1, memory_order_relaxed);

@@ -11,34 +11,34 @@
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 /* Returns true if objects of this type stay objects in the operation, and are not flattened. */
-static bool handles_itself(const tdict_opening *o, const tdict_type *type) {
+static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
-  case TDICT_WAY_SAME:
+  case TDICT_OBJECT_SHARE:
     return true;
-  case TDICT_WAY_CLONE:
+  case TDICT_OBJECT_CLONE:
     return TDICT_HOOK_OF(type, clone) != NULL;
-  case TDICT_WAY_INDEX:
+  case TDICT_OBJECT_INDEX:
     return TDICT_HOOK_OF(type, index) != NULL;
-  case TDICT_WAY_STACK:
+  case TDICT_OBJECT_STACK:
     return TDICT_HOOK_OF(type, stack) != NULL;
   default:
     return false;
   }
 }
 
-tdict_way tdict_way_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick) {
+tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick) {
   /* A hook can take one element per dimension. Each further dimension must be kept whole and in order. */
   pick->depth = a->ndim_in - a->ndim_out;
-  if (pick->depth < 0) return TDICT_WAY_TENSORS;
+  if (pick->depth < 0) return TDICT_OBJECT_AS_TENSORS;
   for (int i = 0; i < a->ndim_out; i++) {
     const int dim = pick->depth + i;
     const tdict_axis *axis = &a->axes[i];
-    if (axis->from != dim || axis->count != shape[dim] || a->starts[dim] != 0) return TDICT_WAY_TENSORS;
-    if (axis->step != 1 && axis->count > 1) return TDICT_WAY_TENSORS;
+    if (axis->from != dim || axis->count != shape[dim] || a->starts[dim] != 0) return TDICT_OBJECT_AS_TENSORS;
+    if (axis->step != 1 && axis->count > 1) return TDICT_OBJECT_AS_TENSORS;
   }
   for (int i = 0; i < pick->depth; i++) pick->at[i] = a->starts[i];
-  return pick->depth ? TDICT_WAY_INDEX : TDICT_WAY_SAME;
+  return pick->depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
 }
 
 /* Ends the call of a hook: returns TDICT_OK if it succeeded with a result. Otherwise writes its error, completed, to
@@ -60,7 +60,7 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) 
   return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
 }
 
-tdict_status tdict_box_index(tdict_box *box, const tdict_pick *pick, tdict_box **out, tdict_error *err) {
+tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err) {
   /* Apply the index hook once per dimension, each time to the result before. */
   tdict_box *current = tdict_box_retain(box);
   for (int i = 0; i < pick->depth; i++) {
@@ -94,7 +94,7 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
   return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
 
-static tdict_status fail_missing_hook(const tdict_opening *o, const tdict_type *type, tdict_error *err) {
+static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_type *type, tdict_error *err) {
   static const char *const hooks[] = {NULL, NULL, "clone", "index", "stack"};
   const char *hook = hooks[o->way];
   if (hook)
@@ -104,7 +104,7 @@ static tdict_status fail_missing_hook(const tdict_opening *o, const tdict_type *
 }
 
 /* Returns TDICT_EHOOK if a flattened tree holds an object: objects inside objects are not supported. */
-static tdict_status check_flattened_tree(const tdict_opening *o, const tdict_tree *flat, tdict_error *err) {
+static tdict_status check_flattened_tree(const tdict_flatten_rule *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, flat, true);
@@ -121,8 +121,8 @@ static tdict_status check_flattened_tree(const tdict_opening *o, const tdict_tre
   return status;
 }
 
-tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const char *path, tdict_tree **out,
-                            tdict_error *err) {
+tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box, const char *path, tdict_tree **out,
+                               tdict_error *err) {
   tdict_tree *flat = NULL;
   tdict_error hook_err = {0};
   if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, fail_missing_hook(o, box->type, err), path);
@@ -138,8 +138,8 @@ tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const 
 }
 
 /* Writes to *to the leaf for a copy: the same leaf with a reference, or the flattened tree of an object. */
-static tdict_status flatten_leaf(const tdict_opening *o, const tdict_cursor *cursor, tdict_leaf leaf, tdict_leaf *to,
-                                 tdict_error *err) {
+static tdict_status flatten_leaf(const tdict_flatten_rule *o, const tdict_cursor *cursor, tdict_leaf leaf,
+                                 tdict_leaf *to, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
   if (!box || handles_itself(o, box->type)) {
     *to = tdict_leaf_retain(leaf);
@@ -149,15 +149,16 @@ static tdict_status flatten_leaf(const tdict_opening *o, const tdict_cursor *cur
   char path[PATH_BYTES];
   tdict_tree *flat = NULL;
   tdict_cursor_path(cursor, o->above, path, sizeof path);
-  tdict_status status = tdict_box_open(o, box, path, &flat, err);
+  tdict_status status = tdict_box_flatten(o, box, path, &flat, err);
   if (status == TDICT_OK) *to = tdict_leaf_of_tree(flat);
   return status;
 }
 
-tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree *td, tdict_tree **out,
+                                   tdict_error *err) {
   tdict_tree *made;
   tdict_cursor cursor;
-  tdict_status status = tdict_node_like(td, &made, err);
+  tdict_status status = tdict_node_create_like(td, &made, err);
   if (status != TDICT_OK) return status;
   tdict_cursor_init(&cursor, td, false);
   /* Walk `td`. The mark of each frame is the address of the copied node. */
@@ -166,7 +167,7 @@ tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, td
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    status = from ? tdict_node_like(from, &node, err) : flatten_leaf(o, &cursor, leaf, to, err);
+    status = from ? tdict_node_create_like(from, &node, err) : flatten_leaf(o, &cursor, leaf, to, err);
     if (status != TDICT_OK || !from) continue;
     *to = tdict_leaf_of_tree(node);
     if (tdict_cursor_enter(&cursor, from))
@@ -231,7 +232,7 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
   return TDICT_OK;
 }
 
-tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err) {
+tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, like, false);
@@ -269,21 +270,21 @@ tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes
   return TDICT_OK;
 }
 
-tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *to, const tdict_opening *from,
+tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err) {
-  tdict_open_pair pair = {NULL, NULL};
+  tdict_flat_pair pair = {NULL, NULL};
   tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   /* Make room before flattening: if this fails, there is no tree to release. */
   if (pairs->count == pairs->cap) {
     size_t cap = pairs->cap ? pairs->cap * 2 : 8;
-    tdict_open_pair *items = realloc(pairs->items, cap * sizeof *items);
+    tdict_flat_pair *items = realloc(pairs->items, cap * sizeof *items);
     if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", to->what);
     pairs->items = items;
     pairs->cap = cap;
   }
-  status = tdict_box_open(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
-  if (status == TDICT_OK) status = tdict_box_open(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
+  status = tdict_box_flatten(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
+  if (status == TDICT_OK) status = tdict_box_flatten(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
   if (status == TDICT_OK)
     pairs->items[pairs->count++] = pair;
   else
@@ -291,11 +292,11 @@ tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *
   return status;
 }
 
-tdict_open_pair tdict_open_pairs_take(tdict_open_pairs *pairs, bool last) {
+tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last) {
   return pairs->items[last ? pairs->count - 1 : pairs->next++];
 }
 
-void tdict_open_pairs_reset(tdict_open_pairs *pairs) {
+void tdict_flat_pairs_reset(tdict_flat_pairs *pairs) {
   for (size_t i = 0; i < pairs->count; i++) {
     tdict_release(pairs->items[i].to);
     tdict_release(pairs->items[i].from);

@@ -78,7 +78,7 @@ CASE(node_like_shares_keys_until_a_change) {
   td_ok(tdict_delete(td, "k3", err));
   td_ok(tdict_set_device(td, &cpu, err));
   tdict_lock(td);
-  td_ok(tdict_node_like(td, &like, err));
+  td_ok(tdict_node_create_like(td, &like, err));
   assert_ptr_equal(like->keys, td->keys);
   assert_int_equal(tdict_batch_ndim(like), 1);
   assert_int_equal(tdict_batch_size(like)[0], 4);
