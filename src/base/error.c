@@ -52,7 +52,7 @@ void tdict_error_print(const tdict_error *err, FILE *file) {
           native);
 }
 
-static void fill(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
+static void write_error(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];
   vsnprintf(text, sizeof text, format, args); /* first: the arguments may lie in *err */
@@ -65,7 +65,7 @@ static void fill(tdict_error *err, tdict_status status, int32_t native, const ch
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fill(err, status, 0, format, args);
+  write_error(err, status, 0, format, args);
   va_end(args);
   return status;
 }
@@ -73,7 +73,7 @@ tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *forma
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fill(err, status, native, format, args);
+  write_error(err, status, native, format, args);
   va_end(args);
   return status;
 }

@@ -18,7 +18,7 @@ typedef struct tdict_extent {
 static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }
-typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_SOME } tdict_overlap;
+typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_YES } tdict_overlap;
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b);
 
 /* An array with room at both ends. */
@@ -29,8 +29,8 @@ typedef struct tdict_extents {
 
 /* A set of bytes. Adding and removing in the order of addresses takes constant time. */
 typedef struct tdict_extent_set {
-  tdict_extents whole; /* sorted, apart from each other */
-  tdict_extents some;  /* in no order; what is left of one layout may be several */
+  tdict_extents dense;   /* sorted, apart from each other */
+  tdict_extents strided; /* in no order; what is left of one layout may be several */
 } tdict_extent_set;
 
 /* False without memory; the set is unchanged. */

@@ -44,7 +44,7 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
 
 /* Where `bytes` would begin in the block, counted from its begin: at a border when they would go over it and need not.
  * False: they do not fit. */
-static bool find_place(const tdict_pinned_block *b, size_t bytes, size_t *out) {
+static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
     size_t to_border = piece - (uintptr_t)b->data % piece;
@@ -55,7 +55,7 @@ static bool find_place(const tdict_pinned_block *b, size_t bytes, size_t *out) {
 }
 
 /* Cuts the block in two: it keeps its first `bytes`, the rest is a new block on its right. NULL without host memory. */
-static tdict_pinned_block *cut(tdict_pinned_block *b, size_t bytes) {
+static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
   tdict_pinned_block *rest = calloc(1, sizeof *rest);
   if (!rest) return NULL;
   rest->run = b->run;
@@ -70,48 +70,48 @@ static tdict_pinned_block *cut(tdict_pinned_block *b, size_t bytes) {
 }
 
 /* The block takes in its neighbour on the right, whose record ends. */
-static void take_in(tdict_pinned_block *b) {
-  tdict_pinned_block *gone = b->right;
-  b->bytes += gone->bytes;
-  b->right = gone->right;
-  if (gone->right) gone->right->left = b;
-  free(gone);
+static void merge_right(tdict_pinned_block *b) {
+  tdict_pinned_block *merged = b->right;
+  b->bytes += merged->bytes;
+  b->right = merged->right;
+  if (merged->right) merged->right->left = b;
+  free(merged);
 }
 
-static void set_free(tdict_block_list *list, tdict_pinned_block *b) {
+static void mark_free(tdict_block_list *list, tdict_pinned_block *b) {
   tdict_blocks_append(list, b);
   b->free = true;
 }
-static void set_taken(tdict_block_list *list, tdict_pinned_block *b) {
+static void mark_taken(tdict_block_list *list, tdict_pinned_block *b) {
   tdict_blocks_remove(list, b);
   b->free = false;
 }
 
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
   if (b->right && b->right->free) {
-    set_taken(list, b->right);
-    take_in(b);
+    mark_taken(list, b->right);
+    merge_right(b);
   }
   if (b->left && b->left->free) {
     b = b->left;
-    set_taken(list, b);
-    take_in(b);
+    mark_taken(list, b);
+    merge_right(b);
   }
-  set_free(list, b);
+  mark_free(list, b);
 }
 
 /* The free block's bytes [at, at + bytes) as a block of their own, taken; what is before and behind stays free. NULL
  * without host memory for the records: nothing has changed then. */
-static tdict_pinned_block *carve(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
-  tdict_pinned_block *wanted = at ? cut(b, at) : b, *rest = NULL;
+static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
+  tdict_pinned_block *wanted = at ? split_block(b, at) : b, *rest = NULL;
   if (wanted && wanted->bytes > bytes) {
-    rest = cut(wanted, bytes);
-    if (!rest && at) take_in(b);
+    rest = split_block(wanted, bytes);
+    if (!rest && at) merge_right(b);
     if (!rest) return NULL;
   }
   if (!wanted) return NULL;
-  if (rest) set_free(list, rest);
-  if (!at) set_taken(list, b);
+  if (rest) mark_free(list, rest);
+  if (!at) mark_taken(list, b);
   return wanted;
 }
 
@@ -120,9 +120,9 @@ tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size
   size_t best_at = 0, at;
   for (tdict_pinned_block *b = list->newest; b; b = b->older) {
     if (node != TDICT_ANY_NODE && b->run->pages.node != node) continue;
-    if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_place(b, bytes, &at)) continue;
+    if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_offset(b, bytes, &at)) continue;
     best = b;
     best_at = at;
   }
-  return best ? carve(list, best, best_at, bytes) : NULL;
+  return best ? carve_block(list, best, best_at, bytes) : NULL;
 }

@@ -13,11 +13,11 @@ typedef struct tdict_run {
 } tdict_run;
 
 /* Fences that a freed block waits for; owned by the block. */
-typedef struct tdict_waits {
-  struct tdict_waits *next; /* for whoever has taken it from its block */
+typedef struct tdict_fence_list {
+  struct tdict_fence_list *next; /* for whoever has taken it from its block */
   int count;
   tdict_fence *fences[]; /* counted */
-} tdict_waits;
+} tdict_fence_list;
 
 typedef struct tdict_pinned_block tdict_pinned_block;
 struct tdict_pinned_block {
@@ -26,7 +26,7 @@ struct tdict_pinned_block {
   size_t bytes;                      /* a multiple of 4096 */
   tdict_pinned_block *left, *right;  /* neighbours in the run */
   tdict_pinned_block *older, *newer; /* in the list it stands in */
-  tdict_waits *waits;
+  tdict_fence_list *waits;
   bool free; /* stands in the list of free blocks */
 };
 /* Oldest first. */
@@ -45,7 +45,7 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
  * there is none. Blocks of more than `at_most` bytes, and of runs for another memory node, are left alone. What fits a
  * piece goes over no border. */
 enum { TDICT_ANY_NODE = -2 };
-tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most, int node);
+tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
 /* Puts a block among the free ones, together with neighbours that are. */
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);
 

@@ -24,8 +24,9 @@ typedef struct tdict_pin_ops {
   void (*unreg)(void *self, void *pages, size_t bytes);
   tdict_status (*allocate)(void *self, size_t bytes, void **out, tdict_error *err); /* the driver's own pages */
   void (*free)(void *self, void *pages, size_t bytes);
-  void (*unbound)(void *self, int node, int code); /* the system refused (an errno): pages lie where they are touched */
-  bool (*is_gone)(void *self); /* in a fork of the process that made it: nothing may be called or given back */
+  void (*bind_refused)(void *self, int node,
+                       int code); /* the system refused (an errno): pages lie where they are touched */
+  bool (*is_forked)(void *self);  /* in a fork of the process that made it: nothing may be called or given back */
   void (*retain)(void *self);
   void (*release)(void *self);
 } tdict_pin_ops;
@@ -37,7 +38,7 @@ typedef struct tdict_pinner {
   int node;         /* of memory, that pages are asked for on; -1: none, and the system is not asked */
   size_t piece; /* 0: one registration a block; else bytes of a piece, a multiple of TDICT_PINNED_GRAIN. While one is
                        registered other threads cannot queue copies; there is a pause after each */
-  atomic_int *told; /* a bit for each way that the log has had its line about; NULL: the log has one each time */
+  atomic_int *logged_ways; /* a bit for each way that the log has had its line about; NULL: the log has one each time */
 } tdict_pinner;
 
 typedef enum tdict_pinned_way {

@@ -23,7 +23,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory);
 /* Gives cached blocks whose fences are done back until at most keep_bytes are cached. */
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes);
 /* The pinner's own pointer; NULL when the memory is no pinned pool. */
-void *tdict_pinned_pool_self(const tdict_memory *memory);
+void *tdict_pinned_pool_pinner_self(const tdict_memory *memory);
 /* How the storage's pages were come by; 0 when it is not this pool's. */
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage);
 

@@ -14,10 +14,11 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
 /* Between these two a block of malloc is aligned by hand. What posix_memalign() has cut to size is too small to serve the
  * next call for as much, so that each call would get new pages; malloc hands out again what was freed. */
-#define REUSED_FROM ((size_t)64 << 10)
-#define REUSED_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time, whatever was freed */
+#define MALLOC_FROM ((size_t)64 << 10)
+#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time, whatever was freed */
 
-static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out, tdict_error *err) {
+static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err) {
   tdict_storage *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
   atomic_init(&s->refs, 1);
@@ -38,7 +39,7 @@ static void free_lost(tdict_storage *s) {
   s->lost_bytes = NULL;
 }
 
-static void dispose(tdict_storage *s) {
+static void free_record(tdict_storage *s) {
   free_lost(s);
   free(s->uses);
   free(s);
@@ -53,7 +54,7 @@ static void ask_for_huge_pages(char *data, size_t bytes) {
 static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err) {
   if (s->bytes == 0) return TDICT_OK;
   void *block = NULL;
-  if (s->bytes >= REUSED_FROM && s->bytes <= REUSED_UP_TO)
+  if (s->bytes >= MALLOC_FROM && s->bytes <= MALLOC_UP_TO)
     block = malloc(s->bytes + HOST_ALIGNMENT);
   else if (posix_memalign(&block, s->bytes >= HUGE_BYTES ? HUGE_PAGE : HOST_ALIGNMENT, s->bytes) != 0)
     block = NULL;
@@ -86,15 +87,15 @@ static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, int no
   return TDICT_OK;
 }
 
-static tdict_status create(tdict_memory *memory, size_t bytes, int node, bool zero, tdict_storage **out,
-                           tdict_error *err) {
+static tdict_status create_storage(tdict_memory *memory, size_t bytes, int node, bool zero, tdict_storage **out,
+                                   tdict_error *err) {
   tdict_storage *s;
-  tdict_status status =
-      make(bytes, memory ? memory->device : tdict_cpu(), memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
+  tdict_status status = make_record(bytes, memory ? memory->device : tdict_cpu(),
+                                    memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
   if (status != TDICT_OK) return status;
   status = memory ? allocate_from(s, memory, node, zero, err) : allocate_plain(s, zero, err);
   if (status != TDICT_OK) {
-    dispose(s);
+    free_record(s);
     return status;
   }
   *out = s;
@@ -103,18 +104,18 @@ static tdict_status create(tdict_memory *memory, size_t bytes, int node, bool ze
 
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,
                                   tdict_error *err) {
-  return create(memory, bytes, -1, zero, out, err);
+  return create_storage(memory, bytes, -1, zero, out, err);
 }
 
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err) {
-  return create(memory, bytes, node, false, out, err);
+  return create_storage(memory, bytes, node, false, out, err);
 }
 
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
   tdict_storage *s;
-  tdict_status status = make(bytes, device, flags | TDICT_STORAGE_FOREIGN, &s, err);
+  tdict_status status = make_record(bytes, device, flags | TDICT_STORAGE_FOREIGN, &s, err);
   if (status != TDICT_OK) return status;
   s->data = data;
   *out = s;
@@ -146,37 +147,37 @@ void tdict_storage_release(tdict_storage *s) {
   } else if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
     free(s->block.data);
   }
-  dispose(s);
+  free_record(s);
   if (memory) memory->ops->release(memory);
 }
 
 /* What is held for a few instructions is marked with the process that holds it, and who comes meanwhile spins. In a fork of
  * that process nobody would ever give it back: there it is taken away, and what it guards counts for nothing, since the
  * transfers and streams that it is about are the parent's. */
-#define TAKEN ((uintptr_t)1)
+#define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
 /* Takes what `word` guards, *held is what it held; false: the thread that had it is no thread of this process. */
-static bool take(_Atomic(uintptr_t) *word, uintptr_t *held) {
-  const uintptr_t own = (uintptr_t)getpid() << 1 | TAKEN;
+static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
+  const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
   uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
   for (int spins = 1;; spins++) {
     if (seen != own &&
         atomic_compare_exchange_weak_explicit(word, &seen, own, memory_order_acquire, memory_order_relaxed)) {
-      *held = seen & TAKEN ? 0 : seen;
-      return !(seen & TAKEN);
+      *held = seen & LOCKED_BIT ? 0 : seen;
+      return !(seen & LOCKED_BIT);
     }
     if (spins % SPINS_BEFORE_YIELD == 0) sched_yield();
     seen = atomic_load_explicit(word, memory_order_relaxed);
   }
 }
 
-static tdict_fence_node *take_marks(tdict_storage *s) {
+static tdict_fence_node *lock_marks(tdict_storage *s) {
   uintptr_t first;
-  (void)take(&s->marks, &first);
+  (void)lock_word(&s->marks, &first);
   return (tdict_fence_node *)first;
 }
-static void give_marks(tdict_storage *s, tdict_fence_node *first) {
+static void unlock_marks(tdict_storage *s, tdict_fence_node *first) {
   atomic_store_explicit(&s->marks, (uintptr_t)first, memory_order_release);
 }
 static tdict_fence_node *next_of(const tdict_fence_node *node) {
@@ -187,8 +188,8 @@ static void set_next(tdict_fence_node *node, tdict_fence_node *next) {
 }
 
 void tdict_storage_attach(tdict_fence_node *node) {
-  set_next(node, take_marks(node->storage));
-  give_marks(node->storage, node);
+  set_next(node, lock_marks(node->storage));
+  unlock_marks(node->storage, node);
 }
 
 /* The only mark is taken off by one exchange: marks come before those that are there, so its next stays none. */
@@ -198,35 +199,35 @@ void tdict_storage_detach(tdict_fence_node *node) {
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
-  tdict_fence_node *first = take_marks(s), *before = NULL, *at = first;
-  while (at && at != node) before = at, at = next_of(at);
-  if (at && before) set_next(before, next_of(node));
-  give_marks(s, at == first && at ? next_of(node) : first);
+  tdict_fence_node *first = lock_marks(s), *previous = NULL, *at = first;
+  while (at && at != node) previous = at, at = next_of(at);
+  if (at && previous) set_next(previous, next_of(node));
+  unlock_marks(s, at == first && at ? next_of(node) : first);
 }
 
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except) {
   if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return NULL;
   tdict_fence *found = NULL;
-  tdict_fence_node *first = take_marks(s);
+  tdict_fence_node *first = lock_marks(s);
   for (tdict_fence_node *n = first; n && !found; n = next_of(n))
     if (n->fence != except && (to_write || n->writes)) found = n->fence;
   if (found) found->ops->retain(found);
-  give_marks(s, first);
+  unlock_marks(s, first);
   return found;
 }
 
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user) {
   if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return;
-  tdict_fence_node *first = take_marks(s);
+  tdict_fence_node *first = lock_marks(s);
   for (tdict_fence_node *n = first; n; n = next_of(n))
     if (to_write || n->writes) fn(user, n->fence);
-  give_marks(s, first);
+  unlock_marks(s, first);
 }
 
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
-  if (take(&s->lock, &none)) return;
+  if (lock_word(&s->lock, &none)) return;
   s->uses = NULL; /* half changed, maybe */
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;

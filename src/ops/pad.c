@@ -84,7 +84,7 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
   }
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes", what, tdict_dtype_bytes(from->dtype));
-  return tdict_element_of(what, from->dtype, p->value, element, err);
+  return tdict_element_from_double(what, from->dtype, p->value, element, err);
 }
 
 /* Copies one sequence to its row and fills what is left of the row. */
@@ -110,7 +110,7 @@ static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor 
                          tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  tdict_status status = tdict_element_of(what, from->dtype, p->value, element, err);
+  tdict_status status = tdict_element_from_double(what, from->dtype, p->value, element, err);
   for (size_t i = 0; i < p->count && status == TDICT_OK; i++)
     status = write_part(p, made, part_of(p, entry, i), (int64_t)i, element, err);
   return status;

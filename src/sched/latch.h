@@ -15,7 +15,7 @@ typedef struct tdict_latch {
 } tdict_latch;
 
 void tdict_latch_init(tdict_latch *latch, int64_t count);
-void tdict_latch_reset(tdict_latch *latch);
+void tdict_latch_destroy(tdict_latch *latch);
 void tdict_latch_down(tdict_latch *latch);
 void tdict_latch_open(tdict_latch *latch); /* to zero at once */
 bool tdict_latch_is_zero(tdict_latch *latch);

@@ -10,7 +10,8 @@
 
 enum { MOST_ELEMENT_BYTES = 4096 };
 
-tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value, void *element, tdict_error *err) {
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err) {
   size_t bytes = tdict_dtype_bytes(dtype);
   memset(element, 0, bytes);
   if (tdict_convert_knows(dtype)) {
@@ -36,7 +37,7 @@ tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value,
                     tdict_dtype_format(dtype, name, sizeof name));
 }
 
-static bool same_bytes(const unsigned char *bytes, size_t count) {
+static bool has_equal_bytes(const unsigned char *bytes, size_t count) {
   for (size_t i = 1; i < count; i++)
     if (bytes[i] != bytes[0]) return false;
   return true;
@@ -52,7 +53,7 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
   if (!s->memory || !s->memory->ops->fill)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context",
                       what, device);
-  if (same_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
+  if (has_equal_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
                     device);
 }
@@ -63,8 +64,8 @@ typedef struct filler {
   size_t item;
 } filler;
 
-static void fill_run(void *to, const void *element, size_t item, size_t bytes) {
-  if (same_bytes(element, item)) {
+static void fill_host_run(void *to, const void *element, size_t item, size_t bytes) {
+  if (has_equal_bytes(element, item)) {
     memset(to, *(const unsigned char *)element, bytes);
     return;
   }
@@ -83,7 +84,7 @@ static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *e
   uintptr_t to = (uintptr_t)rect->dst;
   for (size_t i = 0; i < rows; i++, to += (uintptr_t)rect->dst_pitch) {
     if (!f->memory) {
-      fill_run((void *)to, f->element, f->item, bytes);
+      fill_host_run((void *)to, f->element, f->item, bytes);
       continue;
     }
     tdict_status status = f->memory->ops->fill(f->memory, (void *)to, *(const unsigned char *)f->element, bytes, err);
@@ -108,7 +109,7 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
 
 /* A float of `exponent` and `mantissa` bits; `bias` of its exponent; `no_infinity`: all ones in both is NaN, and nothing
  * else is (float8_e4m3fn). */
-static double small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
+static double decode_small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
   unsigned top = (1u << exponent) - 1, e = bits >> mantissa & top, m = bits & ((1u << mantissa) - 1);
   int bias = (int)(top >> 1);
   double sign = bits >> (exponent + mantissa) & 1 ? -1 : 1;
@@ -132,16 +133,16 @@ static double read_float(tdict_dtype dtype, const void *element) {
     return (double)single;
   case TDICT_F16:
     memcpy(&half, element, sizeof half);
-    return small_float(half, 5, 10, false);
+    return decode_small_float(half, 5, 10, false);
   case TDICT_BF16:
     memcpy(&half, element, sizeof half);
-    return small_float(half, 8, 7, false);
+    return decode_small_float(half, 8, 7, false);
   case TDICT_F8E4M3:
     memcpy(&byte, element, sizeof byte);
-    return small_float(byte, 4, 3, true);
+    return decode_small_float(byte, 4, 3, true);
   default:
     memcpy(&byte, element, sizeof byte);
-    return small_float(byte, 5, 2, false);
+    return decode_small_float(byte, 5, 2, false);
   }
 }
 

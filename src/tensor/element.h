@@ -9,7 +9,8 @@ enum { TDICT_ELEMENT_BYTES = 16 };
 /* One element with a value: numbers as tdict_convert_double(), bool 0 or 1, complex with an imaginary part of 0, 8-bit
  * floats and types of several lanes 0 only. TDICT_ENOTSUP; TDICT_EOVERFLOW an integer type does not hold it. `element`
  * has room for tdict_dtype_bytes() bytes. */
-tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value, void *element, tdict_error *err);
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err);
 /* TDICT_ENOTSUP when the tensor lies on a device and the element's bytes are not all one; TDICT_EREADONLY;
  * TDICT_EWRONGDEVICE a device's bytes that belong to no context. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);

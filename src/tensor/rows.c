@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-typedef struct sixteen {
+typedef struct bytes16 {
   uint64_t low, high;
-} sixteen;
+} bytes16;
 
 /* One load and one store for each row: a call of memmove would cost more than the bytes. */
 #define COPY_ROWS(type)                                                      \
@@ -34,7 +34,7 @@ void tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t 
     COPY_ROWS(uint64_t);
     break;
   case 16:
-    COPY_ROWS(sixteen);
+    COPY_ROWS(bytes16);
     break;
   default:
     for (int64_t i = 0; i < rows->count; i++)

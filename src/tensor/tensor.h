@@ -52,9 +52,9 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *
 /* The bytes of the tensor's elements, counted from the storage's first. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
 /* Some of the tensor's bytes never came, because a transfer into them failed and nothing has written them since. */
-bool tdict_tensor_asks_lost(const tdict_tensor *t);
+bool tdict_tensor_check_lost(const tdict_tensor *t);
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
-  return tdict_storage_has_lost(t->storage) && tdict_tensor_asks_lost(t);
+  return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }
 /* The tensor's bytes never came. */
 void tdict_tensor_lose(const tdict_tensor *t);

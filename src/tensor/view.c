@@ -9,11 +9,11 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-static size_t item_of(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
+static size_t item_bytes(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
 
 /* The address `elements` further; addresses of device memory are numbers only. */
-static void *move_by(const tdict_tensor *t, int64_t elements) {
-  return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_of(t));
+static void *element_address(const tdict_tensor *t, int64_t elements) {
+  return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_bytes(t));
 }
 
 void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
@@ -35,9 +35,9 @@ void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
 static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_view *v, int64_t offset, tdict_error *err) {
   const tdict_storage *s = t->storage;
   int64_t low, end, first;
-  int64_t now = (int64_t)((uintptr_t)t->data - (uintptr_t)s->data);
-  if (!tdict_layout_extent(v->ndim, v->shape, v->strides, item_of(t), &low, &end) ||
-      !tdict_mul_i64(offset, (int64_t)item_of(t), &first) || !tdict_add_i64(first, now, &first) ||
+  int64_t current = (int64_t)((uintptr_t)t->data - (uintptr_t)s->data);
+  if (!tdict_layout_extent(v->ndim, v->shape, v->strides, item_bytes(t), &low, &end) ||
+      !tdict_mul_i64(offset, (int64_t)item_bytes(t), &first) || !tdict_add_i64(first, current, &first) ||
       !tdict_add_i64(low, first, &low) || !tdict_add_i64(end, first, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "as_strided: offset and strides reach further than 63 bits of bytes");
   if (low < 0 || (uint64_t)end > s->bytes)
@@ -62,7 +62,7 @@ tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_v
   }
   if (size.numel != 0) status = check_reach(t, &v, offset, err);
   if (status != TDICT_OK) return status;
-  v.data = size.numel != 0 ? move_by(t, offset) : t->data;
+  v.data = size.numel != 0 ? element_address(t, offset) : t->data;
   v.dtype = t->dtype;
   return tdict_tensor_over(t->storage, &v, out, err);
 }
@@ -92,7 +92,7 @@ tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range 
   memcpy(dims, t->dims, 2 * ndim * sizeof *dims);
   int64_t *stride = &dims[t->ndim + range->dim], stepped;
   void *data = t->data;
-  if (t->numel != 0 && range->count != 0) data = move_by(t, range->start * *stride);
+  if (t->numel != 0 && range->count != 0) data = element_address(t, range->start * *stride);
   dims[range->dim] = range->count;
   /* Where it does not fit no two elements are a step apart, and the stride means nothing. */
   if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;

@@ -64,7 +64,7 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
   /* Copies on the host keep the memory busy, not the link: one processor more gains little, and the program wants one. */
   bool leaves = direction_of(r->plan) == TDICT_TUNING_HOST;
-  int chosen = at_most(c->row.workers, leaves ? tdict_pool_room(pool, 1) : cpus);
+  int chosen = at_most(c->row.workers, leaves ? tdict_pool_max_working(pool, 1) : cpus);
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
   c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
   c->on_caller = r->asked == 0 || (r->waits && one) || helps || tdict_pool_is_worker(pool);

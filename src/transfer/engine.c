@@ -52,7 +52,7 @@ void tdict_engine_destroy(tdict_engine *e) {
 
 void tdict_engine_rouse(tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
-  if (count > 0) tdict_pool_rouse(e->config.pool, count);
+  if (count > 0) tdict_pool_wake(e->config.pool, count);
 }
 void tdict_engine_note_helpers(tdict_engine *e, int count) {
   atomic_store_explicit(&e->last_helpers, count, memory_order_relaxed);

@@ -114,9 +114,9 @@ void tdict_transfer_release(tdict_future *f) {
   free(f->uses);
   free(f->hashes);
   tdict_hooks_let_go(f);
-  tdict_latch_reset(&f->ended);
-  tdict_latch_reset(&f->queued);
-  tdict_latch_reset(&f->may_start);
+  tdict_latch_destroy(&f->ended);
+  tdict_latch_destroy(&f->queued);
+  tdict_latch_destroy(&f->may_start);
   pthread_mutex_destroy(&f->error_lock);
   tdict_log_release(f->log);
   tdict_forkmark_release(f->mark);

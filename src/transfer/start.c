@@ -312,7 +312,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
   int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
   tdict_engine_note_helpers(s.engine, others);
-  if (others > 0) tdict_pool_rouse(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
+  if (others > 0) tdict_pool_wake(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
   tdict_future *t;
   status = tdict_transfer_create(s.engine, s.choice.num_workers, &t, err);
   if (status != TDICT_OK) {

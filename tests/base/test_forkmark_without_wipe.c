@@ -43,7 +43,7 @@ static void check_by_number(void) {
   tdict_forkmark_release(mark);
 }
 
-CASE(forkmark_by_number) {
+CASE(forkmark_falls_back_to_the_process_id) {
   no_wipe = true;
   check_by_number();
   no_wipe = false;

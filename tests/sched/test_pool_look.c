@@ -12,7 +12,7 @@ enum { ROUNDS = 400, SUBMITTERS = 3 };
 static tdict_pool *open_pool(int num_threads, int looking) {
   tdict_pool *pool = NULL;
   td_ok(tdict_pool_create(num_threads, &pool, err));
-  tdict_pool_set_looking(pool, looking);
+  tdict_pool_set_max_spinning(pool, looking);
   return pool;
 }
 
@@ -27,7 +27,7 @@ static void *submit_and_wait(void *user) {
   submitter *s = user;
   for (int i = 0; i < ROUNDS; i++) {
     if (i % 16 == 0) usleep(300);
-    if (i % 3) tdict_pool_rouse(s->pool, i % 5);
+    if (i % 3) tdict_pool_wake(s->pool, i % 5);
     if (i % 7 == 0) usleep(50);
     noted_submit(s->pool, &s->tasks[i], &s->runs);
     if (i % 4 == 0) continue; /* several at once */
@@ -37,7 +37,7 @@ static void *submit_and_wait(void *user) {
   return NULL;
 }
 
-CASE(pool_look_misses_no_task) {
+CASE(pool_spinning_misses_no_task) {
   static submitter submitters[SUBMITTERS];
   for (int looking = 0; looking <= 4; looking += 2) {
     tdict_pool *pool = open_pool(3, looking);
@@ -58,13 +58,13 @@ static double cpu_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-CASE(pool_look_ends) {
+CASE(pool_spinning_ends) {
   tdict_pool *pool = open_pool(4, 4);
   usleep(20000);
-  tdict_pool_rouse(pool, 4);
-  tdict_pool_rouse(pool, 100);
-  tdict_pool_rouse(pool, 0);
-  tdict_pool_rouse(pool, -1);
+  tdict_pool_wake(pool, 4);
+  tdict_pool_wake(pool, 100);
+  tdict_pool_wake(pool, 0);
+  tdict_pool_wake(pool, -1);
   usleep(20000);
   const double before = cpu_seconds();
   usleep(200000);
@@ -72,11 +72,11 @@ CASE(pool_look_ends) {
   tdict_pool_destroy(pool);
 }
 
-CASE(pool_look_ends_with_the_pool) {
+CASE(pool_spinning_ends_with_the_pool) {
   for (int i = 0; i < 50; i++) {
     tdict_pool *pool = open_pool(4, 4);
     if (i % 2) usleep(100);
-    tdict_pool_rouse(pool, 1 + i % 4);
+    tdict_pool_wake(pool, 1 + i % 4);
     tdict_pool_destroy(pool);
   }
 }

@@ -489,7 +489,7 @@ CASE(const_data_waits_for_writer) {
   tdict_tensor_release(t);
 }
 
-CASE(device_address_waits_for_nothing) {
+CASE(device_address_does_not_wait) {
   const int64_t four = 4;
   void *address = (void *)((uintptr_t)1 << 62);
   tdict_tensor_view v = {sizeof v, address, tdict_cuda(1), TDICT_F32, 1, &four, NULL, 0, 0};
