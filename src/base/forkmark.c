@@ -1,4 +1,5 @@
-/* The mark is a page that the kernel wipes in a child; where it cannot, the process's number is compared. */
+/* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK).
+ * On kernels without this, the process id is compared. Marks are reference-counted. Thread rule: see forkmark.h. */
 #include "base/forkmark.h"
 
 #include <stdatomic.h>
@@ -11,7 +12,7 @@
 
 struct tdict_forkmark {
   _Atomic(int64_t) refs;
-  unsigned char *page; /* 1 in the process that made it; NULL: by number */
+  unsigned char *page; /* holds 1 in the creating process, 0 in a child; NULL: compare process ids */
   pid_t creator;
 };
 enum { PAGE_BYTES = 4096 };
@@ -45,6 +46,7 @@ void tdict_forkmark_release(tdict_forkmark *mark) {
 
 bool tdict_forkmark_forked(const tdict_forkmark *mark) {
   if (!mark) return false;
+  /* volatile: the kernel changes the byte, so the compiler must not keep an old value. */
   return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->creator;
 }
 

@@ -1,4 +1,4 @@
-/* Streaming copies, chosen while the program runs. See stream_copy.h for ownership and threads. */
+/* Streaming copies with the instructions that the processor has. See stream_copy.h for ownership and threads. */
 #include "base/stream_copy.h"
 
 #include <stdint.h>
@@ -6,13 +6,13 @@
 
 enum { LINE_BYTES = 64, BLOCK_BYTES = 4 * LINE_BYTES, WRITE_PREFETCH_BYTES = 1024 };
 
-/* To the second cache: the first has no room for what is to come. */
+/* Prefetches a block for reading into the second-level cache. The first level is too small for data needed later. */
 static inline void prefetch_to_read(const char *ahead) {
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __builtin_prefetch(ahead + at, 0, 2);
 }
 
-/* The same for lines that are about to be written: another core, or the device, may have them. Some old processors take that
- * for an illegal instruction; all with AVX-512 know it. */
+/* Prefetches a block for writing: takes its lines from other cores and devices in advance. The instruction is
+ * illegal on some old processors, so call this only if the processor has AVX-512. */
 static inline void prefetch_to_write(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
@@ -21,6 +21,7 @@ static inline void prefetch_to_write(const char *dst) {
 #endif
 }
 
+/* Copies with ordinary stores. Prefetches only if `ahead` is given. */
 static void copy_cached(char *dst, const char *src, size_t bytes, const char *ahead) {
   const bool has_prefetchw = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;
@@ -38,7 +39,7 @@ static void copy_cached(char *dst, const char *src, size_t bytes, const char *ah
 bool tdict_stream_has(tdict_stream_kind kind) {
   switch (kind) {
   case TDICT_STREAM_PLAIN:
-  case TDICT_STREAM_SSE2: /* every x86-64 has it */
+  case TDICT_STREAM_SSE2: /* part of every x86-64 */
     return true;
   case TDICT_STREAM_AVX2:
     return __builtin_cpu_supports("avx2") != 0;
@@ -50,7 +51,8 @@ bool tdict_stream_has(tdict_stream_kind kind) {
   return false;
 }
 
-/* Each copies whole lines, or blocks, to an address that is a multiple of a line, and asks for as much ahead. */
+/* The three copy functions copy whole lines or blocks. `dst` is a multiple of a line. They prefetch as many bytes at
+ * `ahead`, if it is not NULL. */
 static void copy_lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
   for (size_t at = 0; at < bytes; at += LINE_BYTES) {
     if (ahead) __builtin_prefetch(ahead + at, 0, 2);
@@ -95,14 +97,15 @@ __attribute__((target("avx512f"))) static void copy_blocks_avx512(char *dst, con
   }
 }
 
-/* The end of a copy, from a line's beginning on, and zeros up to `padded`: in whole lines as far as they go. */
+/* Copies the tail of a copy from the start of a line, then writes zeros up to `padded`. Writes whole lines where
+ * possible: a partial line would have to be read first. */
 static void copy_tail_padded(char *dst, const char *src, size_t bytes, size_t padded) {
   static const char zeros[LINE_BYTES];
   char line[LINE_BYTES] = {0};
   size_t at = bytes / LINE_BYTES * LINE_BYTES;
   copy_lines_sse2(dst, src, at, NULL);
   memcpy(line, src + at, bytes - at);
-  if (padded < at + LINE_BYTES) { /* no whole line is left */
+  if (padded < at + LINE_BYTES) { /* The padding ends within this line. */
     memcpy(dst + at, line, padded - at);
     return;
   }
@@ -117,13 +120,16 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   char *dst = to;
   const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
+  /* Too short to hold an aligned block. */
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
     copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);
     return;
   }
+  /* Copy up to the first line boundary, since streaming stores need aligned addresses. */
   memcpy(dst, src, head);
   dst += head, src += head, bytes -= head, padded -= head;
+  /* Stream the whole blocks, then the tail. */
   size_t whole = bytes / BLOCK_BYTES * BLOCK_BYTES;
   if (kind == TDICT_STREAM_AVX512)
     copy_blocks_avx512(dst, src, whole, next);

@@ -1,4 +1,4 @@
-/* Element types and devices: sizes, names, parsing. */
+/* Element types and devices: sizes, names and parsing. Values are copied; nothing is owned. Thread-safe. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "tdict/values.h"
 
-/* A switch: every operation asks for the bytes of every tensor. */
+/* A switch is fast, and every operation asks for the element size of every tensor. Lanes are set to 1 first: a type
+ * with lanes is known if its one-lane type is. */
 static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {
@@ -87,7 +88,7 @@ static const struct {
                     {"sim", TDICT_DEVICE_SIM, true}};
 #define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
 
-/* Reads ":12" up to the end of the text; -1 when it is something else. */
+/* Parses an index such as ":12" at the end of the text. Returns 0 for no text, -1 for other text. */
 static int parse_device_index(const char *text) {
   if (!*text) return 0;
   if (*text++ != ':' || !*text || strlen(text) > 4) return -1;
@@ -115,10 +116,10 @@ tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err) {
   char name[40];
   if (device.type <= TDICT_DEVICE_AUTO || device.index < 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is no place", what, tdict_device_format(device, name, sizeof name));
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s cannot hold memory", what,
+                      tdict_device_format(device, name, sizeof name));
   if (device.type == TDICT_DEVICE_CPU && device.index != 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: cpu:%d is no place, there is one cpu: wanted cpu:0", what,
-                      (int)device.index);
+    return tdict_fail(err, TDICT_EINVAL, "%s: cpu:%d cannot hold memory, wanted cpu:0", what, (int)device.index);
   return TDICT_OK;
 }
 

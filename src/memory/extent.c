@@ -1,17 +1,18 @@
-/* Extents and sets of them. See extent.h for ownership and threads. */
+/* Extents, and sets of them. See extent.h for ownership and threads. */
 #include "memory/extent.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns true if some bytes are covered but the rows are not known. */
 static bool is_unknown(const tdict_extent *e) { return e->layout != 0 && e->pitch == 0; }
 
-/* How far `to` lies after `from`, modulo pitch. */
+/* Returns the distance from `from` to `to` modulo the pitch. */
 static size_t offset_in_pitch(size_t from, size_t to, size_t pitch) {
   return to >= from ? (to - from) % pitch : (pitch - (from - to) % pitch) % pitch;
 }
 
-/* The width of each row, when rows are `pitch` bytes apart. */
+/* Returns the width of each row if rows are `pitch` bytes apart. */
 static size_t width_of(const tdict_extent *e, size_t pitch) {
   const size_t bytes = e->layout ? e->width : e->end - e->begin;
   return bytes < pitch ? bytes : pitch;
@@ -23,15 +24,17 @@ tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b)
   if (is_unknown(a) || is_unknown(b)) return TDICT_OVERLAP_UNKNOWN;
   const size_t pitch = a->layout ? a->pitch : b->pitch;
   if (b->layout && b->pitch != pitch) return TDICT_OVERLAP_UNKNOWN;
+  /* Two sets of rows with one pitch overlap if their first rows overlap modulo the pitch. */
   const size_t shift = offset_in_pitch(a->origin, b->origin, pitch);
   return shift < width_of(a, pitch) || pitch - shift < width_of(b, pitch) ? TDICT_OVERLAP_YES : TDICT_OVERLAP_NONE;
 }
 
 static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
 
-/* Makes room for one more after the last one. */
+/* Makes room for one more extent at the end. Returns false without memory. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
+  /* Reuse the room at the front if it is more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;
@@ -54,7 +57,7 @@ static bool insert_extent(tdict_extents *list, size_t i, const tdict_extent *e) 
   return true;
 }
 
-/* Removes [i, end). What stands before moves when that is less than what stands after. */
+/* Removes the extents [i, end). Moves the shorter of the two remaining parts. */
 static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   tdict_extent *first = list->at + list->first;
   if (i == end) return;
@@ -67,7 +70,7 @@ static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* The first of the whole ones that ends after `at`. */
+/* Returns the index of the first dense extent that ends after `at`. */
 static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
@@ -80,6 +83,7 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
+/* Adds a dense extent and merges it with those that it touches. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
@@ -92,6 +96,8 @@ static bool add_dense(tdict_extents *list, tdict_extent e) {
   return true;
 }
 
+/* Removes the bytes of `e` from the dense extents. Returns false without memory to split an extent; the set is then
+ * unchanged. */
 static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   size_t i = find_dense(list, e->begin), end = i;
   if (i == list->count || extent_at(list, i)->begin >= e->end) return true;
@@ -113,7 +119,7 @@ static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   return true;
 }
 
-/* Leaves out gaps at either end, so that the next row is found there. */
+/* Moves begin and end past gaps, so that both lie in a row. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
   const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),
@@ -122,10 +128,12 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-enum { MAX_STRIDED_PARTS = 4096 }; /* of extents of some bytes: they are not sorted */
+enum { MAX_STRIDED_PARTS = 4096 }; /* limit of the strided list: it is not sorted, so long lists are slow */
 
-/* Takes out what [begin, end) covers. One that reaches further on both sides becomes two of one layout, if there is memory
- * for it and the list is short; else it stays. */
+/* Removes the bytes [begin, end) from the strided extents. An extent that extends beyond both sides is split into
+ * two with the same layout.
+ * The extent stays whole if there is no memory or the list is full: the set may report too many bytes, never too
+ * few. */
 static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
     tdict_extent *e = &list->at[list->first + i], after = *e;
@@ -155,9 +163,9 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (e->begin == e->end) return true;
   if (!e->layout) return add_dense(&set->dense, *e);
   for (size_t i = 0; i < set->strided.count; i++)
-    if (extent_at(&set->strided, i)->layout == e->layout) { /* parts of it may have been removed */
+    if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the parts that are left of this layout. */
       const tdict_extent whole = *e;
-      remove_layout(&set->strided, e->layout); /* leaves room for one */
+      remove_layout(&set->strided, e->layout); /* also makes room for one extent */
       return insert_extent(&set->strided, set->strided.count, &whole);
     }
   return insert_extent(&set->strided, set->strided.count, e);

@@ -1,4 +1,4 @@
-/* Blocks of pinned memory: best fit, cutting, putting together. See pinned_blocks.h. */
+/* Blocks of pinned memory: best fit, splitting and merging. See pinned_blocks.h for ownership and threads. */
 #include "memory/pinned_blocks.h"
 
 #include <stdint.h>
@@ -42,8 +42,8 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
     list->newest = b->older;
 }
 
-/* Where `bytes` would begin in the block, counted from its begin: at a border when they would go over it and need not.
- * False: they do not fit. */
+/* Finds the offset at which `bytes` can start in the block. If they would cross a border of pieces needlessly, they
+ * start at that border. Returns false if they do not fit. */
 static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
@@ -54,7 +54,7 @@ static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) 
   return at <= b->bytes && bytes <= b->bytes - at;
 }
 
-/* Cuts the block in two: it keeps its first `bytes`, the rest is a new block on its right. NULL without host memory. */
+/* Splits the block after `bytes` bytes. Returns the new block on its right, or NULL without host memory. */
 static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
   tdict_pinned_block *rest = calloc(1, sizeof *rest);
   if (!rest) return NULL;
@@ -69,7 +69,7 @@ static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
   return rest;
 }
 
-/* The block takes in its neighbour on the right, whose record ends. */
+/* Merges the block with its right neighbour and frees the record of that neighbour. */
 static void merge_right(tdict_pinned_block *b) {
   tdict_pinned_block *merged = b->right;
   b->bytes += merged->bytes;
@@ -100,8 +100,9 @@ void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
   mark_free(list, b);
 }
 
-/* The free block's bytes [at, at + bytes) as a block of their own, taken; what is before and behind stays free. NULL
- * without host memory for the records: nothing has changed then. */
+/* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after stay
+ * free.
+ * Returns NULL without host memory for the records; nothing has changed then. */
 static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
   tdict_pinned_block *wanted = at ? split_block(b, at) : b, *rest = NULL;
   if (wanted && wanted->bytes > bytes) {
@@ -118,6 +119,7 @@ static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_bloc
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *best = NULL;
   size_t best_at = 0, at;
+  /* Search newest first, so that the newest of equal sizes is chosen. */
   for (tdict_pinned_block *b = list->newest; b; b = b->older) {
     if (node != TDICT_ANY_NODE && b->run->pages.node != node) continue;
     if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_offset(b, bytes, &at)) continue;

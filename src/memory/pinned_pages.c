@@ -1,4 +1,5 @@
-/* Page-locked pages: mapped, touched and registered, or the driver's own. */
+/* Obtains page-locked pages: maps, touches and registers them, or lets the driver allocate. The caller owns the
+ * pages. Thread rule: safe from any thread. */
 #include "memory/pinned_pages.h"
 
 #include <errno.h>
@@ -16,24 +17,28 @@
 #include "base/error.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* Who waits for the driver's lock gets it only when it is left alone for as long as a thread takes to wake. That is less
- * than half of this, but not always: what has to wait for several pieces would wait too long. */
-enum { PAUSE_NS = 200000 }; /* after TDICT_PINNED_PIECE and more; less after smaller pieces */
-enum { LOG_WARNING = 2 };   /* TDICT_LOG_WARNING of tdict/context.h, which is of a layer above */
+/* The pause between two pieces. A thread that waits for the driver's lock gets it only if the lock stays free while
+ * the thread wakes up.
+ * Waking usually takes less than half of this pause. A thread that misses the pauses of several pieces would wait
+ * too long. */
+enum { PAUSE_NS = 200000 }; /* after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
+enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
-/* Maps `bytes` at an address that is a multiple of `alignment`; NULL without address space. */
+/* Maps `bytes` at a multiple of `alignment`. Returns NULL without address space. */
 static void *map_aligned(size_t bytes, size_t alignment) {
   char *raw = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return NULL;
+  /* Unmap what lies outside of the aligned range. */
   size_t head = (alignment - (uintptr_t)raw % alignment) % alignment;
   if (head) munmap(raw, head);
   munmap(raw + head + bytes, alignment - head);
-  madvise(raw + head, bytes, MADV_HUGEPAGE); /* refused where huge pages are off: small ones do as well */
-  madvise(raw + head, bytes, MADV_DONTFORK); /* a child could do nothing with them */
+  madvise(raw + head, bytes, MADV_HUGEPAGE); /* May fail where huge pages are disabled; small pages work too. */
+  /* A child of fork cannot use the pages: the registration belongs to the parent. */
+  madvise(raw + head, bytes, MADV_DONTFORK);
   return raw + head;
 }
 
-/* From here on it does not matter which thread touches the pages. */
+/* Asks the system to place the pages on the node. From here on any thread may touch them. */
 static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
   enum { BITS = 8 * sizeof(unsigned long), MOST_NODES = 1024 };
   unsigned long nodes[MOST_NODES / BITS] = {0};
@@ -43,13 +48,14 @@ static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
     p->ops->bind_refused(p->self, p->node, errno);
 }
 
+/* Lets other threads take the driver's lock. Small pieces get a shorter pause. */
 static void pause_between_pieces(size_t piece) {
   const size_t parts = piece < TDICT_PINNED_PIECE ? TDICT_PINNED_PIECE / piece : 1;
   const struct timespec pause = {0, (long)(PAUSE_NS / parts)};
   nanosleep(&pause, NULL);
 }
 
-/* Unregisters the first `bytes`, which are whole pieces or all. */
+/* Unregisters the first `bytes` bytes, which are whole pieces or everything. */
 static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
   for (size_t at = 0; at < bytes; at += piece) {
     if (at) pause_between_pieces(piece);
@@ -57,14 +63,15 @@ static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t p
   }
 }
 
-/* Pages that are being touched by several threads, and registered by one of them at a time as far as they are there. */
+/* Pages that several threads touch. One thread at a time registers those that are touched. */
 typedef struct pinning {
   const tdict_pinner *pinner;
   char *data;
   size_t bytes, piece;
   atomic_int
-      *num_untouched;   /* a piece: its huge pages that are not touched; release/acquire. NULL: wait for all of them */
-  pthread_mutex_t lock; /* guards: registered, status, why, busy */
+      /* number of untouched huge pages in each piece; release/acquire. NULL: register after all are touched */
+      *num_untouched;
+  pthread_mutex_t lock; /* guards: registered, status, cause, busy */
   size_t registered;
   tdict_status status;
   tdict_error cause;
@@ -75,7 +82,7 @@ static size_t piece_bytes_at(const pinning *m, size_t at) {
   return m->bytes - at < m->piece ? m->bytes - at : m->piece;
 }
 
-/* Whether the next piece can be registered, and by this thread. Under the lock. */
+/* Returns true if the next piece can be registered. Under the lock. */
 static bool is_next_ready(const pinning *m, bool is_all_touched) {
   if (m->status != TDICT_OK || m->registered >= m->bytes) return false;
   if (is_all_touched) return true;
@@ -83,12 +90,13 @@ static bool is_next_ready(const pinning *m, bool is_all_touched) {
   return m->num_untouched && atomic_load_explicit(&m->num_untouched[next], memory_order_acquire) == 0;
 }
 
-/* Registers what is touched, unless another thread does. */
+/* Registers all touched pieces in order, unless another thread is doing so. */
 static void register_more(pinning *m, bool is_all_touched) {
   pthread_mutex_lock(&m->lock);
   bool is_registrar = !m->busy;
   if (is_registrar) m->busy = true;
   while (is_registrar && is_next_ready(m, is_all_touched)) {
+    /* Unlock while registering: it takes milliseconds. */
     size_t at = m->registered, bytes = piece_bytes_at(m, at);
     pthread_mutex_unlock(&m->lock);
     if (at) pause_between_pieces(m->piece);
@@ -114,8 +122,8 @@ static void touch_huge_page(void *user, long i) {
     register_more(m, false);
 }
 
-/* A thread that loses its processor inside the driver's lock holds up everybody's copies for some milliseconds, so there
- * is to be one for each thread, the program's included. */
+/* Returns the number of helper threads. A thread that is preempted inside the driver's lock delays all copies by
+ * milliseconds. So each thread, including those of the program, should have a CPU of its own. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -123,6 +131,7 @@ static int count_touching_helpers(const tdict_pool *pool) {
 
 static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
 
+/* Returns a counter of untouched huge pages for each piece, or NULL without memory. */
 static atomic_int *make_counters(const pinning *m) {
   size_t count = (m->bytes + m->piece - 1) / m->piece;
   atomic_int *num_untouched = malloc(count * sizeof *num_untouched);
@@ -131,7 +140,7 @@ static atomic_int *make_counters(const pinning *m) {
   return num_untouched;
 }
 
-/* Touches and registers all of the pages. On failure none is registered. */
+/* Touches and registers all pages. On failure no page is registered. */
 static tdict_status register_all(pinning *m, tdict_error *err) {
   pthread_mutex_init(&m->lock, NULL);
   m->num_untouched = make_counters(m);
@@ -146,12 +155,14 @@ static tdict_status register_all(pinning *m, tdict_error *err) {
   return m->status;
 }
 
-/* Pages of our own, in one registration (`piece` 0, or it holds them all) or in pieces. */
+/* Maps pages and registers them. If `piece` is 0 or holds all bytes, there is one registration; else there are
+ * several pieces. */
 static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
                                      tdict_error *err) {
   const bool whole = piece == 0 || bytes <= piece;
   void *data = map_aligned(bytes, whole ? (size_t)HUGE_PAGE : piece);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
+  /* Bind before touching: the first touch places a page. */
   bind_to_node(p, data, bytes);
   pinning m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
   tdict_status status = register_all(&m, err);
@@ -170,6 +181,7 @@ static tdict_status allocate_from_driver(const tdict_pinner *p, size_t bytes, td
   return status;
 }
 
+/* Logs once for each way that the pages could not be obtained as preferred. */
 static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead,
                          const char *cause) {
   const int bit = 1 << pages->way;
@@ -177,7 +189,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
   tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* The registration as it was asked for was refused, for the reason `why`. */
+/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration was refused with the message `cause`.
+ * Returns false if that fails too or cannot help. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;
@@ -196,9 +209,11 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_p
   tdict_error first = {0}, cause = {0};
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
+  /* Try the preferred way first. */
   bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
   if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
   if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
+  /* Fall back to the driver, then to registering small pieces. */
   tdict_status status = allocate_from_driver(p, rounded, out, &cause);
   if (status == TDICT_OK) {
     if (large) log_fallback(p, out, "was allocated by the driver", first.message);

@@ -1,4 +1,6 @@
-/* The pinned pool: see pinned_pool.h. It counts, keeps to the limit and asks fences; blocks are cut in pinned_blocks.c. */
+/* The pool of pinned memory. It counts bytes, keeps to the limit and polls fences; pinned_blocks.c splits the
+ * blocks.
+ * The pool owns its runs until its last reference is gone. Thread rule: see pinned_pool.h. */
 #include "memory/pinned_pool.h"
 
 #include <pthread.h>
@@ -10,7 +12,8 @@
 
 enum { PAGE_BYTES = 4096 };
 #define MIN_CACHE ((size_t)64 << 20)
-/* A small block that lives long would keep a large run from being given back or used whole. */
+/* A block is split only if it is at most this many times larger. A small block with a long life would otherwise keep
+ * a large run from being unpinned or reused. */
 enum { MAX_CUT_RATIO = 16 };
 
 typedef struct pool {
@@ -19,13 +22,13 @@ typedef struct pool {
   tdict_pinner pinner;
   atomic_int logged_ways; /* see tdict_pinner */
   size_t limit_bytes;
-  pthread_mutex_t lock;    /* guards what follows, and every block */
-  pthread_cond_t unpinned; /* `leaving` has become less */
-  tdict_block_list free_blocks,
-      waiting_blocks; /* waiting: freed, but their fences were not done when they were asked last */
+  pthread_mutex_t lock;    /* guards all following fields and every block */
+  pthread_cond_t unpinned; /* signalled when unpinning_bytes or reserved_bytes decreases */
+  tdict_block_list free_blocks;
+  tdict_block_list waiting_blocks; /* freed, but their fences were not done at the last poll */
   size_t peak_live_bytes;
-  size_t reserved_bytes;  /* bytes of allocations under way: within the limit, and counted once they are there */
-  size_t unpinning_bytes; /* bytes that are being given back: within the limit until they are gone */
+  size_t reserved_bytes;  /* bytes being pinned now; they count against the limit */
+  size_t unpinning_bytes; /* bytes being unpinned now; they count against the limit until unpinned */
   tdict_memory_counts counts;
 } pool;
 
@@ -37,8 +40,8 @@ static bool are_fences_done(const tdict_pinned_block *b) {
   return true;
 }
 
-/* Blocks that wait and need not any more become free. Their fences are the caller's to release once it has let the lock
- * go: the end of a fence may free storages of this very pool. */
+/* Moves waiting blocks whose fences are done to the free list. Under the lock.
+ * The caller releases the fences after unlocking: releasing a fence may free storages of this pool. */
 static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
@@ -60,8 +63,9 @@ static void release_waits(tdict_fence_list *done) {
   }
 }
 
-/* Takes free runs out, oldest first, while more than keep_bytes are cached; the caller gives them back once it has let the
- * lock go, since unpinning waits for the device. They are in a list by `newer`. */
+/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Under the lock. Returns them
+ * linked by `newer`.
+ * The caller unpins them after unlocking, since unpinning waits for the device. */
 static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   tdict_pinned_block *taken = NULL;
   for (tdict_pinned_block *b = p->free_blocks.oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
@@ -76,7 +80,7 @@ static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   return taken;
 }
 
-/* Without the lock. */
+/* Unpins and frees removed runs. Call without the lock. */
 static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
   while (taken) {
     tdict_pinned_block *next = taken->newer;
@@ -91,6 +95,7 @@ static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
   }
 }
 
+/* Counts an allocation. Under the lock. */
 static void count_live(pool *p, size_t bytes) {
   p->counts.live_bytes += bytes;
   p->counts.num_allocations++;
@@ -99,7 +104,7 @@ static void count_live(pool *p, size_t bytes) {
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
 }
 
-/* A free block, counted as live; NULL when none fits. Under the lock. */
+/* Returns a free block, counted as live, or NULL if none fits. Under the lock. */
 static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
@@ -109,19 +114,21 @@ static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most
   return b;
 }
 
-/* One that was too large to be cut, or lies for another node, while there was a choice. Under the lock. */
+/* Returns any free block that fits, also a much larger block or a block for another node. Used if no more may be
+ * pinned. Under the lock. */
 static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   tdict_pinned_block *b = take_free_block(p, bytes, SIZE_MAX, node);
   return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
-/* What may be pinned beside what is. Under the lock. */
+/* Returns how many more bytes may be pinned. Under the lock. */
 static size_t count_room(const pool *p) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved_bytes + p->unpinning_bytes;
   return taken < room ? room - taken : 0;
 }
 
+/* Fills the error of an allocation that does not fit the limit. Under the lock. */
 static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *err) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   size_t taken = p->counts.live_bytes + p->reserved_bytes;
@@ -134,21 +141,22 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
       p->counts.cached_bytes, room);
 }
 
-/* A free block (*out), or a claim on `bytes` that are to be pinned (*out is NULL): counted before they are there, so that
- * the limit holds while several threads allocate. Runs of other sizes that are in the way are given back first, with the
- * lock let go meanwhile. Under the lock. */
+/* Finds a free block (*out), or reserves `bytes` to be pinned (*out is NULL). The reservation keeps the limit while
+ * several threads allocate.
+ * Unpins cached runs of other sizes if they are in the way. Under the lock, which is unlocked while unpinning.
+ * Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
   size_t limit = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   while (!*out && count_room(p) < bytes) {
     *out = take_any_block(p, bytes, node);
     if (*out) break;
-    size_t held = p->counts.live_bytes + p->reserved_bytes; /* the rest can go */
+    size_t held = p->counts.live_bytes + p->reserved_bytes; /* cached bytes can be unpinned, these cannot */
     if (bytes > limit || held > limit - bytes) return fail_over_limit(p, bytes, err);
     tdict_pinned_block *surplus = NULL;
     if (held + p->counts.cached_bytes > limit - bytes) surplus = remove_surplus(p, limit - bytes - held);
     if (!surplus && !p->unpinning_bytes) return fail_over_limit(p, bytes, err);
-    if (!surplus) { /* another thread is giving back: it waits for nobody here */
+    if (!surplus) { /* Another thread is unpinning and needs nothing from this thread, so waiting is safe. */
       pthread_cond_wait(&p->unpinned, &p->lock);
       continue;
     }
@@ -160,6 +168,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
   return TDICT_OK;
 }
 
+/* Unpins all cached runs. Returns false if there were none. */
 static bool drop_cache(pool *p) {
   pthread_mutex_lock(&p->lock);
   tdict_pinned_block *surplus = remove_surplus(p, 0);
@@ -175,15 +184,16 @@ static tdict_status pin_pages(pool *p, size_t bytes, int node, tdict_pinned_page
   return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
-/* A block for bytes that are reserved. */
+/* Pins a new block for bytes that are reserved. On failure falls back to any free block. */
 static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   tdict_error cause;
   tdict_pinned_pages pages = {0};
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
   tdict_status status = b ? pin_pages(p, bytes, node, &pages, &cause)
                           : tdict_fail(&cause, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
-  if (status != TDICT_OK && b && drop_cache(p)) /* what is cached may be what is missing */
+  if (status != TDICT_OK && b && drop_cache(p)) /* The cache may hold the memory that the system lacks. */
     status = pin_pages(p, bytes, node, &pages, &cause);
+  /* End the reservation, and count the block if there is one. */
   pthread_mutex_lock(&p->lock);
   p->reserved_bytes -= bytes;
   if (status == TDICT_OK)
@@ -237,7 +247,8 @@ static tdict_status pool_allocate(tdict_memory *m, size_t requested, tdict_block
   return pool_allocate_near(m, requested, -1, out, err);
 }
 
-/* The fences in a record of their own; without memory for that they are waited for here. NULL: nothing to wait for. */
+/* Records the fences of a freed block. Without memory for the record, waits for them here. Returns NULL if there is
+ * nothing to wait for. */
 static tdict_fence_list *record_fences(tdict_fence **fences, int num_fences) {
   if (num_fences == 0) return NULL;
   tdict_fence_list *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);
@@ -266,6 +277,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
     tdict_blocks_append(&p->waiting_blocks, b);
   else
     tdict_blocks_give(&p->free_blocks, b);
+  /* Keep as many bytes as were live at once, at least MIN_CACHE. */
   tdict_pinned_block *surplus = NULL;
   size_t keep = p->peak_live_bytes > MIN_CACHE ? p->peak_live_bytes : MIN_CACHE;
   if (p->counts.cached_bytes > keep) {
@@ -280,7 +292,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
   pool *p = (pool *)(uintptr_t)m;
   *out = (tdict_memory_counts){0};
-  if (is_forked(p)) return; /* a lost thread may hold the lock */
+  if (is_forked(p)) return; /* A thread of the parent may have held the lock at the fork. */
   pthread_mutex_lock(&p->lock);
   *out = p->counts;
   pthread_mutex_unlock(&p->lock);
@@ -288,7 +300,7 @@ static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
 
 static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m)->refs, 1, memory_order_relaxed); }
 
-/* At the end nobody can ask for the bytes again, so whatever still waits for a fence is waited for. */
+/* Releases a reference. The last one waits for all fences, since no later call can poll them. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_forked(p)) return;
@@ -337,7 +349,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
-  if (is_forked(p)) return; /* where the pages were, something else may lie by now */
+  if (is_forked(p)) return; /* In a fork the pages are not mapped, and other data may be at their addresses. */
   tdict_fence_list *done = NULL;
   pthread_mutex_lock(&p->lock);
   free_idle_blocks(p, &done);

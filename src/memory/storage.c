@@ -1,4 +1,5 @@
-/* Storage: counting, giving back, and the fences of the transfers that use the bytes. */
+/* Storages: creating, counting, freeing, and the fences of transfers that use the bytes. Each reference owns the
+ * storage together with others. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -11,11 +12,12 @@
 #include "base/error.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
-#define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
-/* Between these two a block of malloc is aligned by hand. What posix_memalign() has cut to size is too small to serve the
- * next call for as much, so that each call would get new pages; malloc hands out again what was freed. */
+#define HUGE_BYTES ((size_t)4 << 20) /* From this size on, whole huge pages cover most of a block. */
+/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is
+ * often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
+ * blocks. */
 #define MALLOC_FROM ((size_t)64 << 10)
-#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time, whatever was freed */
+#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time */
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
@@ -45,7 +47,8 @@ static void free_record(tdict_storage *s) {
   free(s);
 }
 
-/* The first write to a small page costs as much as copying it; what is no whole huge page would take more memory. */
+/* Asks for huge pages: the first write to a small page costs as much as copying it. Only whole huge pages are asked
+ * for, since partial ones would use more memory. */
 static void ask_for_huge_pages(char *data, size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)data % HUGE_PAGE) % HUGE_PAGE;
   if (bytes >= HUGE_BYTES) madvise(data + head, (bytes - head) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
@@ -130,11 +133,13 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  if (atomic_load_explicit(&s->lock, memory_order_relaxed)) { /* in a fork: half changed, maybe */
+  /* Locked by a thread of the parent at the fork: the list may be half changed, so ignore it. */
+  if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;
     s->lost_bytes = NULL;
   }
+  /* Plain memory has no pool that could wait for the fences, so wait here. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
@@ -151,13 +156,15 @@ void tdict_storage_release(tdict_storage *s) {
   if (memory) memory->ops->release(memory);
 }
 
-/* What is held for a few instructions is marked with the process that holds it, and who comes meanwhile spins. In a fork of
- * that process nobody would ever give it back: there it is taken away, and what it guards counts for nothing, since the
- * transfers and streams that it is about are the parent's. */
+/* These locks are held for a few instructions, so other threads spin. The lock word holds the id of the holder's
+ * process.
+ * After a fork the holder may not exist in the child. The child then takes the lock and drops the list: transfers
+ * and streams belong to the parent. */
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
-/* Takes what `word` guards, *held is what it held; false: the thread that had it is no thread of this process. */
+/* Locks `word` and sets *held to the value that it held. Returns false if the holder was a thread of the parent
+ * process; *held is then 0. */
 static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
   const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
   uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
@@ -192,13 +199,15 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(node->storage, node);
 }
 
-/* The only mark is taken off by one exchange: marks come before those that are there, so its next stays none. */
+/* Removes a mark. If it is the only one, a single exchange suffices: new marks are added in front, so the `next` of
+ * this node stays NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
+  /* Otherwise find the node in the list and unlink it. */
   tdict_fence_node *first = lock_marks(s), *previous = NULL, *at = first;
   while (at && at != node) previous = at, at = next_of(at);
   if (at && previous) set_next(previous, next_of(node));
@@ -228,7 +237,7 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
-  s->uses = NULL; /* half changed, maybe */
+  s->uses = NULL; /* Taken over in a fork: the lists may be half changed. */
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
@@ -241,7 +250,7 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
   unlock_uses(s);
 }
 
-/* Drops uses that are done. Under the lock. */
+/* Removes uses that are done. Under the lock. */
 static void prune_uses(tdict_storage *s) {
   int kept = 0;
   for (int i = 0; i < s->num_uses; i++) {
@@ -256,7 +265,8 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
+/* Returns an unfinished use with a new reference, or NULL if there is none. The use stays in the list for other
+ * waiters. */
 static tdict_fence *find_use(tdict_storage *s) {
   lock_uses(s);
   prune_uses(s);
@@ -271,7 +281,7 @@ void tdict_storage_wait(tdict_storage *s, bool to_write) {
   while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = find_use(s)) != NULL)) {
     bool done = fence->ops->wait(fence, INT64_MAX);
     fence->ops->release(fence);
-    if (!done) break; /* in a fork of the process that works */
+    if (!done) break; /* The fence belongs to the parent process and cannot finish here. */
   }
 }
 
@@ -287,6 +297,7 @@ void tdict_storage_lose_all(tdict_storage *s) {
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
   if (bytes->begin == bytes->end) return;
   lock_uses(s);
+  /* If all bytes are lost already, there is nothing to add. Without memory for the set, all bytes count as lost. */
   const bool all = tdict_storage_has_lost(s) && !s->lost_bytes;
   if (!all && !s->lost_bytes) s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
   if (!all && (!s->lost_bytes || !tdict_extent_set_add(s->lost_bytes, bytes))) free_lost(s);
@@ -302,6 +313,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
     free_lost(s);
     set_lost(s, false);
   } else if (tdict_storage_has_lost(s)) {
+    /* NULL means that all bytes are lost: make that explicit before removing some. */
     if (!s->lost_bytes) {
       s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
       if (s->lost_bytes && !tdict_extent_set_add(s->lost_bytes, &all)) free_lost(s);

@@ -1,4 +1,4 @@
-/* A latch over a condition variable. */
+/* A latch made of a mutex and a condition variable. The caller owns the struct. Thread rule: see latch.h. */
 #include "sched/latch.h"
 
 #include <time.h>
@@ -31,7 +31,7 @@ void tdict_latch_down(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
   if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
     pthread_cond_broadcast(&latch->zero);
-  pthread_mutex_unlock(&latch->lock); /* the last touch: a waiter may reset the latch from here on */
+  pthread_mutex_unlock(&latch->lock); /* The last access: a waiter may destroy the latch from here on. */
 }
 
 void tdict_latch_open(tdict_latch *latch) {
@@ -44,12 +44,14 @@ void tdict_latch_open(tdict_latch *latch) {
 bool tdict_latch_is_zero(tdict_latch *latch) {
   if (load_count(latch) != 0) return false;
   pthread_mutex_lock(&latch->lock);
-  pthread_mutex_unlock(&latch->lock); /* whoever made it zero has let go of it */
+  /* The thread that reached zero has now released the lock, so the caller may destroy the latch. */
+  pthread_mutex_unlock(&latch->lock);
   return true;
 }
 
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns) {
   while (load_count(latch) != 0) {
+    /* Read the clock rarely: reading it costs more than a poll. */
     for (int i = 0; i < POLLS_PER_CLOCK_READ && load_count(latch) != 0; i++) tdict_spin_pause();
     if (tdict_now_ns() >= deadline_ns) return;
   }

@@ -1,6 +1,6 @@
-/* The thread pool: one queue, one lock. A thread that has worked looks for more for a moment before it sleeps, since to be
- * woken takes longer than many a task. The thread that fell asleep last is woken first: it is the quickest to come, and
- * what it needs is still in the caches. */
+/* The thread pool: one queue and one lock. The pool owns its threads; callers own their tasks.
+ * A worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks. The
+ * thread that slept last is woken first, since its data is most likely still in the caches. Thread rule: see pool.h. */
 #include "sched/pool.h"
 
 #include <pthread.h>
@@ -16,30 +16,31 @@
 
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS = 3, POLLS_PER_CLOCK_READ = 16 };
 
-/* One a thread: where it sleeps. */
+/* The place where a thread sleeps; each thread has its own. */
 typedef struct sleeper {
-  struct sleeper *next; /* who fell asleep before */
+  struct sleeper *next; /* fell asleep before this thread */
   pthread_cond_t woken;
   bool was_woken;
 } sleeper;
 
 struct tdict_pool {
-  pthread_mutex_t lock; /* guards: asleep to max_spinning */
-  sleeper *sleep_stack; /* those that nobody has called yet, the last one first */
-  int num_started;      /* threads that have their sleeper */
+  pthread_mutex_t lock; /* guards: all fields up to max_spinning */
+  sleeper *sleep_stack; /* threads not yet woken, the last to sleep first */
+  int num_started;      /* threads that have taken their sleeper */
   tdict_task *first, *last;
   bool stop;
   int num_queued, num_asleep;
-  int num_spinning,
-      num_woken_to_spin;       /* threads that look for tasks, and wakings to do so that nobody has followed yet */
-  _Atomic(bool) may_have_work; /* relaxed: a hint to look at the queue under the lock */
+  int num_spinning;            /* threads that spin now */
+  int num_woken_to_spin;       /* threads woken to spin that have not run yet */
+  _Atomic(bool) may_have_work; /* relaxed: only a hint to check the queue under the lock */
   int max_spinning;
   int num_threads, num_cpus;
   sleeper *sleepers;
   pthread_t threads[];
 };
 
-/* Which pool the thread works for, and what callbacks it is in: the one thread-local of the library. */
+/* The pool that this thread belongs to, and the data of the layer that runs callbacks. This is the only thread-local
+ * variable of the library. */
 static _Thread_local struct {
   const tdict_pool *pool;
   void *note;
@@ -55,11 +56,12 @@ int tdict_pool_default_size(void) {
   return count > MIN_THREADS ? count : MIN_THREADS;
 }
 
-/* Under the lock. */
+/* Tells spinning threads whether to check the queue. Call under the lock after a change of `first` or `stop`. */
 static void update_work_hint(tdict_pool *pool) {
   atomic_store_explicit(&pool->may_have_work, pool->first != NULL || pool->stop, memory_order_relaxed);
 }
 
+/* Removes a task from the queue. Under the lock. */
 static void unlink_task(tdict_pool *pool, tdict_task *task) {
   if (task->previous)
     task->previous->next = task->next;
@@ -74,7 +76,8 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
   update_work_hint(pool);
 }
 
-/* Under the lock, which it lets go of meanwhile: until there is a task, or for a moment. */
+/* Spins until a task arrives or SPIN_NS has passed. Called with the lock held, and unlocks it while spinning:
+ * submitters need it. */
 static void spin_for_tasks(tdict_pool *pool) {
   if (pool->num_spinning >= pool->max_spinning) return;
   int64_t end = tdict_now_ns() + SPIN_NS;
@@ -90,8 +93,8 @@ static void spin_for_tasks(tdict_pool *pool) {
   pool->num_spinning--;
 }
 
-/* Under the lock: the one that fell asleep last; somebody sleeps. The lock is let go of before it is signalled, because it
- * wants it. */
+/* Removes the thread that slept last from the stack and marks it as woken. Under the lock; some thread must sleep.
+ * The caller unlocks before it signals, since the woken thread needs the lock at once. */
 static sleeper *pop_sleeper(tdict_pool *pool) {
   sleeper *s = pool->sleep_stack;
   pool->sleep_stack = s->next;
@@ -100,7 +103,8 @@ static sleeper *pop_sleeper(tdict_pool *pool) {
   return s;
 }
 
-/* Under the lock. Whoever wakes up looks at the queue before it sleeps again: it is one of those that were roused. */
+/* Sleeps until another thread pops this sleeper. Under the lock. A thread woken to spin then spins for tasks before
+ * it sleeps again. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
   self->was_woken = false;
   self->next = pool->sleep_stack;
@@ -131,6 +135,7 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
+/* Lets the first `num_threads` threads finish the queue, joins them and frees the pool. */
 static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
@@ -158,6 +163,7 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   for (int i = 0; i < num_threads; i++) pthread_cond_init(&sleepers[i].woken, NULL);
   pool->num_cpus = count_cpus();
   pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
+  /* Start the threads. If a thread cannot be started, stop those that run. */
   for (int i = 0; i < num_threads; i++) {
     int code = tdict_thread_create(&pool->threads[i], run_worker, pool);
     if (code == 0) continue;
@@ -201,7 +207,7 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
   pool->last = task;
   pool->num_queued++;
   update_work_hint(pool);
-  /* Threads that look for tasks, or were woken to, take the lock once more before they sleep. */
+  /* Wake a thread only if there are more tasks than threads that will check the queue anyway. */
   sleeper *was_woken = NULL;
   if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->num_woken_to_spin)
     was_woken = pop_sleeper(pool);
@@ -246,6 +252,7 @@ void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
+  /* Skip tasks that may wait: the caller itself may hold what they wait for. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

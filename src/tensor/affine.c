@@ -1,5 +1,5 @@
-/* Layouts made of another layout, and views for the length of a call. Nothing is owned here. Thread rule: see
- * affine.h. */
+/* Computes layouts from other layouts, and views that live only for one call. Nothing is owned here. Thread rule:
+ * see affine.h. */
 #include "tensor/affine.h"
 
 #include <string.h>
@@ -16,12 +16,13 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Addresses are numbers here: they wrap, and those of device memory are never followed. */
+/* Returns the address `elements` further. Addresses are numbers here: they wrap, and device addresses are never
+ * dereferenced. */
 static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
 }
 
-/* Where no element is, strides mean nothing and may wrap. */
+/* Multiplies with wrap-around. Strides of a tensor without elements have no meaning and may overflow. */
 static int64_t wrapping_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
@@ -32,6 +33,7 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
                       TDICT_MAX_NDIM);
   const int64_t *strides = tdict_tensor_dims_strides(t);
   bool has_any = t->numel != 0;
+  /* Compute the dimensions that change, then copy the trailing ones. */
   made->fresh = false;
   made->ndim = ndim;
   for (int i = 0; i < a->ndim_out; i++) {
@@ -44,6 +46,7 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
     made->shape[a->ndim_out + i] = t->dims[a->ndim_in + i];
     made->strides[a->ndim_out + i] = strides[a->ndim_in + i];
   }
+  /* Move to the first element. A tensor without elements keeps its address. */
   made->data = t->data;
   if (has_any) {
     int64_t offset = 0;
@@ -58,11 +61,11 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides) {
   int to = new_ndim - 1;
-  for (int i = ndim - 1; i >= 0;) { /* a group of dimensions that follow one another without a gap at a time */
+  for (int i = ndim - 1; i >= 0;) { /* Each pass takes one group of old dimensions without gaps between them. */
     int64_t step = strides[i], elements = shape[i], taken = 1;
     for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group of one element leaves dimensions of one element to the group before it, which may be one as well. */
+    /* A group of one element leaves dimensions of size 1 to the group before it, which may also have one element. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;
       new_strides[to] = wrapping_mul(taken, step);

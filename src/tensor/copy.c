@@ -1,5 +1,6 @@
-/* Copies between tensors of any strides, on the host or by way of a memory's own copies. Nothing is kept.
- * Thread rule: reads src, writes dst; waits until the bytes are there. */
+/* Copies between tensors of any strides, on the host or by the copy operation of a memory. Keeps nothing after the
+ * call.
+ * Thread rule: reads src, writes dst, and returns after the bytes have arrived. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* Who moves the rectangles: NULL is the host. */
+/* The memory that copies the rectangles; NULL: the host. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;
@@ -15,12 +16,13 @@ typedef struct mover {
 
 static bool is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
-/* The memory of a device tensor, if it can copy. */
+/* Returns the memory of a device tensor if it can copy, else NULL. */
 static tdict_memory *find_copier(const tdict_tensor *t) {
   tdict_memory *m = t->storage->memory;
   return m && m->ops->copy ? m : NULL;
 }
 
+/* Finds the memory that can copy between the two devices, and the direction. */
 static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src, mover *out, tdict_error *err) {
   char to[32], from[32];
   *out = (mover){NULL, TDICT_COPY_WITHIN};
@@ -39,7 +41,7 @@ static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src,
                     from, to);
 }
 
-/* "(2, 3)", cut when it is long. */
+/* Writes a shape such as "(2, 3)", cut if it is long. */
 static const char *format_shape(const tdict_tensor *t, char *text, size_t room) {
   size_t at = (size_t)snprintf(text, room, "(");
   for (int i = 0; i < t->ndim && at < room; i++)
@@ -73,7 +75,7 @@ static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *e
 static tdict_status copy_elements(tdict_tensor *dst, const tdict_tensor *src, mover *m, tdict_error *err) {
   tdict_pair pair;
   if (!m->memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
-    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* as tdict_rect_copy() would, without the way there */
+    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* The common case, without the cost of a walk. */
     return TDICT_OK;
   }
   tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),
@@ -90,6 +92,7 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   if (status != TDICT_OK || dst->numel == 0) return status;
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
+  /* Check after the wait, since the transfer may fail meanwhile. */
   if (tdict_tensor_is_lost(src))
     return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
   status = copy_elements(dst, src, &m, err);

@@ -1,4 +1,4 @@
-/* Elements as numbers. Nothing is owned. Thread rule: see element.h. */
+/* Reads and writes elements as numbers. Nothing is owned. Thread rule: see element.h. */
 #include "tensor/element.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
 }
 
 typedef struct filler {
-  tdict_memory *memory; /* NULL: the host */
+  tdict_memory *memory; /* NULL: host memory */
   const void *element;
   size_t item;
 } filler;
@@ -70,13 +70,14 @@ static void fill_host_run(void *to, const void *element, size_t item, size_t byt
     return;
   }
   memcpy(to, element, item);
-  for (size_t done = item; done < bytes;) { /* what is there is copied, twice as much each time */
+  for (size_t done = item; done < bytes;) { /* Copy the filled part, twice as much each time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy((char *)to + done, to, more);
     done += more;
   }
 }
 
+/* Fills the rows of a rectangle; adjacent rows in one call. */
 static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   const filler *f = user;
   bool whole = rect->dst_pitch == (int64_t)rect->width;
@@ -107,8 +108,8 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
-/* A float of `exponent` and `mantissa` bits; `bias` of its exponent; `no_infinity`: all ones in both is NaN, and nothing
- * else is (float8_e4m3fn). */
+/* Decodes a small float with the given exponent and mantissa bits. If `no_infinity`, only all ones in both fields is
+ * NaN, and there is no infinity (float8_e4m3fn). */
 static double decode_small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
   unsigned top = (1u << exponent) - 1, e = bits >> mantissa & top, m = bits & ((1u << mantissa) - 1);
   int bias = (int)(top >> 1);

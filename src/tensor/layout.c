@@ -1,5 +1,4 @@
-/* Shape and stride mathematics. Pure functions over their arguments: no memory is owned or allocated here.
- * Thread rule: thread-safe. */
+/* Shape and stride mathematics. Pure functions of their arguments: no memory is owned or allocated. Thread-safe. */
 #include "tensor/layout.h"
 
 #include <string.h>
@@ -7,7 +6,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Empty dimensions count as one, so that C-order strides of a tensor without elements fit as well. */
+/* Multiplies the counts; a count of 0 is taken as 1, so that C-order strides of an empty tensor fit as well. Returns
+ * false on overflow. */
 static bool compute_span(int ndim, const int64_t *shape, int64_t *span) {
   *span = 1;
   for (int i = 0; i < ndim; i++)
@@ -78,13 +78,14 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
   return true;
 }
 
-/* True when a step of the outer dimension is `count` steps of the inner one. */
+/* Returns true if a step of the outer dimension equals `count` steps of the inner one. The two can then be merged. */
 static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
   int64_t whole;
   return tdict_mul_i64(count, inner, &whole) && whole == outer;
 }
 
-/* Takes the next dimension outwards into the pair, whose dimensions stand innermost first meanwhile. */
+/* Adds the next dimension outwards to the pair. Dimensions are in reverse order until tdict_pair_init() reverses
+ * them. Merges the dimension if there is no gap. */
 static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
   int last = pair->ndim - 1;
   int64_t run = (int64_t)pair->run_bytes;
@@ -135,20 +136,21 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
   }
 }
 
-/* Where a walk is: the run at index[], its address on both sides. */
+/* The position of a walk: the indices of the current run, and its addresses on both sides. */
 typedef struct pair_cursor {
   const tdict_pair *pair;
   int64_t index[TDICT_MAX_NDIM];
   uintptr_t dst, src;
 } pair_cursor;
 
-/* Steps along dimension i; addresses wrap as unsigned numbers do, so that going back is well defined. */
+/* Steps along dimension i. Addresses wrap as unsigned numbers, so stepping back is well defined. */
 static void step_along(pair_cursor *w, int i, int64_t count) {
   w->index[i] += count;
   w->dst += (uintptr_t)w->pair->dst_strides[i] * (uintptr_t)count;
   w->src += (uintptr_t)w->pair->src_strides[i] * (uintptr_t)count;
 }
 
+/* Moves from the first run to run number `run` in C order. */
 static void seek_run(pair_cursor *w, size_t run) {
   for (int i = w->pair->ndim - 1; i >= 0; i--) {
     size_t count = (size_t)w->pair->shape[i];
@@ -157,7 +159,8 @@ static void seek_run(pair_cursor *w, size_t run) {
   }
 }
 
-/* `runs` further along the innermost dimension, which has that many left. */
+/* Moves `runs` further along the innermost dimension, which has at least that many left. Carries into outer
+ * dimensions. */
 static void advance_runs(pair_cursor *w, int64_t runs) {
   int i = w->pair->ndim - 1;
   step_along(w, i, runs);
@@ -182,6 +185,7 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part
   pair_cursor w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
   seek_run(&w, part->begin / run);
   for (size_t at = part->begin; at < end;) {
+    /* Choose the rectangle: part of a run, or as many whole runs as the innermost dimension has left. */
     size_t skip = at % run, width = run - skip, height = 1;
     if (width > end - at) width = end - at;
     if (width == run) {
@@ -197,7 +201,7 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part
     tdict_status status = fn(user, &rect, err);
     if (status != TDICT_OK) return status;
     at += width * height;
-    /* A piece that stops within its run is the last one, so the walk never stands in the middle of a run again. */
+    /* Only the last rectangle ends inside a run, so the position is always the start of a run. */
     advance_runs(&w, (int64_t)height);
   }
   return TDICT_OK;
@@ -207,7 +211,7 @@ typedef struct bytes16 {
   uint64_t low, high;
 } bytes16;
 
-/* Rows of one element: a load and a store each, since a call of memcpy would cost more than the bytes. */
+/* Copies rows of one small element with a load and a store each. A call of memcpy would cost more. */
 #define COPY_ROWS(type)                                                     \
   do {                                                                      \
     for (size_t i = 0; i < rect->height; i++) {                             \
@@ -218,7 +222,7 @@ typedef struct bytes16 {
     }                                                                       \
   } while (0)
 
-/* memmove: where source and destination overlap the result is unspecified, but it is no undefined behaviour. */
+/* Uses memmove: overlapping ranges give unspecified bytes, but no undefined behaviour. */
 void tdict_rect_copy(const tdict_rect *rect) {
   size_t width = rect->width;
   if (rect->height == 1 || (rect->dst_pitch == (int64_t)width && rect->src_pitch == (int64_t)width)) {

@@ -1,4 +1,4 @@
-/* Copies of rows by offsets. Nothing is owned. Thread rule: see rows.h. */
+/* Copies rows by offsets. Nothing is owned. Thread rule: see rows.h. */
 #include "tensor/rows.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ typedef struct bytes16 {
   uint64_t low, high;
 } bytes16;
 
-/* One load and one store for each row: a call of memmove would cost more than the bytes. */
+/* Copies each row with one load and one store. A call of memmove would cost more than the bytes. */
 #define COPY_ROWS(type)                                                      \
   do {                                                                       \
     for (int64_t i = 0; i < rows->count; i++) {                              \

@@ -1,6 +1,5 @@
-/* Tensors: making, counting, describing, and the slab that many are made in at once.
- * A tensor that is alone counts its storage; tensors of a slab share the slab's count of it. Thread rule: as in
- * tdict/tensor.h. */
+/* Tensors: creating, counting, describing, and slabs of many tensors.
+ * A single tensor retains its storage; the tensors of a slab share one reference. Thread rule: as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "tensor/convert.h"
 #include "tensor/layout.h"
 
+/* Fills the fields of a tensor from a description. `dims` has room for counts and strides. */
 static void init_record(tdict_tensor *t, const tdict_tensor_view *view, int64_t *dims) {
   int ndim = view->ndim;
   t->data = view->data;
@@ -43,11 +43,12 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *
   return TDICT_OK;
 }
 
-/* What a new tensor is to be, its data still to come. */
+/* Describes a new tensor in C order, whose data is not yet known. */
 static tdict_tensor_view make_description(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return (tdict_tensor_view){.dtype = dtype, .ndim = ndim, .shape = shape};
 }
 
+/* Creates a tensor with a new storage. */
 static tdict_status create_tensor(tdict_tensor_view view, tdict_memory *memory, bool zero, tdict_tensor **out,
                                   tdict_error *err) {
   tdict_layout_size size;
@@ -80,7 +81,7 @@ tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape
   unsigned char *data = (*out)->data;
   size_t bytes = tdict_tensor_nbytes(*out), done = tdict_dtype_bytes(dtype);
   memcpy(data, element, done);
-  while (done < bytes) { /* what is there doubles */
+  while (done < bytes) { /* Copy the filled part, twice as much each time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy(data + done, data, more);
     done += more;
@@ -126,7 +127,7 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
   return TDICT_OK;
 }
 
-/* What a view's storage is: its lowest byte and its bytes. */
+/* The range of bytes that a description covers: the lowest address and the number of bytes. */
 typedef struct storage_range {
   void *data;
   size_t bytes;
@@ -137,7 +138,7 @@ static tdict_status check_view_device(const tdict_tensor_view *v, tdict_error *e
     return tdict_fail(err, TDICT_EINVAL, "tensor: view flags are 0x%x, wanted TDICT_VIEW_PINNED and _READ_ONLY only",
                       (unsigned)v->flags);
   if (v->device.type <= TDICT_DEVICE_AUTO || v->device.index < 0)
-    return tdict_fail(err, TDICT_EINVAL, "tensor: view's device has type %d and index %d, which is no place",
+    return tdict_fail(err, TDICT_EINVAL, "tensor: view's device has type %d and index %d, which cannot hold memory",
                       (int)v->device.type, (int)v->device.index);
   if (v->device.type == TDICT_DEVICE_CPU && v->device.index != 0)
     return tdict_fail(err, TDICT_EINVAL, "tensor: view's device is cpu with index %d, wanted 0", (int)v->device.index);
@@ -150,6 +151,7 @@ static tdict_status find_storage_range(const tdict_tensor_view *v, size_t item, 
   if (has_any && !v->data) return tdict_fail(err, TDICT_EINVAL, "tensor: view's data is NULL and there are elements");
   if (v->strides && !tdict_layout_extent(v->ndim, v->shape, v->strides, item, &low, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "tensor: view's strides reach further than 63 bits of bytes");
+  /* Check the range against storage_bytes and the address space. */
   if (v->storage_bytes && low < 0)
     return tdict_fail(err, TDICT_ESHAPE,
                       "tensor: view's strides reach %lld bytes below data, which storage_bytes "
@@ -167,7 +169,7 @@ static tdict_status find_storage_range(const tdict_tensor_view *v, size_t item, 
   return TDICT_OK;
 }
 
-/* Reads the caller's view and finds its storage; the copy's strides are never NULL: they are written to c_order. */
+/* Reads the caller's description and finds its range of bytes. Strides that are NULL are computed into c_order. */
 static tdict_status read_view(const tdict_tensor_view *view, tdict_tensor_view *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;
@@ -198,7 +200,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
   status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_over(storage, &v, out, err);
-  if (status == TDICT_OK) { /* only now is the memory taken */
+  if (status == TDICT_OK) { /* Set only on success: if this call fails, the memory still belongs to the caller. */
     storage->release = release;
     storage->user = user;
   }
@@ -207,7 +209,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
 }
 
 tdict_tensor *tdict_tensor_retain(const tdict_tensor *t) {
-  tdict_tensor *counted = (tdict_tensor *)t; /* counting is no change of the tensor */
+  tdict_tensor *counted = (tdict_tensor *)t; /* A reference count is not part of the constant state. */
   atomic_fetch_add_explicit(counted->slab ? &counted->slab->refs : &counted->refs, 1, memory_order_relaxed);
   return counted;
 }
@@ -264,7 +266,8 @@ static inline bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
   return ndim < 2 || memcmp(a + 1, b + 1, (size_t)(ndim - 1) * sizeof *a) == 0;
 }
 
-/* Tensors of one shape, dtype aside, share what is written about it. */
+/* Adds a tensor in C order with the shape of `like`. Consecutive tensors of equal shape share their counts and
+ * strides. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
   tdict_tensor *t = &slab->tensors[slab->num_tensors];
   const tdict_tensor *last = slab->num_tensors++ ? t - 1 : NULL;
@@ -331,7 +334,8 @@ bool tdict_tensor_is_pinned(const tdict_tensor *t) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* A device address is for the program's streams, which order themselves; only host memory is waited for. */
+/* Waits for transfers if the tensor is in host memory. A device address is used on streams of the program, which do
+ * their own ordering. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }

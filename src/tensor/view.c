@@ -1,6 +1,6 @@
-/* Views: other shapes and strides over a tensor's storage, and the description of a tensor.
- * A view counts the storage and not the tensor it came from. Thread rule: reads its tensor only, so any thread that
- * may read the tensor. */
+/* Views: other shapes and strides over the storage of a tensor, and descriptions of tensors.
+ * A view retains the storage, not the source tensor. Thread rule: only reads its tensor, so any thread that may read
+ * the tensor may call this. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -11,7 +11,7 @@
 
 static size_t item_bytes(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
 
-/* The address `elements` further; addresses of device memory are numbers only. */
+/* Returns the address `elements` further. Device addresses are numbers and are never dereferenced. */
 static void *element_address(const tdict_tensor *t, int64_t elements) {
   return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_bytes(t));
 }
@@ -28,10 +28,10 @@ void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
   v.storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
   if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_VIEW_PINNED;
   if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_VIEW_READ_ONLY;
-  (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* nothing is written to a struct without a size */
+  (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* A struct without a valid size is left unchanged. */
 }
 
-/* Fails unless the layout, `offset` elements from t's first, lies within the storage. */
+/* Checks that the layout is inside the storage. `offset` is in elements from the first element of `t`. */
 static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_view *v, int64_t offset, tdict_error *err) {
   const tdict_storage *s = t->storage;
   int64_t low, end, first;
@@ -69,7 +69,7 @@ tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_v
 
 static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range *r, tdict_error *err) {
   if (r->dim < 0 || r->dim >= t->ndim)
-    return tdict_fail(err, TDICT_EINVAL, "slice: dim is %d of a tensor with %d", (int)r->dim, (int)t->ndim);
+    return tdict_fail(err, TDICT_EINVAL, "slice: dim is %d, the tensor has %d dimensions", (int)r->dim, (int)t->ndim);
   if (r->step == 0) return tdict_fail(err, TDICT_EINVAL, "slice: step is 0");
   if (r->count < 0) return tdict_fail(err, TDICT_EINVAL, "slice: count is %lld", (long long)r->count);
   if (r->count == 0) return TDICT_OK;
@@ -94,7 +94,7 @@ tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range 
   void *data = t->data;
   if (t->numel != 0 && range->count != 0) data = element_address(t, range->start * *stride);
   dims[range->dim] = range->count;
-  /* Where it does not fit no two elements are a step apart, and the stride means nothing. */
+  /* If the new stride overflows, the range has at most one element, so the stride has no meaning. */
   if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;
   const tdict_tensor_view view = {
       .data = data, .dtype = t->dtype, .ndim = t->ndim, .shape = dims, .strides = dims + ndim};

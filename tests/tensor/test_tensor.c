@@ -327,8 +327,8 @@ CASE(tensor_from_data_refuses) {
   refuse_view(TDICT_EINVAL, "ndim is 33", (v = good, v.ndim = 33, &v));
   refuse_view(TDICT_EINVAL, "flags", (v = good, v.flags = 4, &v));
   refuse_view(TDICT_EINVAL, "flags", (v = good, v.flags = 0x80000001u, &v));
-  refuse_view(TDICT_EINVAL, "no place", (v = good, v.device.type = TDICT_DEVICE_AUTO, &v));
-  refuse_view(TDICT_EINVAL, "no place", (v = good, v.device = tdict_cuda(-1), &v));
+  refuse_view(TDICT_EINVAL, "cannot hold memory", (v = good, v.device.type = TDICT_DEVICE_AUTO, &v));
+  refuse_view(TDICT_EINVAL, "cannot hold memory", (v = good, v.device = tdict_cuda(-1), &v));
   refuse_view(TDICT_EINVAL, "cpu", (v = good, v.device.index = 1, &v));
   refuse_view(TDICT_EDTYPE, "unknown", (v = good, v.dtype = TDICT_DTYPE(9, 9, 9), &v));
   refuse_view(TDICT_EOVERFLOW, "63 bits", (v = good, v.strides = far, &v));
