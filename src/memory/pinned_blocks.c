@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
+
 tdict_pinned_block *tdict_blocks_new(void) {
   tdict_pinned_block *b = calloc(1, sizeof *b);
   tdict_run *run = calloc(1, sizeof *run);
@@ -22,6 +24,7 @@ void tdict_blocks_drop(tdict_pinned_block *b) {
 }
 
 void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(!list->newest == !list->oldest);
   b->newer = NULL;
   b->older = list->newest;
   if (list->newest)
@@ -32,6 +35,8 @@ void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *b) {
 }
 
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(b->older ? b->older->newer == b : list->oldest == b);
+  TDICT_ASSERT(b->newer ? b->newer->older == b : list->newest == b);
   if (b->older)
     b->older->newer = b->newer;
   else
@@ -56,6 +61,7 @@ static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) 
 
 /* Splits the block after `bytes` bytes. Returns the new block on its right, or NULL without host memory. */
 static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
+  TDICT_ASSERT(bytes > 0 && bytes < b->bytes);
   tdict_pinned_block *rest = calloc(1, sizeof *rest);
   if (!rest) return NULL;
   rest->run = b->run;
@@ -72,6 +78,7 @@ static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
 /* Merges the block with its right neighbour and frees the record of that neighbour. */
 static void merge_right(tdict_pinned_block *b) {
   tdict_pinned_block *merged = b->right;
+  TDICT_ASSERT(merged->left == b && merged->run == b->run && merged->data == b->data + b->bytes);
   b->bytes += merged->bytes;
   b->right = merged->right;
   if (merged->right) merged->right->left = b;
@@ -79,10 +86,12 @@ static void merge_right(tdict_pinned_block *b) {
 }
 
 static void mark_free(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(!b->free && !b->waits);
   tdict_blocks_append(list, b);
   b->free = true;
 }
 static void mark_taken(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(b->free);
   tdict_blocks_remove(list, b);
   b->free = false;
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "memory/pinned_blocks.h"
@@ -72,6 +73,7 @@ static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
     next = b->newer;
     if (!tdict_block_is_whole(b)) continue;
     tdict_blocks_remove(&p->free_blocks, b);
+    TDICT_ASSERT(p->counts.cached_bytes >= b->bytes);
     p->counts.cached_bytes -= b->bytes;
     p->unpinning_bytes += b->bytes;
     b->newer = taken;
@@ -88,6 +90,7 @@ static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
     tdict_pinned_pages_put(&p->pinner, &taken->run->pages);
     tdict_blocks_drop(taken);
     pthread_mutex_lock(&p->lock);
+    TDICT_ASSERT(p->unpinning_bytes >= bytes);
     p->unpinning_bytes -= bytes;
     pthread_cond_broadcast(&p->unpinned);
     pthread_mutex_unlock(&p->lock);
@@ -97,6 +100,7 @@ static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
 
 /* Counts an allocation. Under the lock. */
 static void count_live(pool *p, size_t bytes) {
+  TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   p->counts.live_bytes += bytes;
   p->counts.num_allocations++;
   if (p->counts.live_bytes > p->peak_live_bytes) p->peak_live_bytes = p->counts.live_bytes;
@@ -108,6 +112,7 @@ static void count_live(pool *p, size_t bytes) {
 static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
+  TDICT_ASSERT(b->bytes == bytes && p->counts.cached_bytes >= bytes);
   p->counts.cached_bytes -= bytes;
   p->counts.num_reused++;
   count_live(p, bytes);
@@ -146,6 +151,7 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
  * Unpins cached runs of other sizes if they are in the way. Under the lock, which is unlocked while unpinning.
  * Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
+  TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
   size_t limit = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
   while (!*out && count_room(p) < bytes) {
@@ -195,6 +201,7 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
     status = pin_pages(p, bytes, node, &pages, &cause);
   /* End the reservation, and count the block if there is one. */
   pthread_mutex_lock(&p->lock);
+  TDICT_ASSERT(p->reserved_bytes >= bytes);
   p->reserved_bytes -= bytes;
   if (status == TDICT_OK)
     count_live(p, bytes);
@@ -270,6 +277,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
   if (is_forked(p)) return;
   tdict_fence_list *waits = record_fences(fences, num_fences), *done = NULL;
   pthread_mutex_lock(&p->lock);
+  TDICT_ASSERT(!b->free && !b->waits && p->counts.live_bytes >= b->bytes);
   p->counts.live_bytes -= b->bytes;
   p->counts.cached_bytes += b->bytes;
   b->waits = waits;
@@ -309,7 +317,9 @@ static void pool_release(tdict_memory *m) {
   tdict_fence_list *done = NULL;
   free_idle_blocks(p, &done);
   release_waits(done);
+  TDICT_ASSERT(p->counts.live_bytes == 0 && p->reserved_bytes == 0 && !p->waiting_blocks.oldest);
   unpin_surplus(p, remove_surplus(p, 0));
+  TDICT_ASSERT(p->counts.cached_bytes == 0 && p->unpinning_bytes == 0);
   pthread_cond_destroy(&p->unpinned);
   pthread_mutex_destroy(&p->lock);
   p->pinner.ops->release(p->pinner.self);

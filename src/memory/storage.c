@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
@@ -179,12 +180,18 @@ static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
   }
 }
 
+/* Returns true if some thread holds the lock word. Used by assertions. */
+static inline bool is_locked(_Atomic(uintptr_t) *word) {
+  return (atomic_load_explicit(word, memory_order_relaxed) & LOCKED_BIT) != 0;
+}
+
 static tdict_fence_node *lock_marks(tdict_storage *s) {
   uintptr_t first;
   (void)lock_word(&s->marks, &first);
   return (tdict_fence_node *)first;
 }
 static void unlock_marks(tdict_storage *s, tdict_fence_node *first) {
+  TDICT_ASSERT(is_locked(&s->marks));
   atomic_store_explicit(&s->marks, (uintptr_t)first, memory_order_release);
 }
 static tdict_fence_node *next_of(const tdict_fence_node *node) {
@@ -242,7 +249,10 @@ static void lock_uses(tdict_storage *s) {
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
 }
-static void unlock_uses(tdict_storage *s) { atomic_store_explicit(&s->lock, 0, memory_order_release); }
+static void unlock_uses(tdict_storage *s) {
+  TDICT_ASSERT(is_locked(&s->lock));
+  atomic_store_explicit(&s->lock, 0, memory_order_release);
+}
 
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user) {
   lock_uses(s);
@@ -253,6 +263,7 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
 /* Removes uses that are done. Under the lock. */
 static void prune_uses(tdict_storage *s) {
   int kept = 0;
+  TDICT_ASSERT(is_locked(&s->lock));
   for (int i = 0; i < s->num_uses; i++) {
     tdict_fence *use = s->uses[i];
     if (!use->ops->poll(use)) {
@@ -285,7 +296,11 @@ void tdict_storage_wait(tdict_storage *s, bool to_write) {
   }
 }
 
-static void set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
+/* Sets the flag that readers check without the lock. Under the lock. */
+static void set_lost(tdict_storage *s, bool lost) {
+  TDICT_ASSERT(is_locked(&s->lock));
+  atomic_store_explicit(&s->lost, lost, memory_order_release);
+}
 
 void tdict_storage_lose_all(tdict_storage *s) {
   lock_uses(s);

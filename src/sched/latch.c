@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "sched/spin.h"
 
@@ -14,6 +15,7 @@ static int64_t load_count(const tdict_latch *latch) {
 
 void tdict_latch_init(tdict_latch *latch, int64_t count) {
   pthread_condattr_t attributes;
+  TDICT_ASSERT(count >= 0);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&latch->lock, NULL);
@@ -31,6 +33,7 @@ void tdict_latch_down(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
   if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
     pthread_cond_broadcast(&latch->zero);
+  TDICT_ASSERT(load_count(latch) >= 0);
   pthread_mutex_unlock(&latch->lock); /* The last access: a waiter may destroy the latch from here on. */
 }
 

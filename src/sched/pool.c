@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
@@ -58,11 +59,16 @@ int tdict_pool_default_size(void) {
 
 /* Tells spinning threads whether to check the queue. Call under the lock after a change of `first` or `stop`. */
 static void update_work_hint(tdict_pool *pool) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  TDICT_ASSERT((pool->first == NULL) == (pool->last == NULL));
+  TDICT_ASSERT((pool->num_queued == 0) == (pool->first == NULL));
   atomic_store_explicit(&pool->may_have_work, pool->first != NULL || pool->stop, memory_order_relaxed);
 }
 
 /* Removes a task from the queue. Under the lock. */
 static void unlink_task(tdict_pool *pool, tdict_task *task) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  TDICT_ASSERT(task->queued && pool->num_queued > 0);
   if (task->previous)
     task->previous->next = task->next;
   else
@@ -79,6 +85,7 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
 /* Spins until a task arrives or SPIN_NS has passed. Called with the lock held, and unlocks it while spinning:
  * submitters need it. */
 static void spin_for_tasks(tdict_pool *pool) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   if (pool->num_spinning >= pool->max_spinning) return;
   int64_t end = tdict_now_ns() + SPIN_NS;
   pool->num_spinning++;
@@ -90,6 +97,7 @@ static void spin_for_tasks(tdict_pool *pool) {
     }
     pthread_mutex_lock(&pool->lock);
   }
+  TDICT_ASSERT(pool->num_spinning > 0);
   pool->num_spinning--;
 }
 
@@ -97,6 +105,8 @@ static void spin_for_tasks(tdict_pool *pool) {
  * The caller unlocks before it signals, since the woken thread needs the lock at once. */
 static sleeper *pop_sleeper(tdict_pool *pool) {
   sleeper *s = pool->sleep_stack;
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  TDICT_ASSERT(s && pool->num_asleep > 0 && !s->was_woken);
   pool->sleep_stack = s->next;
   pool->num_asleep--;
   s->was_woken = true;
@@ -106,6 +116,7 @@ static sleeper *pop_sleeper(tdict_pool *pool) {
 /* Sleeps until another thread pops this sleeper. Under the lock. A thread woken to spin then spins for tasks before
  * it sleeps again. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   self->was_woken = false;
   self->next = pool->sleep_stack;
   pool->sleep_stack = self;
@@ -144,6 +155,7 @@ static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < num_threads; i++) pthread_join(pool->threads[i], NULL);
   for (int i = 0; i < pool->num_threads; i++) pthread_cond_destroy(&pool->sleepers[i].woken);
+  TDICT_ASSERT(!pool->first && pool->num_spinning == 0);
   pthread_mutex_destroy(&pool->lock);
   free(pool->sleepers);
   free(pool);

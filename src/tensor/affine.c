@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "tensor/layout.h"
 
@@ -106,6 +107,7 @@ void tdict_made_of(const tdict_tensor *t, tdict_made *made) {
 }
 
 void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes) {
+  TDICT_ASSERT(dim >= 0 && dim < made->ndim && at >= 0 && at < made->shape[dim]);
   made->data = advance_address(made->data, wrapping_mul(at, made->strides[dim]), item_bytes);
   made->ndim--;
   for (int i = dim; i < made->ndim; i++) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -95,6 +96,7 @@ static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
              is_whole_step(src, pair->shape[last], pair->src_strides[last])) {
     pair->shape[last] *= count;
   } else {
+    TDICT_ASSERT(pair->ndim < TDICT_MAX_NDIM);
     pair->shape[pair->ndim] = count;
     pair->dst_strides[pair->ndim] = dst;
     pair->src_strides[pair->ndim++] = src;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -249,6 +250,7 @@ static void count_new(tdict_slab *slab) {
 }
 
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset) {
+  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
   count_new(slab);
@@ -269,6 +271,7 @@ static inline bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
 /* Adds a tensor in C order with the shape of `like`. Consecutive tensors of equal shape share their counts and
  * strides. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
+  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors];
   const tdict_tensor *last = slab->num_tensors++ ? t - 1 : NULL;
   const int ndim = like->ndim;
@@ -296,6 +299,7 @@ void tdict_slab_count(tdict_slab *slab, int64_t more) {
 }
 
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view) {
+  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
   count_new(slab);
