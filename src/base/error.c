@@ -83,12 +83,12 @@ bool tdict_status_is_known(tdict_status status) {
   return (int)status >= (int)TDICT_OK && (int)status <= (int)TDICT_ENOTSUP;
 }
 
-tdict_status tdict_callback_status(tdict_status answered, const char *what, tdict_error *said) {
-  if (!tdict_status_is_known(answered))
-    return tdict_fail(said, TDICT_EHOOK, "%s answered %d, which is no tdict_status", what, (int)answered);
+tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err) {
+  if (!tdict_status_is_known(returned))
+    return tdict_fail(callback_err, TDICT_EHOOK, "%s answered %d, which is no tdict_status", what, (int)returned);
   /* Callers read both, so they must agree. */
-  if (answered != TDICT_OK && said && said->status) said->status = (int32_t)answered;
-  return answered;
+  if (returned != TDICT_OK && callback_err && callback_err->status) callback_err->status = (int32_t)returned;
+  return returned;
 }
 
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path) {

@@ -20,9 +20,9 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 /* Returns true if the number is a member of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a user callback returned. Call it after every callback.
- * Returns `answered` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
- * `said` is the error that the callback filled; may be NULL. Its status is set to the returned one. */
-tdict_status tdict_callback_status(tdict_status answered, const char *what, tdict_error *said);
+ * Returns `returned` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
+ * `callback_err` is the error that the callback filled; may be NULL. Its status is set to the returned one. */
+tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time, so it would assume that these calls may return TDICT_OK. */
 #ifdef __clang_analyzer__

@@ -55,7 +55,7 @@ static void free_idle_blocks(pool *p, tdict_fence_list **done) {
   }
 }
 
-static void release_waits(tdict_fence_list *done) {
+static void release_fence_lists(tdict_fence_list *done) {
   while (done) {
     tdict_fence_list *next = done->next;
     for (int i = 0; i < done->count; i++) done->fences[i]->ops->release(done->fences[i]);
@@ -237,7 +237,7 @@ static tdict_status allocate_on(pool *p, size_t requested, int node, tdict_block
   free_idle_blocks(p, &done);
   tdict_status status = take_or_reserve(p, bytes, node, &b, err);
   pthread_mutex_unlock(&p->lock);
-  release_waits(done);
+  release_fence_lists(done);
   if (status == TDICT_OK && !b) status = make_block(p, bytes, node, &b, err);
   if (status != TDICT_OK) return status;
   *out = (tdict_block){b->data, bytes, b};
@@ -293,7 +293,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
     surplus = remove_surplus(p, keep);
   }
   pthread_mutex_unlock(&p->lock);
-  release_waits(done);
+  release_fence_lists(done);
   unpin_surplus(p, surplus);
 }
 
@@ -316,7 +316,7 @@ static void pool_release(tdict_memory *m) {
     for (int i = 0; i < b->waits->count; i++) b->waits->fences[i]->ops->wait(b->waits->fences[i], INT64_MAX);
   tdict_fence_list *done = NULL;
   free_idle_blocks(p, &done);
-  release_waits(done);
+  release_fence_lists(done);
   TDICT_ASSERT(p->counts.live_bytes == 0 && p->reserved_bytes == 0 && !p->waiting_blocks.oldest);
   unpin_surplus(p, remove_surplus(p, 0));
   TDICT_ASSERT(p->counts.cached_bytes == 0 && p->unpinning_bytes == 0);
@@ -365,7 +365,7 @@ void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   free_idle_blocks(p, &done);
   tdict_pinned_block *surplus = remove_surplus(p, keep_bytes);
   pthread_mutex_unlock(&p->lock);
-  release_waits(done);
+  release_fence_lists(done);
   unpin_surplus(p, surplus);
 }
 

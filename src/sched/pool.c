@@ -192,8 +192,9 @@ void tdict_pool_destroy(tdict_pool *pool) {
 
 int tdict_pool_size(const tdict_pool *pool) { return pool->num_threads; }
 int tdict_pool_num_cpus(const tdict_pool *pool) { return pool->num_cpus; }
-int tdict_pool_max_working(const tdict_pool *pool, int left) {
-  return pool->num_cpus <= MAX_UNRESERVED_CPUS || pool->num_cpus <= left ? pool->num_cpus : pool->num_cpus - left;
+int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus) {
+  return pool->num_cpus <= MAX_UNRESERVED_CPUS || pool->num_cpus <= reserved_cpus ? pool->num_cpus
+                                                                                  : pool->num_cpus - reserved_cpus;
 }
 
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus) {
@@ -242,9 +243,9 @@ void tdict_pool_wake(tdict_pool *pool, int count) {
   for (int i = 0; i < count; i++) pthread_cond_signal(&was_woken[i]->woken);
 }
 
-void tdict_pool_set_max_spinning(tdict_pool *pool, int most) {
+void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning) {
   pthread_mutex_lock(&pool->lock);
-  pool->max_spinning = most;
+  pool->max_spinning = max_spinning;
   pthread_mutex_unlock(&pool->lock);
 }
 

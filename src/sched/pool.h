@@ -29,9 +29,9 @@ void tdict_pool_destroy(tdict_pool *pool);
 int tdict_pool_size(const tdict_pool *pool);
 /* Returns the number of CPUs that the pool's threads may use. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
-/* Returns how many threads may work at once if `left` CPUs are reserved for other threads. Reserves none if there
+/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. Reserves none if there
  * are three CPUs or fewer. */
-int tdict_pool_max_working(const tdict_pool *pool, int left);
+int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
 /* Restricts the threads to these CPUs, of which the process may use at least one. Call before the first task.
  * Returns false if the system refused for some thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
@@ -41,7 +41,7 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
  * sleep again. Does nothing if spinning would take a CPU from working threads. */
 void tdict_pool_wake(tdict_pool *pool, int count);
 /* Sets how many threads may spin at once; 0 disables spinning. For tests: the pool chooses by the number of CPUs. */
-void tdict_pool_set_max_spinning(tdict_pool *pool, int most);
+void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning);
 /* Removes a queued task. Returns false if the task has already started. */
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */

@@ -1,4 +1,4 @@
-/* The mark on a kernel that cannot wipe pages, and without memory: the process's number tells then. */
+/* Fork marks on a kernel without MADV_WIPEONFORK, and without memory for a page: the process id is compared. */
 #include "base/forkmark.h"
 
 #include <errno.h>

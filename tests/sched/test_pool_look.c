@@ -1,5 +1,6 @@
-/* Threads of the pool that look for tasks before they sleep, and are woken to look: no task is missed, and looking ends.
- * The pool is told how many may look, since it would leave it on a machine of two CPUs. */
+/* Pool threads that spin for tasks before they sleep, and threads woken to spin: no task is missed, and spinning
+ * ends.
+ * The tests set how many may spin, since the pool would choose none on a machine of two CPUs. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -22,7 +23,8 @@ typedef struct submitter {
   noted tasks[ROUNDS];
 } submitter;
 
-/* Each waits for its task, now and then after a while in which threads fall asleep: a task that is missed hangs the test. */
+/* Each submitter waits for its tasks. At times it sleeps first, so that threads fall asleep. A missed task hangs the
+ * test. */
 static void *submit_and_wait(void *user) {
   submitter *s = user;
   for (int i = 0; i < ROUNDS; i++) {
@@ -68,7 +70,7 @@ CASE(pool_spinning_ends) {
   usleep(20000);
   const double before = cpu_seconds();
   usleep(200000);
-  assert_true(cpu_seconds() - before < 0.1); /* four that look would have taken 0.8, or 0.4 on two CPUs */
+  assert_true(cpu_seconds() - before < 0.1); /* four spinning threads would take 0.8 s, or 0.4 s on two CPUs */
   tdict_pool_destroy(pool);
 }
 
