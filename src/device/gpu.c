@@ -254,7 +254,7 @@ void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked) {
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
   uintptr_t at = (uintptr_t)address, in = at - (uintptr_t)storage->data;
-  const tdict_gpu *pinned_by = tdict_pinned_pool_self(storage->memory);
+  const tdict_gpu *pinned_by = tdict_pinned_pool_pinner_self(storage->memory);
   bool own = pinned_by && pinned_by->driver == gpu->driver;
   if (own && in <= storage->bytes && bytes <= storage->bytes - in)
     return true; /* pinned by this driver: no call needed */

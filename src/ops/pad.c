@@ -90,7 +90,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
                       tdict_dtype_bytes(from->dtype));
-  return tdict_element_of(what, from->dtype, p->value, element, err);
+  return tdict_element_from_double(what, from->dtype, p->value, element, err);
 }
 
 /* Copies one sequence to the start of its row, and fills the rest of the row with `element`. */
@@ -116,7 +116,7 @@ static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_
                                 tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  tdict_status status = tdict_element_of(what, from->dtype, p->value, element, err);
+  tdict_status status = tdict_element_from_double(what, from->dtype, p->value, element, err);
   for (size_t i = 0; i < p->count && status == TDICT_OK; i++)
     status = write_sequence(p, made, get_sequence(p, entry, i), (int64_t)i, element, err);
   return status;

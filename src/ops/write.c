@@ -82,7 +82,7 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks
   unsigned char element[MAX_ELEMENT_BYTES];
   if (tdict_dtype_bytes(t->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(t->dtype));
-  tdict_status status = tdict_element_of("fill", t->dtype, value, element, err);
+  tdict_status status = tdict_element_from_double("fill", t->dtype, value, element, err);
   if (status == TDICT_OK && checks_only) return tdict_element_check("fill", t, element, err);
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
 }

@@ -78,7 +78,7 @@ static cpu_set_t mask_of_worker(tdict_pool *pool) {
   tdict_latch_init(&l.done, 1);
   tdict_pool_submit(pool, &l.task);
   tdict_latch_wait(&l.done, INT64_MAX);
-  tdict_latch_reset(&l.done);
+  tdict_latch_destroy(&l.done);
   return l.mask;
 }
 
