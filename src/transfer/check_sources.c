@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 
-static uint64_t mix(uint64_t h, uint64_t word) {
+static uint64_t mix_hash(uint64_t h, uint64_t word) {
   h = (h ^ word) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;
 }
@@ -16,9 +16,9 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t count)
   size_t at = 0;
   for (uint64_t word; at + sizeof word <= count; at += sizeof word) {
     memcpy(&word, bytes + at, sizeof word);
-    h = mix(h, word);
+    h = mix_hash(h, word);
   }
-  for (; at < count; at++) h = mix(h, bytes[at]);
+  for (; at < count; at++) h = mix_hash(h, bytes[at]);
   return h;
 }
 

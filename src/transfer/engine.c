@@ -40,7 +40,7 @@ void tdict_engine_destroy(tdict_engine *e) {
     tdict_ring_destroy(e->rings[i]);
     tdict_gpu_leave(gpu, &scope);
   }
-  tdict_plan_reset(&e->spare);
+  tdict_plan_reset(&e->spare_plan);
   pthread_cond_destroy(&e->idle);
   pthread_mutex_destroy(&e->ring_lock);
   pthread_mutex_destroy(&e->lock);
@@ -49,12 +49,12 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
-#define SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
   pthread_mutex_lock(&e->lock);
-  *out = e->spare;
-  memset(&e->spare, 0, sizeof e->spare);
+  *out = e->spare_plan;
+  memset(&e->spare_plan, 0, sizeof e->spare_plan);
   pthread_mutex_unlock(&e->lock);
 }
 
@@ -62,9 +62,9 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
   tdict_plan_clear(plan);
   pthread_mutex_lock(&e->lock);
   size_t bytes = plan->cap_items * (sizeof *plan->items + sizeof *plan->nodes);
-  if (bytes <= SPARE_BYTES && plan->cap_items > e->spare.cap_items) {
-    tdict_plan kept = e->spare;
-    e->spare = *plan;
+  if (bytes <= MAX_SPARE_BYTES && plan->cap_items > e->spare_plan.cap_items) {
+    tdict_plan kept = e->spare_plan;
+    e->spare_plan = *plan;
     *plan = kept;
   }
   pthread_mutex_unlock(&e->lock);
@@ -88,7 +88,7 @@ tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out
   return status;
 }
 
-int tdict_engine_ring_way(tdict_engine *e, const tdict_gpu *gpu) {
+int tdict_engine_pin_way(tdict_engine *e, const tdict_gpu *gpu) {
   int way = 0;
   pthread_mutex_lock(&e->ring_lock);
   for (int i = 0; i < e->num_rings; i++)

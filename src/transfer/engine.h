@@ -32,7 +32,7 @@ typedef struct tdict_engine {
   pthread_mutex_t lock;          /* guards what follows, and pending, dependents and finished of every transfer */
   pthread_cond_t idle;
   int64_t num_live;
-  tdict_plan spare; /* the memory of a plan that has ended: new pages for each would cost more than filling them */
+  tdict_plan spare_plan; /* the memory of a plan that has ended: new pages for each would cost more than filling them */
   pthread_mutex_t ring_lock; /* guards: rings; held while one is made */
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
@@ -46,7 +46,7 @@ void tdict_engine_destroy(tdict_engine *engine); /* after the last wait; NULL is
 /* Returns the ring of a gpu, borrowed; makes it on the first call. Inside a scope of the gpu. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
 /* How the memory of a gpu's ring was obtained: a tdict_pinned_way, -1 when it is not pinned, 0 when there is no ring. */
-int tdict_engine_ring_way(tdict_engine *engine, const tdict_gpu *gpu);
+int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* Takes the memory of an ended plan, which may be none; and gives such memory back, to be kept unless it is too much. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);

@@ -12,17 +12,17 @@
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 
-static void name_failure(tdict_future *t) {
-  const tdict_tree *tree = t->mirror || t->shown ? t->mirror : t->result;
+static void add_error_path(tdict_future *t) {
+  const tdict_tree *tree = t->mirror || t->result_was_returned ? t->mirror : t->result;
   char path[sizeof t->error.path];
   if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
   tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
   if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
 }
 
-static void give_gates(tdict_future *t) {
-  for (int i = 0; i < t->num_gates; i++) tdict_gpu_give_event(t->gates[i].gpu, t->gates[i].event);
-  t->num_gates = 0;
+static void give_wait_events(tdict_future *t) {
+  for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
+  t->num_wait_events = 0;
 }
 
 /* How the pinned memory of this transfer was obtained: a tdict_pin_path. */
@@ -32,7 +32,7 @@ static int32_t pin_path(const tdict_future *t) {
   if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
     for (uint32_t i = 0; i < p->num_items && !way; i++)
       if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
-        way = tdict_engine_ring_way(t->engine, p->items[i].gpu);
+        way = tdict_engine_pin_way(t->engine, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
          : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
@@ -54,7 +54,7 @@ static void fill_stats(tdict_future *t) {
   s->num_objects = p->num_objects;
   s->num_objects_untouched = p->num_untouched;
   for (uint32_t i = 0; i < p->num_objects; i++)
-    s->num_objects_pinned += p->objects[i].pin || (t->pins && p->objects[i].action == TDICT_OBJECT_FLAT);
+    s->num_objects_pinned += p->objects[i].pin || (t->is_pin_memory && p->objects[i].action == TDICT_OBJECT_FLAT);
   s->mode = t->mode;
   for (int i = 0; i < t->num_workers; i++) {
     const tdict_worker *w = &t->workers[i];
@@ -83,7 +83,7 @@ static void give_tails(tdict_future *t) {
 }
 
 /* Bytes of a failed transfer never came; those of a good one have, whatever was lost before. */
-static void tell_destinations(const tdict_future *t) {
+static void update_lost_bytes(const tdict_future *t) {
   const bool lost = t->error.status != 0;
   bool tells = lost;
   for (uint32_t i = 0; i < t->num_writes && !tells; i++) tells = tdict_storage_has_lost(t->writes[i].storage);
@@ -170,7 +170,7 @@ static void release_sources(tdict_future *t) {
 /* Lets go of everything but the result. Releases may call the program back: no lock is held. */
 static void release_all(tdict_future *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
-  give_gates(t);
+  give_wait_events(t);
   if (t->marked) {
     release_sources(t);
     tdict_transfer_unmark(t, t->num_writes);
@@ -192,12 +192,12 @@ void tdict_transfer_finish(tdict_future *t) {
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);
-  t->decided = true;
-  name_failure(t);
+  t->outcome_is_final = true;
+  add_error_path(t);
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
-  if (!t->uncounted) fill_stats(t);
-  if (t->marked) tell_destinations(t); /* before others see that it is finished, and take what is lost for good */
+  if (!t->skips_stats) fill_stats(t);
+  if (t->marked) update_lost_bytes(t); /* before others see that it is finished, and take what is lost for good */
   pthread_mutex_lock(&e->lock);
   t->finished = true;
   tdict_dependent *next = t->dependents;
@@ -211,7 +211,7 @@ void tdict_transfer_finish(tdict_future *t) {
     next = d->next;
     tdict_future *waiting = d->waiting;
     pthread_mutex_lock(&e->lock);
-    bool ready = --waiting->pending == 0;
+    bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(waiting); /* d may be gone from here on */
   }
@@ -230,7 +230,7 @@ void tdict_transfer_built(tdict_future *t) {
 }
 
 void tdict_transfer_end_at_once(tdict_future *t) {
-  if (!t->uncounted) fill_stats(t);
+  if (!t->skips_stats) fill_stats(t);
   t->finished = true;
   release_all(t);
   tdict_latch_open(&t->queued);

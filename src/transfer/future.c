@@ -25,9 +25,9 @@ void tdict_future_release(tdict_future *f) {
   tdict_transfer_release(f);
 }
 
-static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) {
+static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_error *err) {
   if (f->error.status) {
-    atomic_store_explicit(&f->observed, true, memory_order_relaxed);
+    atomic_store_explicit(&f->error_was_reported, true, memory_order_relaxed);
     if (err) *err = f->error;
     return (tdict_status)f->error.status;
   }
@@ -36,7 +36,7 @@ static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) 
 }
 
 /* Returns TDICT_OK if this thread may wait for f, else why not. */
-static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
+static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
   if (tdict_pool_note() && tdict_hooks_is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
@@ -46,34 +46,34 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 }
 
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
-  tdict_status status = may_wait(f, err);
+  tdict_status status = check_may_wait(f, err);
   if (status != TDICT_OK) return status;
   if (f->deferred_tail) tdict_deferred_tail_run(f);
   if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  return answer(f, out, err);
+  return return_outcome(f, out, err);
 }
 
 tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
-  tdict_status status = may_wait(f, err);
+  tdict_status status = check_may_wait(f, err);
   if (status != TDICT_OK) return status;
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
   if (!tdict_transfer_wait(f, &f->ended, tdict_deadline_ns(timeout_ns)))
     return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
-  return answer(f, out, err);
+  return return_outcome(f, out, err);
 }
 
 /* Waits for the end: the driver may read sources by itself until then. */
 tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
-  tdict_status status = may_wait(f, err);
+  tdict_status status = check_may_wait(f, err);
   if (status != TDICT_OK) return status;
   tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  return answer(f, NULL, err);
+  return return_outcome(f, NULL, err);
 }
 
 /* Under the error's lock: tails are given back when the transfer ends, and then nothing is to be waited for. */
-static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error *err) {
+static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *own; /* a handle of 0 is the legacy stream of the device whose context is current */
   tdict_gpu_scope scope;
   if (!f->gpu) return TDICT_OK; /* between host memories: there is no tail */
@@ -88,7 +88,7 @@ static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error 
 }
 
 /* Before the transfer is asked anything, so that a wrong stream is refused whatever the transfer has done by then. */
-static tdict_status check_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
+static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
   static const char what[] = "wait_on_stream";
   char name[32];
   tdict_gpu_scope scope;
@@ -104,24 +104,24 @@ static tdict_status check_stream(const tdict_future *f, tdict_stream s, tdict_er
 }
 
 tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out, tdict_error *err) {
-  tdict_status status = may_wait(f, err);
-  if (status == TDICT_OK) status = check_stream(f, s, err);
+  tdict_status status = check_may_wait(f, err);
+  if (status == TDICT_OK) status = check_wait_stream(f, s, err);
   if (status != TDICT_OK) return status;
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
   if (atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(f))
     tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  if (tdict_transfer_is_open(f, &f->ended)) return answer(f, out, err);
+  if (tdict_transfer_is_open(f, &f->ended)) return return_outcome(f, out, err);
   pthread_mutex_lock(&f->error_lock);
-  bool ended = f->decided;
-  if (!ended) status = wait_for_tails(f, s, err);
+  bool ended = f->outcome_is_final;
+  if (!ended) status = queue_tail_waits(f, s, err);
   if (!ended && status == TDICT_OK && out) {
-    f->shown = true;
+    f->result_was_returned = true;
     *out = tdict_retain(f->result);
   }
   pthread_mutex_unlock(&f->error_lock);
   if (!ended) return status;
   tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  return answer(f, out, err);
+  return return_outcome(f, out, err);
 }
 
 void tdict_future_cancel(tdict_future *f) {

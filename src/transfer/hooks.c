@@ -35,7 +35,7 @@ bool tdict_hooks_is_inside(const tdict_future *transfer) {
   return false;
 }
 
-static void run_task(tdict_task *task);
+static void run_hook_task(tdict_task *task);
 
 tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_device device, tdict_error *err) {
   uint32_t count = 0;
@@ -50,7 +50,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
-          .task = {.run = run_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
+          .task = {.run = run_hook_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
   atomic_init(&h->left, count);
   t->hooks = h;
   return TDICT_OK;
@@ -58,27 +58,27 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
 
 /* Calls one hook on `box`; what it gives comes in a box of its own. */
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-static tdict_status call(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
-  void *given = NULL;
-  tdict_error said = {0};
+static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
+  void *returned = NULL;
+  tdict_error hook_error = {0};
   const int64_t span = tdict_phase_begin(&hook->transfer->traced, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
-  tdict_status status = fn((*box)->self, hook, &given, &said);
+  tdict_status status = fn((*box)->self, hook, &returned, &hook_error);
   (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
-  if (status == TDICT_OK && !given) status = (tdict_status)-1;
+  if (status == TDICT_OK && !returned) status = (tdict_status)-1;
   if (status != TDICT_OK) {
-    status = tdict_hook_failed((*box)->type, name, status, &said);
-    if (err) *err = said;
+    status = tdict_hook_failed((*box)->type, name, status, &hook_error);
+    if (err) *err = hook_error;
     return status;
   }
   tdict_box *made;
-  status = tdict_box_of(*box, given, &made, err);
+  status = tdict_box_of(*box, returned, &made, err);
   if (status == TDICT_OK) *box = made;
   return status;
 }
 
 /* What the hook queued itself is done before its argument is let go. */
-static tdict_status end_stream(tdict_hook *hook, tdict_error *err) {
+static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu *gpu = hook->gpu;
   tdict_gpu_scope scope;
   if (!hook->stream) return TDICT_OK;
@@ -96,7 +96,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   tdict_box *pinned = step->box, *moved;
   tdict_status status = TDICT_OK, ended;
   if (step->pin) {
-    status = call(TDICT_HOOK_OF(type, pin_memory), "pin_memory", &hook, &pinned, err);
+    status = call_hook(TDICT_HOOK_OF(type, pin_memory), "pin_memory", &hook, &pinned, err);
     if (status != TDICT_OK) pinned = NULL;
   }
   moved = pinned;
@@ -107,10 +107,10 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   if (status == TDICT_OK && step->move) {
     hook.device = t->hooks->device;
     hook.pins = false;
-    status = call(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
+    status = call_hook(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
     if (status != TDICT_OK) moved = NULL;
   }
-  ended = end_stream(&hook, status == TDICT_OK ? err : NULL);
+  ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
   if (step->pin && step->move) tdict_box_release(pinned); /* the argument of to_device */
   if (status == TDICT_OK)
@@ -141,7 +141,7 @@ bool tdict_hooks_begin_copies(tdict_future *t) {
   return false;
 }
 
-static void run_task(tdict_task *task) {
+static void run_hook_task(tdict_task *task) {
   hook_task *own = (hook_task *)task;
   tdict_future *t = own->transfer;
   if (!tdict_transfer_has_failed(t)) {
@@ -166,7 +166,7 @@ void tdict_hooks_run(tdict_future *t) {
   tdict_pool *pool = t->engine->config.pool;
   for (uint32_t i = 0; i < count; i++) {
     if (here)
-      run_task(&h->tasks[i].task);
+      run_hook_task(&h->tasks[i].task);
     else
       tdict_pool_submit(pool, &h->tasks[i].task); /* from the last one on, h may be gone */
   }

@@ -68,9 +68,10 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
 }
 
 /* An error that nobody was told goes to the log. */
-static void tell_log(const tdict_future *f) {
+static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
-  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->observed, memory_order_relaxed)) return;
+  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed))
+    return;
   tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer that nobody waited for failed: %s at '%s': %s",
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
@@ -78,10 +79,10 @@ static void tell_log(const tdict_future *f) {
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
   if (tdict_forkmark_forked(f->mark)) return;
-  tell_log(f);
+  log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
   if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan); /* else its memory was kept */
-  for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
+  for (int i = 0; i < f->num_wait_events; i++) tdict_gpu_give_event(f->wait_events[i].gpu, f->wait_events[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
   tdict_gpu_release(f->gpu);
   if (f->arena) tdict_storage_release(f->arena);
@@ -105,9 +106,9 @@ void tdict_transfer_release(tdict_future *f) {
   free(f);
 }
 
-static void note_failure(tdict_future *t, uint32_t item, const char *path, const tdict_error *error) {
+static void store_first_error(tdict_future *t, uint32_t item, const char *path, const tdict_error *error) {
   pthread_mutex_lock(&t->error_lock);
-  if (!t->error.status && !t->decided) {
+  if (!t->error.status && !t->outcome_is_final) {
     t->error = *error;
     t->error_item = item;
     if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
@@ -117,8 +118,10 @@ static void note_failure(tdict_future *t, uint32_t item, const char *path, const
 }
 
 /* The leaf gets its name at the end: the tree that has its path may still be being made. */
-void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) { note_failure(t, item, "", error); }
+void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) {
+  store_first_error(t, item, "", error);
+}
 
 void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error *error) {
-  note_failure(t, UINT32_MAX, path, error);
+  store_first_error(t, UINT32_MAX, path, error);
 }

@@ -10,7 +10,7 @@
 #include "sched/latch.h"
 #include "transfer/engine.h"
 
-enum { TDICT_MAX_GATES = 16 };
+enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
 /* Work of a transfer on one thread, see run/worker.h. */
 typedef struct tdict_worker {
@@ -25,15 +25,15 @@ typedef struct tdict_worker {
 /* A transfer that must not begin before another has ended. */
 typedef struct tdict_dependent {
   tdict_future *waiting; /* counted by being pending */
-  tdict_future *on;
+  tdict_future *awaited;
   struct tdict_dependent *next;
 } tdict_dependent;
 
 /* Copies wait for this event before they touch the device. */
-typedef struct tdict_gate {
+typedef struct tdict_wait_event {
   tdict_gpu *gpu;
   tdict_cu_event event;
-} tdict_gate;
+} tdict_wait_event;
 
 struct tdict_future {
   tdict_fence fence; /* first: a transfer is a fence */
@@ -58,22 +58,22 @@ struct tdict_future {
 
   /* How: settled before it begins */
   int32_t mode;
-  tdict_tuning_row row;     /* how leaves go through slots */
-  tdict_stream_kind stores; /* by which host threads copy */
-  int64_t spin_ns;          /* a wait for the end spins so long before it sleeps */
-  uint32_t num_parts;       /* in which a chunk that goes through a slot to a device is filled */
-  int num_helpers;          /* threads that may help the starting one to mark very many sources */
-  bool places_late;         /* of very many items: the thread that marks an item gives it its place, too */
-  bool on_caller;           /* the starting thread is the first worker; threads of the pool are the others */
-  bool if_free;             /* on_caller ends if there is another transfer to wait for; both settled by the begin */
-  bool pins;                /* pin_memory */
-  bool waits;               /* the starting call waits for the end, so no other thread waits on a stream */
-  bool uncounted;           /* no caller can ask for the statistics */
-  tdict_gpu *gpu;           /* counted; the first that takes part; NULL: none does */
+  tdict_tuning_row row;      /* how leaves go through slots */
+  tdict_stream_kind stores;  /* by which host threads copy */
+  int64_t spin_ns;           /* a wait for the end spins so long before it sleeps */
+  uint32_t num_parts;        /* in which a chunk that goes through a slot to a device is filled */
+  int num_helpers;           /* threads that may help the starting one to mark very many sources */
+  bool places_while_marking; /* of very many items: the thread that marks an item gives it its place, too */
+  bool on_caller;            /* the starting thread is the first worker; threads of the pool are the others */
+  bool on_caller_if_ready;   /* on_caller ends if there is another transfer to wait for; both settled by the begin */
+  bool is_pin_memory;        /* pin_memory */
+  bool caller_waits;         /* the starting call waits for the end, so no other thread waits on a stream */
+  bool skips_stats;          /* no caller can ask for the statistics */
+  tdict_gpu *gpu;            /* counted; the first that takes part; NULL: none does */
 
   /* What copies wait for */
-  tdict_gate gates[TDICT_MAX_GATES];
-  int num_gates;
+  tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
+  int num_wait_events;
   tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */
   uint32_t num_uses;
 
@@ -82,7 +82,7 @@ struct tdict_future {
   uint32_t num_writes;
   bool marked; /* the marks are on; then some may be gone already, their storage NULL */
   tdict_dependent *waits_for;
-  uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
+  uint32_t num_waits_for, num_pending; /* pending, dependents and finished: guarded by the engine's lock */
   tdict_dependent *dependents;
   bool finished;
   tdict_latch may_start; /* for on_caller */
@@ -101,17 +101,18 @@ struct tdict_future {
   _Atomic(uint32_t) next_part;      /* relaxed: a ticket counter */
   _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; a thread that builds the result counts */
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  _Atomic(bool) slot_was_asked;  /* relaxed: a lane has asked for a slot, and takes any there is: it is the first */
-  _Atomic(bool) first_copy_done; /* relaxed: one of its copies has ended, so no stream holds up the others */
+  _Atomic(bool) slot_was_requested; /* relaxed: a lane has asked for a slot, and takes any there is: it is the first */
+  _Atomic(bool) first_copy_done;    /* relaxed: one of its copies has ended, so no stream holds up the others */
 
   /* The first error */
-  _Atomic(bool) failed;       /* relaxed: a hint to stop early; the error is under error_lock */
-  _Atomic(bool) observed;     /* relaxed: a caller was told how it ended */
-  pthread_mutex_t error_lock; /* guards: error, decided, shown, and the workers' tails until then */
-  tdict_error error;          /* status 0: none */
-  uint32_t error_item;        /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
-  bool decided;               /* how it ended is settled: later errors and cancels are too late */
-  bool shown; /* the result was returned before the end: the program may change it, so no path is looked up in it */
+  _Atomic(bool) failed;             /* relaxed: a hint to stop early; the error is under error_lock */
+  _Atomic(bool) error_was_reported; /* relaxed: a caller was told how it ended */
+  pthread_mutex_t error_lock;       /* guards: error, decided, shown, and the workers' tails until then */
+  tdict_error error;                /* status 0: none */
+  uint32_t error_item;              /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
+  bool outcome_is_final;            /* how it ended is settled: later errors and cancels are too late */
+  bool
+      result_was_returned; /* the result was returned before the end: the program may change it, so no path is looked up in it */
 
   /* The end */
   tdict_latch ended; /* from zero on everything here is only read */

@@ -19,7 +19,11 @@
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/worker.h"
 
-enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
+enum {
+  MAX_READERS = 15,
+  MANY_ITEMS = 8192,
+  MANY_LEAVES = 2048
+}; /* leaves whose reading takes longer than to wake threads */
 
 /* What a start works with; lives for one call. */
 typedef struct starter {
@@ -44,7 +48,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
                       what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
-  if (o->stats && !s->start->waits)
+  if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended",
                       what);
   if (s->start->dst && (o->memory || o->pinned_result))
@@ -91,12 +95,12 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
 }
 
 /* Threads that may help the caller to read and to mark very many leaves. */
-static int count_helpers(const starter *s) {
-  const int asked = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
-  return asked >= 0 ? asked : others < READERS ? others : READERS;
+static int count_plan_helpers(const starter *s) {
+  const int num_threads = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
+  return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
 }
 
-static tdict_status make_plan(starter *s, tdict_error *err) {
+static tdict_status collect_plan(starter *s, tdict_error *err) {
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
@@ -105,69 +109,69 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
                                 .host_only = s->start->pin,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
-                                .borrows = s->start->waits && !s->start->dst};
+                                .borrows = s->start->caller_waits && !s->start->dst};
   tdict_plan spare;
   tdict_engine_take_plan(s->engine, &spare);
   request.spare = &spare;
-  int asked = s->start->options.num_threads;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
+  int num_threads = s->start->options.num_threads;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && num_threads != 0) {
     request.pool = s->engine->config.pool;
-    request.num_helpers = count_helpers(s);
+    request.num_helpers = count_plan_helpers(s);
   }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
 
 /* Copies begin behind what is queued on `stream` now. */
-static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
-  for (int i = 0; i < t->num_gates; i++)
-    if (t->gates[i].gpu == gpu) return TDICT_OK;
-  if (t->num_gates == TDICT_MAX_GATES)
-    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_GATES);
+static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  for (int i = 0; i < t->num_wait_events; i++)
+    if (t->wait_events[i].gpu == gpu) return TDICT_OK;
+  if (t->num_wait_events == TDICT_MAX_WAIT_EVENTS)
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_WAIT_EVENTS);
   tdict_gpu_scope scope;
   tdict_cu_event event = NULL;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
   if (status == TDICT_OK) status = tdict_gpu_record(gpu, event, stream, err);
   if (status == TDICT_OK)
-    t->gates[t->num_gates++] = (tdict_gate){gpu, event};
+    t->wait_events[t->num_wait_events++] = (tdict_wait_event){gpu, event};
   else if (event)
     tdict_gpu_give_event(gpu, event);
   tdict_gpu_leave(gpu, &scope);
   return status;
 }
 
-static tdict_status gate_after(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
+static tdict_status add_after_event(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_status status = tdict_devices_gpu(s->engine->config.devices, after->device, &gpu, err);
-  return status == TDICT_OK ? add_gate(t, gpu, after->handle, err) : status;
+  return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
 }
 
 /* Nothing can be queued on memory that is new, so copies from the host into it wait for nothing. */
-static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
-  if (after) return gate_after(s, t, after, err);
+  if (after) return add_after_event(s, t, after, err);
   tdict_status status = TDICT_OK;
-  if (!t->plan.reads_device && !t->plan.writes_old) return status;
+  if (!t->plan.reads_device && !t->plan.writes_existing) return status;
   for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &t->plan.items[i];
     tdict_gpu *source;
-    if (item->gpu) status = add_gate(t, item->gpu, NULL, err);
+    if (item->gpu) status = add_wait_event(t, item->gpu, NULL, err);
     if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
     status = tdict_devices_gpu(s->engine->config.devices, item->src->storage->device, &source, err);
-    if (status == TDICT_OK) status = add_gate(t, source, NULL, err);
+    if (status == TDICT_OK) status = add_wait_event(t, source, NULL, err);
   }
   return status;
 }
 
 /* Where a pinned result lies: on the node of the first device that writes to it. */
-static int find_node(const tdict_plan *p) {
+static int find_memory_node(const tdict_plan *p) {
   for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
   return -1;
 }
 
 /* The gpu that streams are compared with; NULL when the transfer stays on the host. */
-static tdict_gpu *find_gpu(const starter *s, const tdict_plan *p) {
+static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
   return gpu ? gpu : s->gpu;
@@ -176,11 +180,12 @@ static tdict_gpu *find_gpu(const starter *s, const tdict_plan *p) {
 /* The storage that the result lies in. */
 static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
   if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
-  tdict_status status = tdict_storage_create_near(s->memory, t->plan.line_bytes, find_node(&t->plan), &t->arena, err);
+  tdict_status status =
+      tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
-  t->places_late = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->places_late) tdict_plan_place(&t->plan, t->arena);
+  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->places_while_marking) tdict_plan_place(&t->plan, t->arena);
   return TDICT_OK;
 }
 
@@ -199,17 +204,17 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
 }
 
 /* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
-static bool builds_meanwhile(const starter *s, const tdict_future *t) {
+static bool builds_during_copies(const starter *s, const tdict_future *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
   return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
 /* The transfer fails when the result cannot be made. */
-static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
   if (status != TDICT_OK) {
-    atomic_store_explicit(&t->observed, true, memory_order_relaxed);
+    atomic_store_explicit(&t->error_was_reported, true, memory_order_relaxed);
     tdict_transfer_fail(t, UINT32_MAX, &why);
     if (err) *err = why;
   }
@@ -218,7 +223,7 @@ static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_err
 }
 
 /* A tree that is where it should be, all of it, is its own result. */
-static bool is_there(const starter *s) {
+static bool is_already_there(const starter *s) {
   tdict_device own;
   if (s->start->dst || s->plan.num_items > 0) return false;
   for (uint32_t i = 0; i < s->plan.num_objects; i++)
@@ -234,26 +239,27 @@ static bool is_queued_without_waiting(const tdict_plan *plan) {
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-static tdict_status fill(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
-  if (is_there(s)) {
+static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
+  if (is_already_there(s)) {
     t->result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
   tdict_status status = make_arena(s, t, err);
-  if (status == TDICT_OK && !builds_meanwhile(s, t)) status = make_result(s, t, err);
+  if (status == TDICT_OK && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
-  if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
+  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan))
+    t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
-  return status == TDICT_OK ? make_gates(s, t, err) : status;
+  return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
 /* Works here, if the transfer works on its caller. A thread of the pool may have taken it over, if it had to wait. */
-static void work_here(tdict_future *t, bool returns_early) {
+static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
   if (t->on_caller && returns_early)
@@ -262,42 +268,42 @@ static void work_here(tdict_future *t, bool returns_early) {
     tdict_work_with_others(&t->workers[0]);
 }
 
-static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
+static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (t->plan.num_items == 0 && !t->hooks) {
     tdict_transfer_end_at_once(t);
     return status;
   }
-  const bool returns_early = t->on_caller && !s->start->waits && !tdict_pool_is_worker(s->engine->config.pool);
+  const bool returns_early = t->on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
   if (returns_early && !tdict_deferred_tail_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
   if (t->hooks) { /* what goes wrong from here on is the future's */
     const bool here = t->on_caller;
     tdict_hooks_run(t);
-    if (here && tdict_hooks_begin_copies(t)) work_here(t, returns_early);
+    if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
     return status;
   }
-  const bool builds = builds_meanwhile(s, t);
-  if (builds) tdict_transfer_will_build(t);
+  const bool builds_result = builds_during_copies(s, t);
+  if (builds_result) tdict_transfer_will_build(t);
   status = tdict_transfer_begin(t, err);
   if (status != TDICT_OK) return status;
-  if (builds) status = build_meanwhile(s, t, err);
-  work_here(t, returns_early);
+  if (builds_result) status = build_during_copies(s, t, err);
+  work_on_caller(t, returns_early);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
   return status;
 }
 
 /* The plan's threads and chunks; wakes threads while the rest is prepared. */
-static void choose(starter *s) {
+static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,
                                                    .slot_bytes = s->engine->slot_bytes,
                                                    .num_slots = s->engine->num_slots,
-                                                   .asked = start->options.num_threads,
+                                                   .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
-                                                   .waits = start->waits});
+                                                   .caller_waits = start->caller_waits});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0) tdict_pool_rouse(s->engine->config.pool, others);
@@ -307,9 +313,9 @@ static void choose(starter *s) {
 static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_future *t;
-  tdict_status status = make_plan(s, err);
+  tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
-  choose(s);
+  choose_work(s);
   status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
@@ -317,32 +323,32 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   }
   t->plan = s->plan;
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
-  tdict_gpu *gpu = find_gpu(s, &t->plan);
+  tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->begin_ns = s->begin_ns;
   t->mode = s->mode;
   t->on_caller = s->choice.on_caller;
-  t->if_free = s->choice.if_free;
+  t->on_caller_if_ready = s->choice.on_caller_if_ready;
   t->row = s->choice.row;
   t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
   t->num_parts = s->choice.num_parts;
   t->spin_ns = s->choice.spin_ns;
-  t->num_helpers = s->choice.num_workers > 1 ? count_helpers(s) : 0;
+  t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   t->source = start->src;
-  t->waits = start->waits;
-  t->uncounted = start->waits && !start->options.stats;
-  t->pins = start->pin;
+  t->caller_waits = start->caller_waits;
+  t->skips_stats = start->caller_waits && !start->options.stats;
+  t->is_pin_memory = start->pin;
   *out = t;
   return TDICT_OK;
 }
 
 /* The next transfer is likely to want as many threads of the pool as the last: they wake up while its tree is read. */
-static void rouse(const tdict_engine *e) {
+static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
   if (count > 0) tdict_pool_rouse(e->config.pool, count);
 }
 
-static tdict_status check(starter *s, tdict_error *err) {
+static tdict_status check_start(starter *s, tdict_error *err) {
   tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
   if (status == TDICT_OK) status = check_options(s, err);
   if (status == TDICT_OK) status = check_after(s, err);
@@ -356,9 +362,9 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_future *t;
-  tdict_status status = check(&s, err);
+  tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
-  if (start->src->keys->num_live >= LONG_READ) rouse(s.engine);
+  if (start->src->keys->num_live >= MANY_LEAVES) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   status = make_future(&s, &t, err);
   if (status != TDICT_OK) {
@@ -367,9 +373,9 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   }
   tdict_tracer *tracer = &s.engine->tracer;
   if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->pool);
-  status = fill(&s, t, context, err);
+  status = prepare_transfer(&s, t, context, err);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
-  if (status == TDICT_OK) status = run(&s, t, err);
+  if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);
     return status;

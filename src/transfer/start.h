@@ -10,7 +10,7 @@ typedef struct tdict_start {
   tdict_tree *dst;                /* copy_into; else NULL */
   tdict_device device;            /* to_device; TDICT_DEVICE_AUTO is the context's own */
   tdict_transfer_options options; /* complete */
-  bool waits;                     /* the call waits for the end */
+  bool caller_waits;              /* the call waits for the end */
   bool pin;                       /* pin_memory: keeps the tree's device, refuses device leaves */
 } tdict_start;
 

@@ -12,16 +12,16 @@ typedef struct tdict_choice_request {
   const tdict_tuning *tuning;
   size_t slot_bytes; /* of a staging ring */
   size_t num_slots;
-  int32_t asked; /* num_threads: -1 leaves it to the table */
-  int32_t mode;  /* no TDICT_MODE_AUTO */
-  bool waits;    /* the call waits for the end */
+  int32_t num_threads; /* num_threads: -1 leaves it to the table */
+  int32_t mode;        /* no TDICT_MODE_AUTO */
+  bool caller_waits;   /* the call waits for the end */
 } tdict_choice_request;
 typedef struct tdict_choice {
   tdict_tuning_row row; /* slots of the engine are large enough for its chunks */
   int num_workers;
-  uint32_t num_parts; /* that several threads fill of one slot */
-  bool on_caller;     /* the calling thread is the first of them */
-  bool if_free;       /* but only if it can queue all there is, and the transfer need wait for no other */
+  uint32_t num_parts;      /* that several threads fill of one slot */
+  bool on_caller;          /* the calling thread is the first of them */
+  bool on_caller_if_ready; /* but only if it can queue all there is, and the transfer need wait for no other */
   int64_t spin_ns;
 } tdict_choice;
 

@@ -19,23 +19,24 @@ static inline bool is_plain(const tdict_tensor *t) {
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
 /* Nobody else has bytes of the storage, so a small pinned leaf can be no part of a larger driver copy. */
-static inline bool passes_slots(const tdict_uniform *m, const tdict_storage *s) {
+static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
-  return m->packs && s->bytes < TDICT_SMALL_DIRECT_BYTES;
+  return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES;
 }
 
-static inline bool is_common(const tdict_uniform *m, tdict_leaf leaf) {
+static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
   if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
   const tdict_tensor *t = tdict_leaf_tensor(leaf);
   if (t->slab || atomic_load_explicit(&t->refs, memory_order_relaxed) != 1) return false;
   const tdict_storage *s = t->storage;
-  return s->device.type == TDICT_DEVICE_CPU && passes_slots(m, s) &&
+  return s->device.type == TDICT_DEVICE_CPU && uses_slots(m, s) &&
          atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && is_plain(t);
 }
 
 /* Fills an item and its node with the leaf, at the end of the line, whose end is moved; false: it is not common. */
-static inline bool take(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number, size_t *line) {
-  if (!is_common(m, leaf)) return false;
+static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number,
+                                    size_t *line) {
+  if (!is_uniform(m, leaf)) return false;
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_storage *s = t->storage;
   size_t begin, end, bytes = tdict_tensor_nbytes(t);
@@ -79,7 +80,8 @@ static void read_stretch(void *user, long i) {
   for (uint32_t k = 0; k < s.count; k++, s.done++) {
     tdict_look_ahead(p->node, slot + k, end);
     const uint32_t at = s.first + k;
-    if (!take(p->uniform, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end)) break;
+    if (!add_uniform_leaf(p->uniform, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end))
+      break;
     s.bytes += plan->items[plan->num_items + at].bytes;
     s.num_dims += (size_t)plan->items[plan->num_items + at].src->ndim;
   }
@@ -87,7 +89,7 @@ static void read_stretch(void *user, long i) {
 }
 
 /* Puts the stretches behind one another on the plan's line; false when they do not fit. */
-static bool join(tdict_plan *plan, stretch *stretches, long count) {
+static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   size_t line = plan->line_bytes, bytes = 0;
   for (long i = 0; i < count; i++) {
     stretch *s = &stretches[i];
@@ -107,7 +109,7 @@ static bool join(tdict_plan *plan, stretch *stretches, long count) {
 }
 
 /* Where a stretch would begin, a multiple of 256; 0 when that does not fit. */
-static size_t guess(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
+static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;
   if (!t || !tdict_round_up(tdict_tensor_nbytes(t), TDICT_LEAF_ALIGNMENT, &each) ||
@@ -128,20 +130,20 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   if (leaves / MAX_STRETCHES >= each) each = leaves / MAX_STRETCHES + 1;
   long count = 0;
   for (uint32_t first = 0; first < leaves; first += each, count++) {
-    size_t begin = guess(plan, frame->node->leaves[frame->slot], first);
+    size_t begin = guess_begin(plan, frame->node->leaves[frame->slot], first);
     stretches[count] =
         (stretch){.first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
   }
   parallel p = {m, frame->node, frame->slot, stretches};
   tdict_parallel_for(m->pool, m->num_helpers, count, read_stretch, &p);
-  if (!join(plan, stretches, count)) {
+  if (!join_stretches(plan, stretches, count)) {
     for (long i = 0; i < count && !plan->borrows; i++)
       for (uint32_t k = 0; k < stretches[i].done; k++)
         tdict_tensor_release(plan->items[plan->num_items + stretches[i].first + k].src);
     return false;
   }
   for (long i = 0; i < count; i++) plan->num_new_dims += stretches[i].num_dims;
-  plan->num_common += leaves;
+  plan->num_uniform += leaves;
   plan->num_new += leaves;
   plan->num_items += leaves;
   plan->num_leaves += leaves;
@@ -150,31 +152,31 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
 }
 
 /* Where an attempt has failed, few leaves are not worth another one. */
-static bool is_for_several(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
+static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
-  const bool few = m->num_helpers < FEW_HELPERS || m->refused == frame->node;
+  const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;
   return m->num_helpers > 0 && leaves >= (few ? PARALLEL_BY_FEW : PARALLEL_LEAVES) &&
          m->plan->cap_items - m->plan->num_items >= leaves && m->plan->cap_leaves - m->plan->num_leaves >= leaves &&
-         is_common(m, frame->node->leaves[frame->slot]);
+         is_uniform(m, frame->node->leaves[frame->slot]);
 }
 
 void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
   tdict_plan *plan = m->plan;
   const tdict_tree *node = frame->node;
   const uint32_t end = node->keys->num_slots;
-  if (is_for_several(m, frame, end)) {
+  if (is_worth_helpers(m, frame, end)) {
     if (collect_parallel(m, frame, end)) return;
-    m->refused = node;
+    m->mixed_node = node;
   }
   uint32_t n = plan->num_items, number = plan->num_leaves;
   for (; frame->slot < end && n < plan->cap_items && number < plan->cap_leaves; frame->slot++) {
     if (frame->slot + TDICT_LOOK_NEAR < end) tdict_look_ahead(node, frame->slot, end);
     tdict_leaf leaf = node->leaves[frame->slot];
-    if (leaf && !take(m, leaf, n, number, &plan->line_bytes)) break;
+    if (leaf && !add_uniform_leaf(m, leaf, n, number, &plan->line_bytes)) break;
     if (!leaf) continue;
     plan->total_bytes += plan->items[n].bytes;
     plan->way_bytes[m->way] += plan->items[n].bytes;
-    plan->num_common++;
+    plan->num_uniform++;
     plan->num_new++;
     plan->num_new_dims += (size_t)plan->items[n].src->ndim;
     n++;

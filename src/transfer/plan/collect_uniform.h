@@ -11,12 +11,12 @@
 
 typedef struct tdict_uniform {
   tdict_plan *plan;
-  tdict_gpu *to; /* borrowed; NULL: leaves of this collection are not common */
-  uint8_t way;   /* a tdict_way */
-  bool packs;    /* small pinned leaves go that way, too */
+  tdict_gpu *to;     /* borrowed; NULL: leaves of this collection are not common */
+  uint8_t way;       /* a tdict_way */
+  bool packs_pinned; /* small pinned leaves go that way, too */
   tdict_pool *pool;
   int num_helpers;
-  const tdict_tree *refused; /* the last node in which several threads came upon a leaf that is not common */
+  const tdict_tree *mixed_node; /* the last node in which several threads came upon a leaf that is not common */
 } tdict_uniform;
 
 /* Asks for what is read of the leaves that follow `slot`: a large tree's records lie all over memory, and waiting for each

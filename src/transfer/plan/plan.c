@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 /* Neighbours of one slab are let go with one count. */
-static void drop_sources(tdict_plan *plan) {
+static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
     const tdict_tensor *first = plan->items[i++].src;
     if (!first || !first->slab) {
@@ -19,11 +19,11 @@ static void drop_sources(tdict_plan *plan) {
     for (; i < plan->num_items && plan->items[i].src && plan->items[i].src->slab == first->slab; i++) together++;
     tdict_slab_release(first->slab, together);
   }
-  for (uint32_t i = 0; i < plan->num_items && plan->writes_old; i++) tdict_tensor_release(plan->items[i].dst);
+  for (uint32_t i = 0; i < plan->num_items && plan->writes_existing; i++) tdict_tensor_release(plan->items[i].dst);
 }
 
 void tdict_plan_clear(tdict_plan *plan) {
-  drop_sources(plan);
+  release_tensors(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
     tdict_box_release(plan->objects[i].box);
     tdict_box_release(plan->objects[i].result);
@@ -61,7 +61,7 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
 
 /* One driver copy may go on from item a into item b: both sides lie as the line does, within one storage each, and what
  * is between them is nobody's. */
-static bool goes_on(const tdict_item *a, const tdict_item *b) {
+static bool continues_run(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
     return false;
@@ -74,8 +74,8 @@ static bool goes_on(const tdict_item *a, const tdict_item *b) {
 }
 
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = plan->one_run ? plan->num_items : first + 1;
-  while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
+  uint32_t end = plan->is_one_run ? plan->num_items : first + 1;
+  while (end < plan->num_items && continues_run(&plan->items[end - 1], &plan->items[end])) end++;
   return end;
 }
 
@@ -85,7 +85,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
-    plan->one_run = i == 0 && end == plan->num_items;
+    plan->is_one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
@@ -121,7 +121,7 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
 
 /* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
  * last one. */
-static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
+static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
   size_t before = at - whole.begin, after = whole.end - at;
   size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return piece < low ? low : piece > high ? high : piece;
@@ -137,7 +137,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
       first = tdict_plan_item_at(plan, first, at);
     else
       while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
-    size_t piece = piece_at(whole, at, low, high);
+    size_t piece = choose_piece(whole, at, low, high);
     end = whole.end - at < piece ? whole.end : at + piece;
     status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }

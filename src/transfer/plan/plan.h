@@ -87,13 +87,13 @@ typedef struct tdict_plan {
   int64_t num_untouched; /* objects for which their type has no way */
   int64_t num_shared;    /* leaves that are there, or the same bytes as another */
   bool one_by_one;       /* a driver copy is of one leaf, or of a run: see tdict_plan_run_end() */
-  uint32_t num_common;   /* items that are alike in all but place and size, see collect_uniform.h: way, gpu, plain */
-  bool one_run;          /* one driver copy may go over all items */
-  size_t num_new, num_new_dims;  /* tensors of a new result and their dimensions */
-  bool reads_device, writes_old; /* something other than host to new device memory */
-  bool some_locked;              /* a node of the tree is locked */
-  bool may_overlap;              /* of copy_into: destinations that may have bytes in common */
-  bool borrows;                  /* sources are not counted: the tree is held by who waits */
+  uint32_t num_uniform;  /* items that are alike in all but place and size, see collect_uniform.h: way, gpu, plain */
+  bool is_one_run;       /* one driver copy may go over all items */
+  size_t num_new, num_new_dims;       /* tensors of a new result and their dimensions */
+  bool reads_device, writes_existing; /* something other than host to new device memory */
+  bool some_locked;                   /* a node of the tree is locked */
+  bool may_overlap;                   /* of copy_into: destinations that may have bytes in common */
+  bool borrows;                       /* sources are not counted: the tree is held by who waits */
 } tdict_plan;
 
 /* Gives items their places: in the storage `arena` (whose line it is), unless they have a dst. */
@@ -111,7 +111,7 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
 void tdict_plan_reset(tdict_plan *plan);
 /* All items go the same way to the same gpu, from ordinary memory to a new result. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
-  return plan->num_items > 0 && plan->num_common == plan->num_items;
+  return plan->num_items > 0 && plan->num_uniform == plan->num_items;
 }
 /* Lets go of all that the plan holds but its memory. */
 void tdict_plan_clear(tdict_plan *plan);

@@ -24,7 +24,7 @@ bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 /* Writes to *place the number of an item that is the same bytes, or leaves it. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Nobody else can hold these bytes: one tensor, held once, over a storage held once. */
-bool tdict_same_bytes_is_alone(const tdict_tensor *t);
+bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item); /* false without memory */
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 

@@ -55,7 +55,7 @@ const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuni
   return row;
 }
 
-static tdict_status check_row(const tdict_tuning_row *r, const char *where, int number, tdict_error *err) {
+static tdict_status check_tuning_row(const tdict_tuning_row *r, const char *where, int number, tdict_error *err) {
   if (r->chunk_bytes == 0 || r->chunk_bytes % 256 != 0)
     return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: chunk_bytes is %zu, wanted a multiple of 256", where,
                       number, r->chunk_bytes);
@@ -92,7 +92,7 @@ tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err) {
       if (i > 0 && row->up_to_bytes <= row[-1].up_to_bytes)
         return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before",
                           names[d], i, row->up_to_bytes);
-      tdict_status status = check_row(row, names[d], i, err);
+      tdict_status status = check_tuning_row(row, names[d], i, err);
       if (status != TDICT_OK) return status;
     }
     if (tuning->rows[d][count - 1].up_to_bytes != SIZE_MAX)

@@ -21,7 +21,8 @@ typedef struct tdict_batch {
   const void *lanes[TDICT_BATCH_MOST]; /* whose slots they are; compared only */
   tdict_cu_line lines[TDICT_BATCH_MOST];
   uint32_t items[TDICT_BATCH_MOST]; /* the first of each chunk, named when the batch cannot be queued */
-  tdict_cu_event last, before;      /* a slot's, after the last batch and the one before it; NULL: there was none */
+  tdict_cu_event last_event,
+      previous_event; /* a slot's, after the last batch and the one before it; NULL: there was none */
 } tdict_batch;
 
 /* The stream of a lane, on which the calling thread queues. */
@@ -35,7 +36,7 @@ typedef struct tdict_batch_stream {
 /* Makes the transfer's batch, if it has TDICT_BATCH_CHUNKS chunks and copies through slots. TDICT_ENOMEM. */
 tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
 /* Whether copies of that kind on that gpu belong into the batch. */
-static inline bool tdict_batch_takes(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
+static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
   return batch->gpu == gpu && batch->kind == kind;
 }
 /* Adds the copy of a slot, which is queued now or later; `item` names the leaf. TDICT_EDEVICE: a batch could not be queued;

@@ -45,7 +45,7 @@ tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk,
   return part;
 }
 
-static tdict_slot *slot_of(tdict_chunk_parts *parts) {
+static tdict_slot *load_slot(tdict_chunk_parts *parts) {
   return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
@@ -58,10 +58,10 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(parts)) && !tdict_transfer_has_failed(t); i++)
+  for (int i = 0; t->spin_ns && i < TRIES && !(slot = load_slot(parts)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
-  while (!slot && !(slot = slot_of(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
-    status = tdict_lane_give_done(lane, err);
+  while (!slot && !(slot = load_slot(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+    status = tdict_lane_return_finished(lane, err);
     if (status == TDICT_OK) nanosleep(&pause, NULL);
   }
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
@@ -72,10 +72,10 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
 tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err) {
   if (!first) {
-    *out = slot_of(parts);
+    *out = load_slot(parts);
     return *out ? TDICT_OK : wait_for_slot(lane, parts, out, err);
   }
-  tdict_status status = tdict_lane_slot(lane, out, err);
+  tdict_status status = tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
   tdict_lane_hand_over(lane);
   atomic_store_explicit(&parts->slot, *out, memory_order_release);
@@ -86,7 +86,7 @@ bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
   return atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) == 1;
 }
 
-tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
+tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
   tdict_status status = tdict_lane_take_over(lane, err);
   if (status == TDICT_OK) atomic_store_explicit(&parts->slot, NULL, memory_order_relaxed);
   return status;

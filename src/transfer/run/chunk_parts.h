@@ -31,6 +31,6 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
                                     tdict_error *err);
 /* A part is filled. True for the last one: the slot is the caller's to queue, when tdict_chunk_parts_take() has given it. */
 bool tdict_chunk_parts_filled(tdict_chunk_parts *parts);
-tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err);
+tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err);
 
 #endif

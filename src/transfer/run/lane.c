@@ -21,8 +21,8 @@ tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (lane->begun) return status;
   lane->begun = true;
-  for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
-    status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->gates[i].event, err);
+  for (int i = 0; i < t->num_wait_events && status == TDICT_OK; i++)
+    status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->wait_events[i].event, err);
   for (uint32_t i = 0; i < t->num_uses && status == TDICT_OK; i++) {
     const tdict_fence_ops *o = t->uses[i]->ops;
     if (!o->wait_on_stream || !o->wait_on_stream(t->uses[i], lane->gpu, lane->stream)) o->wait(t->uses[i], INT64_MAX);
@@ -80,25 +80,25 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   return TDICT_OK;
 }
 
-static void give_slot(tdict_lane *lane, tdict_slot *slot) {
+static void return_slot(tdict_lane *lane, tdict_slot *slot) {
   tdict_ring_give(lane->ring, slot, false);
   count_slots(lane, -1);
 }
 
-static void give_spare(tdict_lane *lane) {
-  if (lane->spare) give_slot(lane, lane->spare);
+static void return_spare(tdict_lane *lane) {
+  if (lane->spare) return_slot(lane, lane->spare);
   lane->spare = NULL;
 }
 
-void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot) {
+void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
   if (lane->spare)
-    give_slot(lane, slot);
+    return_slot(lane, slot);
   else
     lane->spare = slot;
 }
 
 /* The oldest copy in flight is done: empties its slot or lets its event go. */
-static void retire(tdict_lane *lane, bool abandon) {
+static void retire_oldest(tdict_lane *lane, bool abandon) {
   tdict_flight *f = &lane->flights[lane->first];
   _Atomic(bool) *done = &lane->worker->transfer->first_copy_done;
   if (!abandon && !atomic_load_explicit(done, memory_order_relaxed))
@@ -115,7 +115,7 @@ static void retire(tdict_lane *lane, bool abandon) {
     tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores);
     lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
-  tdict_lane_keep(lane, f->slot);
+  tdict_lane_keep_slot(lane, f->slot);
 }
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
@@ -126,19 +126,19 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   if (status == TDICT_OK)
-    retire(lane, f->out && tdict_transfer_has_failed(t)); /* its batch may not have been queued */
+    retire_oldest(lane, f->out && tdict_transfer_has_failed(t)); /* its batch may not have been queued */
   else
     tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
   return status;
 }
 
-tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
   return status;
 }
 
-tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
   return status;
@@ -146,29 +146,29 @@ tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
 
 /* Slots to leave free for other transfers. While this transfer is blocked behind a stream, keep 1/8 of the ring for transfers
  * that are not. Zero for the first request, and for calls that return once everything is queued: those need a slot per chunk. */
-static int left_to_others(const tdict_lane *lane) {
+static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
-  if (t->deferred_tail || (t->num_gates == 0 && t->num_uses == 0)) return 0;
+  if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
-static bool asks_first(tdict_future *t) {
-  return !atomic_load_explicit(&t->slot_was_asked, memory_order_relaxed) &&
-         !atomic_exchange_explicit(&t->slot_was_asked, true, memory_order_relaxed);
+static bool is_first_request(tdict_future *t) {
+  return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
+         !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);
 }
 
-static tdict_status ask_ring(tdict_lane *lane, bool first, bool wait, tdict_error *err) {
-  return tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), wait, &lane->spare, err);
+static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdict_error *err) {
+  return tdict_ring_take(lane->ring, first ? 0 : slots_to_keep_free(lane), wait, &lane->spare, err);
 }
 
 /* One of the ring's as the spare. A lane that has none waits for it, but not longer than its transfer goes on. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
-  const bool wait = lane->held == 0, first = wait && asks_first(t);
-  tdict_status status = ask_ring(lane, first, false, err);
+  const bool wait = lane->held == 0, first = wait && is_first_request(t);
+  tdict_status status = take_from_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-    do status = ask_ring(lane, first, true, err);
+    do status = take_from_ring(lane, first, true, err);
     while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
     lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   }
@@ -176,7 +176,7 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
+tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
   if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status == TDICT_OK && !lane->spare && lane->held < lane->depth) status = take_spare(lane, err);
@@ -196,7 +196,7 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
   tdict_cu answer = TDICT_CU_SUCCESS;
   if (lane->count > 0 && tdict_batch_holds(lane->flights[lane->first].slot)) {
     tdict_status status = tdict_lane_flush(lane, err);
@@ -204,9 +204,9 @@ tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
   }
   while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_batch_holds(lane->flights[lane->first].slot)) {
     answer = tdict_gpu_query_event(lane->gpu, lane->flights[lane->first].event);
-    if (answer == TDICT_CU_SUCCESS) retire(lane, false);
+    if (answer == TDICT_CU_SUCCESS) retire_oldest(lane, false);
   }
-  give_spare(lane);
+  return_spare(lane);
   return answer == TDICT_CU_SUCCESS || answer == TDICT_CU_NOT_READY ? TDICT_OK : wait_oldest(lane, err);
 }
 
@@ -214,8 +214,8 @@ void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
 }
 
-tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
-                               tdict_error *err) {
+tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
+                                      tdict_error *err) {
   tdict_cu_event event = slot ? slot->event : NULL;
   tdict_status status = slot ? TDICT_OK : tdict_gpu_take_event(lane->gpu, &event, err);
   if (status != TDICT_OK) return status;
@@ -224,7 +224,7 @@ tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_c
     (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream,
                                  NULL); /* the slot's bytes may be in use, and no event would tell */
     if (slot)
-      tdict_lane_keep(lane, slot);
+      tdict_lane_keep_slot(lane, slot);
     else
       tdict_gpu_give_event(lane->gpu, event);
     return status;
@@ -243,24 +243,24 @@ tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
 /* Of a transfer that has failed. Copies of its slots may be on other lanes' streams. */
 static void end_flights(tdict_lane *lane) {
   if (lane->worker->transfer->batch) tdict_batch_discard(lane->worker->transfer);
-  for (; lane->count > 0; retire(lane, true))
+  for (; lane->count > 0; retire_oldest(lane, true))
     if (lane->flights[lane->first].slot) (void)!tdict_gpu_sync_event(lane->gpu, lane->flights[lane->first].event, NULL);
 }
 
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
-  tdict_status status = abandon ? TDICT_OK : tdict_lane_settle(lane, err);
+  tdict_status status = abandon ? TDICT_OK : tdict_lane_wait_all(lane, err);
   if (abandon || lane->has_untracked_copies ||
       status != TDICT_OK) { /* else every copy has been waited for by its event */
     tdict_error later;
-    tdict_status synced = tdict_lane_synchronize(lane, &later);
-    if (status == TDICT_OK && synced != TDICT_OK) {
-      status = synced;
+    tdict_status sync_status = tdict_lane_synchronize(lane, &later);
+    if (status == TDICT_OK && sync_status != TDICT_OK) {
+      status = sync_status;
       if (err) *err = later;
     }
   }
   if (lane->count > 0) end_flights(lane);
-  give_spare(lane);
+  return_spare(lane);
   tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);
   lane->gpu = NULL;
@@ -282,7 +282,7 @@ void tdict_lane_pause(tdict_lane *lane) {
     count_slots(lane, -1);
   }
   lane->count = kept;
-  give_spare(lane);
+  return_spare(lane);
   tdict_gpu_leave(lane->gpu, &lane->scope);
 }
 

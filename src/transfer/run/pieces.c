@@ -40,14 +40,14 @@ static void copy_bytes(char *dst, const char *src, size_t bytes) {
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)user, (void)err;
   tdict_rect_copy(rect);
   return TDICT_OK;
 }
 
 /* An address as a number, so that the first element of a leaf may lie outside the slot that holds a part of it. */
-static void *shifted(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
+static void *shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
 
 static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
   const tdict_tensor *t = item->src;
@@ -56,10 +56,10 @@ static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bo
   tdict_pair_init(pair, t->ndim, t->dims, dst, src, tdict_dtype_bytes(t->dtype));
 }
 
-static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part) {
+static void copy_strided(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part) {
   tdict_pair pair;
   init_pair(&pair, item, use_dst, use_src);
-  (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
+  (void)!tdict_pair_walk(&pair, part, copy_host_rect, NULL, NULL);
 }
 
 /* Up to the next leaf, which begins on a multiple of its alignment, or the slot's end. */
@@ -70,11 +70,11 @@ static size_t padded_end(size_t filled, size_t end) {
 
 /* A piece that lies in one stretch, to the slot, with zeros up to `padded`. While its last bytes are copied, those of the
  * one behind it are asked for. */
-static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *behind) {
+static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
   const char *src = p->item->src_data + p->begin, *next = NULL;
   const size_t bytes = p->end - p->begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
-  if (behind && behind->item->src_plain) next = behind->item->src_data + behind->begin;
+  if (following && following->item->src_plain) next = following->item->src_data + following->begin;
   if (body) tdict_stream_copy_padded(stores, dst, src, body, body, src + AHEAD);
   tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
 }
@@ -82,23 +82,24 @@ static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, s
 void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   size_t filled = 0;
-  piece p, behind;
-  for (bool more = next_piece(plan, chunk, &number, &p); more; p = behind) {
-    more = next_piece(plan, chunk, &number, &behind);
+  piece p, following;
+  for (bool more = next_piece(plan, chunk, &number, &p); more; p = following) {
+    more = next_piece(plan, chunk, &number, &following);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
     if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, chunk->end - chunk->begin);
-      gather_plain(stores, slot, &p, filled - p.at, more ? &behind : NULL);
+      gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
     } else
-      walk(p.item, false, true, &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
+      copy_strided(p.item, false, true,
+                   &(tdict_pair_part){shift_back(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
 /* The same by stores of a kind, where the two do not overlap. */
-static void copy_by(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
+static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
   bool apart = (uintptr_t)dst + bytes <= (uintptr_t)src || (uintptr_t)src + bytes <= (uintptr_t)dst;
   if (stores == TDICT_STREAM_PLAIN || !apart)
     copy_bytes(dst, src, bytes);
@@ -111,9 +112,10 @@ void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, cons
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->dst_plain)
-      copy_by(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
+      copy_with_stores(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
     else
-      walk(p.item, true, false, &(tdict_pair_part){p.item->dst_data, shifted(slot + p.at, p.begin), p.begin, p.end});
+      copy_strided(p.item, true, false,
+                   &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end});
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
@@ -130,9 +132,9 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->src_plain && p.item->dst_plain)
-      copy_by(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+      copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
     else
-      walk(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
+      copy_strided(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
@@ -155,7 +157,7 @@ typedef struct stretch {
   uint32_t item; /* the first one in it */
 } stretch;
 
-static tdict_status flush(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
+static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
   if (!s->bytes) return TDICT_OK;
   q->item = s->item;
   bool in = kind == TDICT_CU_H2D;
@@ -175,7 +177,7 @@ static bool extends(const stretch *s, const stretch *next) {
 }
 
 /* Where a piece is on the device; its leaf is there in one stretch. */
-static stretch stretch_of(const piece *p, bool in) {
+static stretch make_stretch(const piece *p, bool in) {
   const tdict_item *item = p->item;
   const tdict_tensor *there = in ? item->dst : item->src;
   return (stretch){(in ? item->dst_data : (char *)item->src->data) + p->begin,
@@ -187,12 +189,12 @@ static stretch stretch_of(const piece *p, bool in) {
 }
 
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
-  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_old;
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_existing;
   uint32_t number = chunk->first;
   stretch run = {0};
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (!(in ? p.item->dst_plain : p.item->src_plain)) return false;
-    stretch next = stretch_of(&p, in);
+    stretch next = make_stretch(&p, in);
     if (run.bytes && !extends(&run, &next)) return false;
     if (!run.bytes) run = next;
     run.bytes = next.at + next.bytes - run.at;
@@ -217,22 +219,22 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
     bool in = item->kind == TDICT_CU_H2D;
     if (!(in ? item->dst_plain : item->src_plain)) {
       q->item = p.number;
-      void *packed = shifted(q->slot + p.at, p.begin);
+      void *packed = shift_back(q->slot + p.at, p.begin);
       tdict_pair pair;
       init_pair(&pair, item, in, !in);
       tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.begin, p.end};
       status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
       continue;
     }
-    stretch next = stretch_of(&p, in);
+    stretch next = make_stretch(&p, in);
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
       run.open_ended = next.open_ended;
       continue;
     }
-    status = flush(q, (tdict_cu_kind)item->kind, &run, err);
+    status = queue_stretch(q, (tdict_cu_kind)item->kind, &run, err);
     run = next;
   }
   if (status != TDICT_OK || !run.bytes) return status;
-  return flush(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
+  return queue_stretch(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
 }

@@ -16,7 +16,7 @@ static void push_idle(tdict_ring *ring, tdict_slot *slot) {
   ring->num_idle++;
 }
 
-static tdict_status make_slots(tdict_ring *ring, char *data, tdict_error *err) {
+static tdict_status make_ring_slots(tdict_ring *ring, char *data, tdict_error *err) {
   ring->slots = calloc((size_t)ring->num_slots, sizeof *ring->slots);
   if (!ring->slots) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for %d slots", ring->num_slots);
   for (int i = 0; i < ring->num_slots; i++) {
@@ -58,7 +58,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
     data = ring->pageable;
   else
     status = tdict_fail(err, TDICT_ENOMEM, "staging: no memory for %zu bytes, pinned or not", bytes);
-  if (status == TDICT_OK) status = make_slots(ring, data, err);
+  if (status == TDICT_OK) status = make_ring_slots(ring, data, err);
   if (status != TDICT_OK) {
     tdict_ring_destroy(ring);
     return status;
@@ -90,9 +90,9 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
 
 /* Busy slots whose copies are done become idle, until more than `leave` are. If the driver cannot tell, it is asked to wait;
  * fails if it cannot do that either. */
-static tdict_status collect(tdict_ring *ring, int leave, tdict_error *err) {
+static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
   tdict_slot *before = NULL, *next;
-  for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= leave; slot = next) {
+  for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= keep_free; slot = next) {
     next = slot->next;
     tdict_cu answer = tdict_gpu_query_event(ring->gpu, slot->event);
     if (answer == TDICT_CU_NOT_READY) {
@@ -109,21 +109,21 @@ static tdict_status collect(tdict_ring *ring, int leave, tdict_error *err) {
 }
 
 /* Until a slot is given back, or for a while: nobody tells that a copy is done, or that a transfer has failed. */
-static void wait_a_while(tdict_ring *ring) {
+static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
   const struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
   pthread_cond_timedwait(&ring->given, &ring->lock, &deadline);
 }
 
-tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err) {
+tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err) {
   pthread_mutex_lock(&ring->lock);
-  tdict_status status = ring->num_idle > leave ? TDICT_OK : collect(ring, leave, err);
-  if (ring->num_idle <= leave && wait && status == TDICT_OK) {
-    wait_a_while(ring);
-    status = collect(ring, leave, err);
+  tdict_status status = ring->num_idle > keep_free ? TDICT_OK : collect_idle(ring, keep_free, err);
+  if (ring->num_idle <= keep_free && wait && status == TDICT_OK) {
+    wait_briefly(ring);
+    status = collect_idle(ring, keep_free, err);
   }
-  *out = ring->num_idle > leave ? pop_idle(ring) : NULL;
+  *out = ring->num_idle > keep_free ? pop_idle(ring) : NULL;
   pthread_mutex_unlock(&ring->lock);
   return status; /* not OK: there is no slot */
 }

@@ -40,7 +40,7 @@ void tdict_ring_destroy(tdict_ring *ring); /* all slots are back; waits for copi
 /* A slot whose bytes nothing uses, where more than `leave` are free. wait false: *out is NULL when there is none at once;
  * true: so it is when none came within some ms, whichever copies it might have come from; the caller holds none then, and
  * asks again unless its transfer has failed meanwhile. TDICT_EDEVICE. */
-tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err);
+tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
 
 #endif

@@ -19,16 +19,16 @@ typedef struct tdict_claim {
 } tdict_claim;
 
 /* Queues what goes between the slot and the device, at once if that is more than one copy. */
-static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *blame,
+static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
   bool out = plan->items[chunk->first].way == TDICT_WAY_STAGE_OUT;
   tdict_cu_line line;
   const tdict_batch *batch = lane->worker->transfer->batch;
-  if (batch && tdict_batch_takes(batch, lane->gpu, out ? TDICT_CU_D2H : TDICT_CU_H2D) &&
+  if (batch && tdict_batch_accepts(batch, lane->gpu, out ? TDICT_CU_D2H : TDICT_CU_H2D) &&
       tdict_pieces_line(plan, chunk, slot->data, &line))
     return tdict_lane_post(lane, slot, chunk, &line, err);
-  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *blame};
+  tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item};
   const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
   bool has_turn = tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice =
@@ -37,18 +37,18 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
           : NULL;
   tdict_status status = tdict_pieces_submit(plan, chunk, &queue, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
-  *blame = queue.item;
+  *error_item = queue.item;
   bool submitted = status == TDICT_OK;
-  if (submitted) status = tdict_lane_launch(lane, slot, chunk, out, err);
+  if (submitted) status = tdict_lane_record_flight(lane, slot, chunk, out, err);
   tdict_gpu_end_queue(lane->gpu, has_turn);
   (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
   (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* parts of it may be under way */
-  tdict_lane_keep(lane, slot);
+  tdict_lane_keep_slot(lane, slot);
   return status;
 }
 
-static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
+static void gather_chunk(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
   const tdict_future *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
   tdict_pieces_gather(&t->plan, chunk, to, t->stores);
@@ -56,33 +56,33 @@ static void gather(tdict_worker *worker, const tdict_chunk *chunk, char *to) {
 }
 
 /* Fills a part of a slot, and sends it if that was the last one. */
-static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
+static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_chunk_parts *parts = &t->chunk_parts[claim.chunk - t->plan.chunks];
   tdict_slot *slot = NULL;
   tdict_status status = tdict_chunk_parts_slot(lane, parts, claim.part == 0, &slot, err);
   if (status != TDICT_OK || !slot) return status;
   tdict_chunk part = tdict_chunk_part_at(t, claim.chunk, claim.part);
-  gather(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
+  gather_chunk(lane->worker, &part, slot->data + (part.begin - claim.chunk->begin));
   if (!tdict_chunk_parts_filled(parts)) return TDICT_OK;
   status = tdict_lane_begin(lane, err);
-  if (status == TDICT_OK) status = tdict_chunk_parts_take(lane, parts, err);
-  if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, blame, err);
+  if (status == TDICT_OK) status = tdict_chunk_parts_take_over(lane, parts, err);
+  if (status == TDICT_OK) status = queue_chunk(lane, slot, claim.chunk, error_item, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, claim.chunk);
   return status;
 }
 
 /* Fills a slot and sends it. */
-static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
+static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
   tdict_slot *slot = NULL;
-  if (t->chunk_parts && tdict_chunk_parts_count(t, chunk) > 1) return stage_part(lane, claim, blame, err);
+  if (t->chunk_parts && tdict_chunk_parts_count(t, chunk) > 1) return stage_part(lane, claim, error_item, err);
   tdict_status status = tdict_lane_begin(lane, err);
-  if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
+  if (status == TDICT_OK) status = tdict_lane_take_slot(lane, &slot, err);
   if (status != TDICT_OK || !slot) return status;
-  gather(lane->worker, chunk, slot->data);
-  status = queue_chunk(lane, slot, chunk, blame, err);
+  gather_chunk(lane->worker, chunk, slot->data);
+  status = queue_chunk(lane, slot, chunk, error_item, err);
   if (status == TDICT_OK) tdict_transfer_chunk_read(t, chunk);
   return status;
 }
@@ -94,26 +94,26 @@ static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
 }
 
 /* Has a slot filled by the device; it is emptied when its turn comes. */
-static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *blame, tdict_error *err) {
+static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *error_item, tdict_error *err) {
   tdict_slot *slot = NULL;
   tdict_status status = tdict_lane_begin(lane, err);
-  if (status == TDICT_OK) status = tdict_lane_slot(lane, &slot, err);
+  if (status == TDICT_OK) status = tdict_lane_take_slot(lane, &slot, err);
   if (status != TDICT_OK || !slot) return status;
-  status = queue_chunk(lane, slot, chunk, blame, err);
+  status = queue_chunk(lane, slot, chunk, error_item, err);
   if (status == TDICT_OK) touch_new(lane->worker->transfer, chunk);
   return status;
 }
 
 /* Copies between device memories: the lane's gpu is the destination's. */
-typedef struct between {
+typedef struct device_copy {
   tdict_lane *lane;
   tdict_gpu *from;
-} between;
+} device_copy;
 static tdict_status queue_between(void *user, const tdict_rect *rect, tdict_error *err) {
-  const between *b = user;
+  const device_copy *b = user;
   return tdict_gpu_queue_from(b->lane->gpu, b->from, rect, b->lane->stream, err);
 }
-static tdict_status find_source(const tdict_lane *lane, const tdict_item *item, tdict_gpu **out, tdict_error *err) {
+static tdict_status find_source_gpu(const tdict_lane *lane, const tdict_item *item, tdict_gpu **out, tdict_error *err) {
   return tdict_devices_gpu(lane->worker->transfer->engine->config.devices, item->src->storage->device, out, err);
 }
 
@@ -138,8 +138,8 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
 /* One copy between device memories; strided ones as rectangles. */
 static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
-  between b = {.lane = lane};
-  tdict_status status = find_source(lane, item, &b.from, err);
+  device_copy b = {.lane = lane};
+  tdict_status status = find_source_gpu(lane, item, &b.from, err);
   if (status != TDICT_OK) return status;
   if (item->src_plain && item->dst_plain) {
     ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
@@ -161,21 +161,22 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
 }
 
 /* An event for each small copy would cost as much as the copy: those of up to this many bytes in all share one. */
-#define SHARED_BYTES ((size_t)1 << 20)
+#define EVENT_BYTES ((size_t)1 << 20)
 
-static tdict_status launch_unmarked(tdict_lane *lane, tdict_error *err) {
-  const tdict_chunk *last = lane->unmarked;
-  lane->unmarked = NULL;
-  lane->unmarked_bytes = 0;
-  tdict_status status = last && lane->count == TDICT_LANE_DEPTH ? tdict_lane_room(lane, err) : TDICT_OK;
-  return last && status == TDICT_OK ? tdict_lane_launch(lane, NULL, last, false, err) : status;
+static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
+  const tdict_chunk *last = lane->unrecorded;
+  lane->unrecorded = NULL;
+  lane->unrecorded_bytes = 0;
+  tdict_status status = last && lane->count == TDICT_LANE_DEPTH ? tdict_lane_make_room(lane, err) : TDICT_OK;
+  return last && status == TDICT_OK ? tdict_lane_record_flight(lane, NULL, last, false, err) : status;
 }
 
 /* No more copies follow. Where they are waited for and nothing else is under way, the stream says when they are done. */
-static tdict_status end_unmarked(tdict_lane *lane, tdict_error *err) {
-  if (!lane->unmarked || !lane->worker->transfer->waits || lane->count > 0) return launch_unmarked(lane, err);
-  lane->unmarked = NULL;
-  lane->unmarked_bytes = 0;
+static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
+  if (!lane->unrecorded || !lane->worker->transfer->caller_waits || lane->count > 0)
+    return record_unrecorded(lane, err);
+  lane->unrecorded = NULL;
+  lane->unrecorded_bytes = 0;
   return tdict_lane_synchronize(lane, err);
 }
 
@@ -183,7 +184,7 @@ static tdict_status end_unmarked(tdict_lane *lane, tdict_error *err) {
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
-  if (status == TDICT_OK) status = tdict_lane_room(lane, err);
+  if (status == TDICT_OK) status = tdict_lane_make_room(lane, err);
   if (status != TDICT_OK) return status;
   const int64_t span = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
   tdict_slice *slice =
@@ -194,31 +195,31 @@ static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdic
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (status != TDICT_OK) return status;
   if (lane->worker->transfer->mode == TDICT_MODE_BLOCKING) return tdict_lane_synchronize(lane, err);
-  lane->unmarked = chunk;
-  lane->unmarked_bytes += chunk->end - chunk->begin;
-  return lane->unmarked_bytes < SHARED_BYTES ? TDICT_OK : launch_unmarked(lane, err);
+  lane->unrecorded = chunk;
+  lane->unrecorded_bytes += chunk->end - chunk->begin;
+  return lane->unrecorded_bytes < EVENT_BYTES ? TDICT_OK : record_unrecorded(lane, err);
 }
 
-static void copy_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
+static void copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk) {
   const tdict_future *t = worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
   tdict_pieces_copy(&t->plan, chunk, t->stores);
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
 }
 
-static tdict_status do_claim(tdict_lane *lane, tdict_claim claim, uint32_t *blame, tdict_error *err) {
+static tdict_status run_claim(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   const tdict_chunk *chunk = claim.chunk;
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   switch ((tdict_way)item->way) {
   case TDICT_WAY_STAGE_IN:
-    return stage_in(lane, claim, blame, err);
+    return stage_in(lane, claim, error_item, err);
   case TDICT_WAY_STAGE_OUT:
-    return stage_out(lane, chunk, blame, err);
+    return stage_out(lane, chunk, error_item, err);
   case TDICT_WAY_DIRECT:
   case TDICT_WAY_PAGEABLE_IN:
     return copy_direct(lane, chunk, err);
   case TDICT_WAY_HOST:
-    copy_on_host(lane->worker, chunk);
+    copy_chunk_on_host(lane->worker, chunk);
     return TDICT_OK;
   }
   return TDICT_OK;
@@ -227,7 +228,7 @@ static tdict_status do_claim(tdict_lane *lane, tdict_claim claim, uint32_t *blam
 /* Opens a lane on the gpu that the chunk needs; one on another gpu is brought to its end first. */
 static tdict_status switch_gpu(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
   if (!gpu || lane->gpu == gpu) return TDICT_OK;
-  tdict_status status = launch_unmarked(lane, err);
+  tdict_status status = record_unrecorded(lane, err);
   if (status == TDICT_OK) status = tdict_lane_close(lane, false, err);
   return status == TDICT_OK ? tdict_lane_open(lane, gpu, err) : status;
 }
@@ -258,26 +259,26 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   wait_for_uses(t);
   for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_transfer_has_failed(t);) {
-    uint32_t blame = claim.chunk->first;
+    uint32_t error_item = claim.chunk->first;
     worker->worked = true;
-    status = switch_gpu(lane, t->plan.items[blame].gpu, err);
-    if (status == TDICT_OK) status = do_claim(lane, claim, &blame, err);
-    if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_settle(lane, err);
-    if (status != TDICT_OK) tdict_transfer_fail(t, blame, err);
+    status = switch_gpu(lane, t->plan.items[error_item].gpu, err);
+    if (status == TDICT_OK) status = run_claim(lane, claim, &error_item, err);
+    if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
+    if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }
   if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
-  const uint32_t last = lane->unmarked ? lane->unmarked->first : UINT32_MAX;
-  if (status == TDICT_OK && (status = end_unmarked(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
-  if (!t->waits && lane->gpu && !tdict_lane_record_tail(lane))
+  const uint32_t last = lane->unrecorded ? lane->unrecorded->first : UINT32_MAX;
+  if (status == TDICT_OK && (status = end_unrecorded(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
+  if (!t->caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
-  if (!t->waits) tdict_latch_down(&t->queued); /* else no thread can ask for it */
+  if (!t->caller_waits) tdict_latch_down(&t->queued); /* else no thread can ask for it */
   return status;
 }
 
 /* Asking takes a call of the system. */
-static int64_t cpu_now(const tdict_future *t) { return t->uncounted ? 0 : tdict_thread_cpu_ns(); }
+static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
 /* Brings the lane to its end; the last worker ends the transfer. `cpu`: the thread's processor time when it began. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
@@ -349,7 +350,7 @@ void tdict_work_and_return(tdict_worker *worker) {
   tail->lane.worker = worker;
   tail->status = claim_chunks(&tail->lane, &err);
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
-    tail->status = tdict_lane_settle(&tail->lane, &err);
+    tail->status = tdict_lane_wait_all(&tail->lane, &err);
   if (tail->status !=
       TDICT_OK) { /* slots of copies out would be kept from the threads that the deferred tail waits for */
     finish_lane(&tail->lane, tail->status, cpu);

@@ -51,7 +51,7 @@ void tdict_recording_release(tdict_recording *r) {
   free(r);
 }
 
-static tdict_recording *create(int64_t capacity) {
+static tdict_recording *create_recording(int64_t capacity) {
   tdict_recording *r = calloc(1, sizeof *r + (size_t)capacity * sizeof r->slices[0]);
   if (!r) return NULL;
   atomic_init(&r->refs, 1);
@@ -90,7 +90,7 @@ void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
 }
 
 /* The next slice, or NULL and one more that is dropped. */
-static tdict_slice *take(tdict_recording *r) {
+static tdict_slice *take_slice(tdict_recording *r) {
   if (!atomic_load_explicit(&r->on, memory_order_relaxed)) return NULL;
   int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_release);
   if (n >= r->capacity) return NULL;
@@ -124,14 +124,14 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
 }
 
 /* A slice of the calling thread, from begin_ns to now. */
-static void add(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
+static void add_slice(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
   int64_t end_ns = tdict_now_ns();
   int track = find_track(r, pool);
   if (track < 0) {
     atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
     return;
   }
-  tdict_slice *s = take(r);
+  tdict_slice *s = take_slice(r);
   if (!s) return;
   s->range = what->range;
   s->track = (uint16_t)track;
@@ -143,8 +143,8 @@ static void add(tdict_recording *r, const tdict_pool *pool, const tdict_slice *w
 }
 
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
-  add(traced->recording, traced->pool,
-      &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
+  add_slice(traced->recording, traced->pool,
+            &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
 }
 
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
@@ -154,11 +154,11 @@ void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range 
   if (r) tdict_recording_retain(r);
   pthread_mutex_unlock(&tracer->lock);
   if (!r) return;
-  add(r, pool, &(tdict_slice){.range = (uint8_t)range, .bytes = value}, begin_ns);
+  add_slice(r, pool, &(tdict_slice){.range = (uint8_t)range, .bytes = value}, begin_ns);
   tdict_recording_release(r);
 }
 
-static bool create_event(tdict_gpu *gpu, tdict_cu_event *out) {
+static bool create_timing_event(tdict_gpu *gpu, tdict_cu_event *out) {
   return tdict_counted_timing_event_create(gpu->driver, out) == TDICT_CU_SUCCESS;
 }
 
@@ -166,7 +166,7 @@ static bool create_event(tdict_gpu *gpu, tdict_cu_event *out) {
 static void set_base(tdict_trace_gpu *g) {
   tdict_cu_stream idle;
   tdict_cu_event event = NULL;
-  if (!create_event(g->gpu, &event)) return;
+  if (!create_timing_event(g->gpu, &event)) return;
   bool good = tdict_gpu_take_stream(g->gpu, &idle, NULL) == TDICT_OK;
   if (good) {
     good = tdict_gpu_record(g->gpu, event, idle, NULL) == TDICT_OK;
@@ -180,7 +180,7 @@ static void set_base(tdict_trace_gpu *g) {
 }
 
 /* The gpu's index, -1 when there are too many or its clock cannot be read. */
-static int find_gpu(tdict_recording *r, tdict_gpu *gpu) {
+static int find_traced_gpu(tdict_recording *r, tdict_gpu *gpu) {
   int found = -1;
   pthread_mutex_lock(&r->lock);
   for (int i = 0; i < r->num_gpus && found < 0; i++)
@@ -197,8 +197,8 @@ static int find_gpu(tdict_recording *r, tdict_gpu *gpu) {
 
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes) {
   tdict_recording *r = traced->recording;
-  int index = find_gpu(r, gpu);
-  tdict_slice *s = take(r);
+  int index = find_traced_gpu(r, gpu);
+  tdict_slice *s = take_slice(r);
   if (!s) return NULL;
   s->range = TDICT_RANGE_TRANSFER;
   s->transfer = traced->number;
@@ -207,7 +207,7 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   s->begin_ns = tdict_now_ns();
   bool good = index >= 0;
   if (good) s->gpu = index; /* from here on its events are destroyed with it */
-  if (good) good = create_event(gpu, &s->from) && create_event(gpu, &s->to);
+  if (good) good = create_timing_event(gpu, &s->from) && create_timing_event(gpu, &s->to);
   if (good) good = tdict_gpu_record(gpu, s->from, stream, NULL) == TDICT_OK;
   return good ? s : NULL; /* never complete: counted as unfinished */
 }
@@ -231,7 +231,7 @@ tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *opti
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
   tdict_tracer *tracer = tdict_context_tracer(c);
-  tdict_recording *made = create(o.max_events), *old = made;
+  tdict_recording *made = create_recording(o.max_events), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
   pthread_mutex_lock(&tracer->lock);
