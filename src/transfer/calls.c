@@ -1,5 +1,6 @@
-/* The public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call, results are the
- * caller's. Thread rule: safe from any thread, as long as no thread changes the trees. */
+/* The public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call; the caller owns
+ * the results.
+ * Thread rule: safe from any thread, as long as no thread changes the trees. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -9,7 +10,7 @@
 #include "tree/box.h"
 #include "tree/place.h"
 
-/* Waits for a transfer that was just started, and tells its statistics. */
+/* Waits for a transfer that was just started, writes its statistics and drops the future. */
 static tdict_status wait_for_result(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out,
                                     tdict_error *err) {
   tdict_status status = tdict_future_wait(future, out, err);
@@ -94,7 +95,7 @@ static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box
   int64_t slot = tdict_keys_find(pinned->keys, "object", 6);
   tdict_box *pinned_box = tdict_leaf_box(pinned->leaves[slot]);
   *out = pinned_box->self;
-  pinned_box->kept = true; /* its struct is the program's from here on */
+  pinned_box->kept = true; /* the caller owns the struct from here on, so the box must not free it */
   tdict_release(pinned);
   return TDICT_OK;
 }
@@ -111,6 +112,7 @@ tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *se
   if (status != TDICT_OK) return status;
   status = tdict_box_create(type, self, &box, err);
   if (status == TDICT_OK) {
+    /* The caller owns `self`. The box must not free it. */
     box->kept = true;
     status = pin_in_tree(c, wrapper, box, o, out, err);
     tdict_box_release(box);
@@ -129,7 +131,7 @@ static tdict_status check_pinned(void *user, const tdict_entry *entry, tdict_err
 
 bool tdict_is_pinned(const tdict_tree *td) { return td && tdict_walk(td, check_pinned, NULL, NULL) == TDICT_OK; }
 
-/* A tensor with the elements of `tensor` on `device`. */
+/* Returns a tensor with the elements of `tensor` on `device`, by moving a tree with this one leaf. */
 static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device, tdict_tensor **out,
                                 tdict_error *err) {
   tdict_tree *wrapper = NULL, *moved = NULL;
@@ -154,7 +156,7 @@ tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, td
   const bool moves = place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                                 !tdict_devices_own_storage(tdict_context_devices(c), tensor->storage));
   const tdict_device device = place.node->device;
-  if (moves) status = tdict_place_check_lock(&place, err); /* before bytes travel in vain */
+  if (moves) status = tdict_place_check_lock(&place, err); /* checked before any bytes are copied */
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(td, path, tensor, err);

@@ -1,4 +1,5 @@
-/* check_sources: 64-bit hashes of the sources' bytes in C order. See check_sources.h. */
+/* Implements the option check_sources with 64-bit hashes of the sources' elements in C order. See check_sources.h
+ * for ownership and threads. */
 #include "transfer/check_sources.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 
+/* Detects accidental changes only; it is not a cryptographic hash. */
 static uint64_t mix_hash(uint64_t h, uint64_t word) {
   h = (h ^ word) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;

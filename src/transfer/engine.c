@@ -1,4 +1,5 @@
-/* The engine: what lives as long as its context. See engine.h for ownership and threads. */
+/* The engine of a context: creates and destroys it, keeps one spare plan, and creates rings on demand. See engine.h
+ * for ownership and threads. */
 #include "transfer/engine.h"
 
 #include <stdlib.h>
@@ -34,6 +35,7 @@ void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
   tdict_tracer_reset(&e->tracer);
   for (int i = 0; i < e->num_rings; i++) {
+    /* Destroying events needs a current context. A lost device fails here, but its memory is freed all the same. */
     tdict_gpu *gpu = e->rings[i]->gpu;
     tdict_gpu_scope scope;
     (void)!tdict_gpu_enter(gpu, &scope, NULL);
@@ -49,7 +51,7 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
-#define MAX_SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* about 300,000 leaves; a larger plan is freed */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
   pthread_mutex_lock(&e->lock);
@@ -63,6 +65,7 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
   pthread_mutex_lock(&e->lock);
   size_t bytes = plan->cap_items * (sizeof *plan->items + sizeof *plan->nodes);
   if (bytes <= MAX_SPARE_BYTES && plan->cap_items > e->spare_plan.cap_items) {
+    /* Keep the larger plan. The smaller plan is freed after the unlock. */
     tdict_plan kept = e->spare_plan;
     e->spare_plan = *plan;
     *plan = kept;
@@ -72,6 +75,7 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
 }
 
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
+  /* The lock is held while the ring is created, so that two workers do not create two rings. */
   tdict_ring *ring = NULL;
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&e->ring_lock);

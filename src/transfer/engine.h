@@ -44,7 +44,8 @@ typedef struct tdict_engine {
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
 void tdict_engine_wait(tdict_engine *engine);    /* waits until no transfer is under way */
 void tdict_engine_destroy(tdict_engine *engine); /* call after the last wait; NULL is allowed */
-/* Returns the ring of a gpu, borrowed; makes it on the first call. Inside a scope of the gpu. */
+/* Returns the ring of a GPU, borrowed. The first call creates it. Call inside a scope of the GPU. TDICT_ENOMEM,
+ * TDICT_EDEVICE. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
 /* Returns how the memory of a GPU's ring was obtained: a tdict_pinned_way, -1 if it is not pinned, 0 without a ring. */
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);

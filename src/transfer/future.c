@@ -1,5 +1,6 @@
-/* The public calls of futures: waiting for a transfer, asking it, cancelling it, and counting handles. A future is the
- * transfer itself, see job.h for ownership. Thread rule: safe from any thread. */
+/* The public calls of futures: wait for a transfer, read its state and statistics, cancel it, count handles. A
+ * future is the transfer itself: see job.h for ownership.
+ * Thread rule: safe from any thread. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -15,7 +16,8 @@ tdict_future *tdict_future_retain(const tdict_future *f) {
   return t;
 }
 
-/* The worker that has ended the transfer may still hold it; the result must not wait for that. */
+/* Drops the result with the last handle, because the worker that ended the transfer may hold its own reference a
+ * little longer. */
 void tdict_future_release(tdict_future *f) {
   if (!f || tdict_forkmark_forked(f->mark)) return;
   if (atomic_fetch_sub_explicit(&f->handles, 1, memory_order_acq_rel) == 1 && tdict_latch_is_zero(&f->ended)) {
@@ -25,6 +27,7 @@ void tdict_future_release(tdict_future *f) {
   tdict_transfer_release(f);
 }
 
+/* Returns the error of an ended transfer, or a new reference to its result. A returned error is not logged later. */
 static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_error *err) {
   if (f->error.status) {
     atomic_store_explicit(&f->error_was_reported, true, memory_order_relaxed);
@@ -48,6 +51,7 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(f, err);
   if (status != TDICT_OK) return status;
+  /* Run the deferred tail here if no pool thread has begun it: that saves waking a thread. */
   if (f->deferred_tail) tdict_deferred_tail_run(f);
   if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
   tdict_transfer_wait(f, &f->ended, INT64_MAX);
@@ -64,7 +68,7 @@ tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tr
   return return_outcome(f, out, err);
 }
 
-/* Waits for the end: the driver may read sources by itself until then. */
+/* Waits for the end of the whole transfer, because the driver may read pinned sources until then. */
 tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
   tdict_status status = check_may_wait(f, err);
   if (status != TDICT_OK) return status;
@@ -72,11 +76,12 @@ tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
   return return_outcome(f, NULL, err);
 }
 
-/* Under the error's lock: tails are given back when the transfer ends, and then nothing is to be waited for. */
+/* Makes the stream wait for the tail events of all workers. The caller holds error_lock and the outcome is open:
+ * when it is final, the tails are given back. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
-  tdict_gpu *own; /* a handle of 0 is the legacy stream of the device whose context is current */
+  tdict_gpu *own; /* the stream's device: handle 0 is the legacy stream of the device whose context is current */
   tdict_gpu_scope scope;
-  if (!f->gpu) return TDICT_OK; /* between host memories: there is no tail */
+  if (!f->gpu) return TDICT_OK; /* copies between host memories have no tail */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &own, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(own, &scope, err);
@@ -87,7 +92,7 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_erro
   return status;
 }
 
-/* Before the transfer is asked anything, so that a wrong stream is refused whatever the transfer has done by then. */
+/* Checks the stream before the state of the transfer, so that a wrong stream is always refused. */
 static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
   static const char what[] = "wait_on_stream";
   char name[32];
@@ -97,8 +102,8 @@ static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdi
   if (s.device.type != f->gpu->memory.device.type)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which did not take part", what,
                       tdict_device_format(s.device, name, sizeof name));
-  if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) /* of a lost device the transfer itself has more to say */
-    status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
+  /* if the device is lost, the transfer's own error says more */
+  if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
   tdict_gpu_leave(f->gpu, &scope);
   return status == TDICT_ELOST ? TDICT_OK : status;
 }
@@ -108,10 +113,12 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
   if (status == TDICT_OK) status = check_wait_stream(f, s, err);
   if (status != TDICT_OK) return status;
   tdict_transfer_wait(f, &f->queued, INT64_MAX);
+  /* Without all tails a stream cannot wait, so the host waits for the end. */
   if (atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(f))
     tdict_transfer_wait(f, &f->ended, INT64_MAX);
   if (tdict_transfer_is_open(f, &f->ended)) return return_outcome(f, out, err);
   pthread_mutex_lock(&f->error_lock);
+  /* The transfer may have ended meanwhile and returned its tails; error_lock makes the check reliable. */
   bool ended = f->outcome_is_final;
   if (!ended) status = queue_tail_waits(f, s, err);
   if (!ended && status == TDICT_OK && out) {

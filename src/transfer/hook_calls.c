@@ -1,5 +1,6 @@
-/* The public calls for hooks: what a hook may ask, and moving or pinning a tensor from inside one. A hook belongs to the
- * transfer that runs it. Thread rule: the thread that runs the hook. */
+/* The public calls for hooks: read the hook's context and target, and move or pin a tensor. A hook belongs to the
+ * transfer that runs it.
+ * Thread rule: the thread that runs the hook. */
 #include "base/error.h"
 #include "tdict/transfer.h"
 #include "transfer/hooks.h"
@@ -39,6 +40,7 @@ tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
   tdict_tree *wrapper, *moved;
   tdict_transfer_options options = tdict_transfer_options_default();
+  /* The hook may run on the last free pool thread, so it must not wait for another one. */
   options.num_threads = 0;
   tdict_status status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;

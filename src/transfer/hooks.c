@@ -1,5 +1,5 @@
-/* Running hooks of objects. Each is a task that may wait, so a thread that waits inside a hook runs other tasks meanwhile.
- * See hooks.h for ownership and threads. */
+/* Runs hooks of objects as tasks of the pool. A task may wait, so a thread that waits in a hook runs other tasks
+ * meanwhile. See hooks.h for ownership and threads. */
 #include "transfer/hooks.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "transfer/finish.h"
 #include "transfer/order.h"
 
-/* The hooks that a thread is in, innermost first: the pool's note of the thread. */
+/* The hooks that a thread runs, innermost first. The list is the pool's note of the thread. */
 typedef struct frame {
   const tdict_future *transfer;
   struct frame *outer;
 } frame;
 
 typedef struct hook_task {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool passes it to run_hook_task() */
   tdict_future *transfer;
   tdict_object_step *step;
 } hook_task;
@@ -24,7 +24,7 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
-  _Atomic(uint32_t) left; /* acq_rel: the last one goes on */
+  _Atomic(uint32_t) left; /* acq_rel: hooks that have not ended; the last one begins the copies */
   uint32_t count;
   hook_task tasks[];
 } tdict_hooks;
@@ -45,8 +45,8 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
   h->context = context;
   h->device = device;
-  if (device.type != TDICT_DEVICE_CPU)
-    (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL); /* it was found before */
+  if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has found it before */
+    (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL);
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
@@ -56,7 +56,8 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   return TDICT_OK;
 }
 
-/* Calls one hook on `box`; what it gives comes in a box of its own. */
+/* Calls one hook and replaces *box by a box of the object that it returned. The caller owns both
+ * boxes. */
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
 static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
   void *returned = NULL;
@@ -77,7 +78,7 @@ static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *ho
   return status;
 }
 
-/* What the hook queued itself is done before its argument is let go. */
+/* Waits for the copies that the hook queued on its stream, before the hook's argument is released. */
 static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu *gpu = hook->gpu;
   tdict_gpu_scope scope;
@@ -90,6 +91,7 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   return status;
 }
 
+/* Pins and moves one object. A failure between the two hooks releases the pinned object. */
 static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
@@ -105,14 +107,16 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
     moved = NULL;
   }
   if (status == TDICT_OK && step->move) {
+    /* Move the pinned object. */
     hook.device = t->hooks->device;
     hook.pins = false;
     status = call_hook(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
     if (status != TDICT_OK) moved = NULL;
   }
+  /* Wait for the hook's own copies, even after a failure. */
   ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
-  if (step->pin && step->move) tdict_box_release(pinned); /* the argument of to_device */
+  if (step->pin && step->move) tdict_box_release(pinned); /* to_device has used it as its argument */
   if (status == TDICT_OK)
     step->result = moved;
   else if (moved && moved != step->box)
@@ -120,7 +124,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   return status;
 }
 
-/* Puts the results of the hooks into the tree. */
+/* Puts the objects that the hooks returned into the result tree. */
 static void place_results(tdict_future *t) {
   for (uint32_t i = 0; i < t->plan.num_objects; i++) {
     tdict_object_step *step = &t->plan.objects[i];
@@ -153,7 +157,7 @@ static void run_hook_task(tdict_task *task) {
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->left, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* else the caller does */
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* else the starting thread does */
 }
 
 void tdict_hooks_run(tdict_future *t) {
@@ -168,6 +172,6 @@ void tdict_hooks_run(tdict_future *t) {
     if (here)
       run_hook_task(&h->tasks[i].task);
     else
-      tdict_pool_submit(pool, &h->tasks[i].task); /* from the last one on, h may be gone */
+      tdict_pool_submit(pool, &h->tasks[i].task); /* the transfer may be freed after the last submit */
   }
 }

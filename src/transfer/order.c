@@ -1,5 +1,5 @@
-/* The order among transfers. Each puts marks on the storages that it reads and writes; a transfer that finds the marks of
- * earlier ones waits until those have ended. See order.h for threads. */
+/* Orders transfers. Each transfer attaches marks to the storages that it reads and writes. A transfer that finds
+ * marks of earlier transfers waits until these have ended. See order.h for ownership and threads. */
 #include "transfer/order.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* What is to be read and never came, since the transfer that was to write it failed: the first leaf, else UINT32_MAX. To
- * be asked when nobody is about to write it. */
+/* Returns the first item whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer may still
+ * write the sources. */
 static uint32_t find_lost(const tdict_future *t) {
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return i;
@@ -29,7 +29,8 @@ static tdict_status refuse_lost(tdict_error *err) {
 }
 
 void tdict_transfer_launch(tdict_future *t) {
-  uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX; /* else it was seen when the marks were put */
+  /* without earlier transfers, mark_and_order() has checked already */
+  uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
     (void)!refuse_lost(&err);
@@ -37,13 +38,14 @@ void tdict_transfer_launch(tdict_future *t) {
   }
   if (t->hashes) tdict_check_sources_before(t);
   tdict_pool *pool = t->engine->config.pool;
-  const int count = t->num_workers; /* from the last task on the transfer may be gone */
+  const int count = t->num_workers; /* the transfer may be freed after the last submit */
   const bool on_caller = t->on_caller;
   for (int i = on_caller ? 1 : 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
   if (on_caller) tdict_latch_down(&t->may_start);
 }
 
-/* Marks on what is written: one for neighbours that share a storage. Those on sources lie in the plan. */
+/* Prepares the marks on written storages, one for neighbouring items of a storage. The marks on sources are in the
+ * plan. */
 static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
   const uint32_t most = p->writes_existing ? p->num_items : 1;
@@ -64,11 +66,11 @@ typedef struct conflict_search {
   tdict_future *self;
   uint32_t cap;
   bool no_memory;
-  bool lost; /* bytes of some source's storage never came */
+  bool lost; /* some bytes of a source's storage are lost */
   tdict_fence *foreign;
 } conflict_search;
 
-/* What a program has queued on bytes that this transfer writes. */
+/* Collects a recorded use of bytes that this transfer writes. */
 static void gather_use(void *user, tdict_fence *use) {
   conflict_search *g = user;
   tdict_future *t = g->self;
@@ -91,6 +93,7 @@ static tdict_status gather_uses(tdict_future *t, tdict_error *err) {
   return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
 }
 
+/* Collects an unfinished transfer of this engine that uses the same bytes. */
 static void gather_conflict(void *user, tdict_fence *fence) {
   conflict_search *g = user;
   tdict_future *t = g->self, *awaited = (tdict_future *)fence;
@@ -111,7 +114,7 @@ static void gather_conflict(void *user, tdict_fence *fence) {
   t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
 }
 
-/* The first fence that is not of this engine. */
+/* Stores the first fence of another engine. */
 static void find_foreign(void *user, tdict_fence *fence) {
   conflict_search *g = user;
   bool foreign = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;
@@ -120,15 +123,16 @@ static void find_foreign(void *user, tdict_fence *fence) {
   g->foreign = fence;
 }
 
-/* Waits a while only: the foreign may be taking its marks off again, because it has seen those of this transfer. */
+/* Waits for a limited time only: the other transfer may be removing its marks, because it has seen the marks of this
+ * one. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
   foreign->ops->release(foreign);
 }
 
-/* One mark, where others are: who of them is before this transfer, and whether one is a foreign. The mark is put first
- * and foreign fences are looked for then, so that of two at once at least one sees the other. */
+/* Attaches a mark to a storage that has other marks, and collects the conflicts. Fences of other engines are looked
+ * for after attaching: if two engines mark a storage at the same time, at least one of them sees the other. */
 static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
   tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
   tdict_storage_attach(node);
@@ -137,10 +141,11 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* Puts the marks on sources. Sources that already carry a mark are skipped here (fence stays NULL); the caller handles them. */
+/* Marks the sources in parallel. Sources that already carry a mark are skipped here (fence stays NULL);
+ * mark_sources() handles them. */
 typedef struct marking {
   tdict_future *self;
-  _Atomic(bool) skipped, lost; /* relaxed: the loop's end orders them */
+  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop orders them */
 } marking;
 
 static void mark_stretch(void *user, long n) {
@@ -158,7 +163,8 @@ static void mark_stretch(void *user, long n) {
     if (!node->storage) continue;
     node->fence = fence;
     if (tdict_storage_attach_first(node)) {
-      lost |= tdict_storage_has_lost(node->storage); /* now: who took its mark off has told before */
+      /* read after attaching: a writer records lost bytes before it removes its mark */
+      lost |= tdict_storage_has_lost(node->storage);
       continue;
     }
     node->fence = NULL;
@@ -183,7 +189,7 @@ static void mark_sources(tdict_future *t, conflict_search *g) {
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
     mark_with_conflicts(node, g);
-    g->lost |= tdict_storage_has_lost(node->storage); /* who was to write it may have failed meanwhile */
+    g->lost |= tdict_storage_has_lost(node->storage); /* an earlier writer may have failed meanwhile */
   }
 }
 
@@ -196,17 +202,20 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
 }
 
-/* Under the engine's lock, which no task of the pool that helps here takes: who is before this transfer on any of its
- * bytes, and the transfer's own marks. Transfers of other contexts cannot be queued behind: if there is one (*foreign,
- * counted), no mark is left, and it is to be waited for. A source whose bytes never came is an error. */
+/* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that
+ * help here do not take it. The order cannot include transfers of other contexts. If there is one, its fence is
+ * returned in *foreign (counted), all marks are removed, and the caller waits for it and tries again. TDICT_EINVAL:
+ * a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   conflict_search g = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
+  /* Mark the sources, then what is written. */
   mark_sources(t, &g);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
+  /* Undo the marks on failure. */
   *foreign = g.foreign;
   if (g.no_memory || g.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
   if (g.no_memory) {
@@ -216,6 +225,7 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   }
   if (g.foreign) return TDICT_OK;
   if (lost != UINT32_MAX) return name_leaf(t, lost, refuse_lost(err), err);
+  /* Register with the transfers to wait for. */
   t->marked = true;
   for (uint32_t i = 0; i < t->num_waits_for; i++) {
     tdict_dependent *d = &t->waits_for[i];
@@ -245,13 +255,14 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     bool begins = status == TDICT_OK && !foreign;
     bool ready = begins && t->num_pending == 0;
     if (begins && !ready && t->on_caller_if_ready)
-      t->on_caller = false; /* whoever launches it reads that behind the lock */
+      t->on_caller = false; /* the thread that launches it reads on_caller after taking the lock */
     if (begins && !t->hooks) tdict_transfer_count_live(t);
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(t);
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
-  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended); /* who met its marks meanwhile may wait for it */
+  /* other threads may have met its marks and wait for its end */
+  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
   return status;
 }

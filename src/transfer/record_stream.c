@@ -1,4 +1,5 @@
-/* tdict_record_stream(): a use of every storage of a tree by a stream. */
+/* Implements tdict_record_stream(): adds a use by a stream to every storage of a tree. The storages own the use.
+ * Thread rule: safe from any thread, as long as no thread changes the tree. */
 #include "base/error.h"
 #include "device/stream.h"
 #include "device/use.h"
@@ -6,7 +7,7 @@
 #include "tdict/transfer.h"
 #include "tree/cursor.h"
 
-/* The gpu that the storage knows; NULL: none. */
+/* Returns the GPU that owns or pinned the storage's memory, or NULL. */
 static tdict_gpu *find_storage_gpu(const tdict_storage *s) {
   tdict_gpu *gpu = tdict_gpu_of_memory(s->memory);
   return gpu ? gpu : tdict_pinned_pool_self(s->memory);
@@ -16,7 +17,7 @@ typedef tdict_status (*storage_fn)(void *user, tdict_storage *s, tdict_error *er
 
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err);
 
-/* The storages of an object that can show its tensors; of others the library knows nothing. */
+/* Visits the storages of the tensors that an object's flatten returns. Other objects have no known storages. */
 static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err) = TDICT_HOOK_OF(box->type, flatten);
   tdict_tree *flat = NULL;
@@ -34,7 +35,7 @@ static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, voi
   return status;
 }
 
-/* Every tensor's storage, neighbours that share one only once. */
+/* Visits the storage of every tensor. Neighbours that share a storage are visited once. */
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
@@ -58,6 +59,7 @@ typedef struct gpu_search {
   tdict_stream stream;
   tdict_gpu *gpu;
 } gpu_search;
+/* Stores the first GPU of the tree that the stream belongs to. */
 static tdict_status note_stream_gpu(void *user, tdict_storage *s, tdict_error *err) {
   gpu_search *f = user;
   (void)err;

@@ -1,4 +1,6 @@
-/* Starting a transfer: options are checked, the plan is made, the result is built, threads are chosen. See start.h. */
+/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins. The starter
+ * lives for one call; the future owns everything else.
+ * Thread rule: see start.h. */
 #include "transfer/start.h"
 
 #include <stdlib.h>
@@ -23,16 +25,16 @@ enum {
   MAX_READERS = 15,
   MANY_ITEMS = 8192,
   MANY_LEAVES = 2048
-}; /* leaves whose reading takes longer than to wake threads */
+}; /* MANY_ITEMS: items placed by several threads. MANY_LEAVES: reading so many takes longer than waking threads */
 
-/* What a start works with; lives for one call. */
+/* The state of one start; lives for one call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
-  tdict_gpu *gpu;       /* of the device; NULL: it is the cpu, or there is a destination */
-  tdict_memory *memory; /* of the result; NULL: plain host memory */
-  bool want_pinned;     /* leaves that are not pinned do not stay where they are */
+  tdict_gpu *gpu;       /* of the target; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory; /* of the result; NULL: ordinary host memory */
+  bool want_pinned;     /* host leaves that are not pinned must be copied */
   tdict_plan plan;
   int32_t mode;
   tdict_choice choice;
@@ -56,14 +58,14 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* A stream that copies would follow is checked although nothing may have to be copied. */
+/* Checks the option `after` even if nothing is to be copied, so that a wrong stream always fails. */
 static tdict_status check_after(const starter *s, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   tdict_gpu *gpu;
   return after ? tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err) : TDICT_OK;
 }
 
-/* Where the result's bytes come from. */
+/* Chooses the target device and the memory of the result. */
 static tdict_status choose_memory(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   tdict_devices *devices = s->engine->config.devices;
@@ -94,7 +96,7 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Threads that may help the caller to read and to mark very many leaves. */
+/* Returns how many threads may help the caller to read and mark a large tree. */
 static int count_plan_helpers(const starter *s) {
   const int num_threads = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
   return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
@@ -121,7 +123,8 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
 
-/* Copies begin behind what is queued on `stream` now. */
+/* Records an event on `stream`, for which the transfer's copies on this device wait. One event for each device is
+ * enough. */
 static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   for (int i = 0; i < t->num_wait_events; i++)
     if (t->wait_events[i].gpu == gpu) return TDICT_OK;
@@ -146,7 +149,8 @@ static tdict_status add_after_event(const starter *s, tdict_future *t, const tdi
   return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
 }
 
-/* Nothing can be queued on memory that is new, so copies from the host into it wait for nothing. */
+/* Records the events that copies wait for. Copies from the host into new device memory need none, because no work
+ * can be queued on new memory. */
 static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   if (after) return add_after_event(s, t, after, err);
@@ -163,21 +167,21 @@ static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_er
   return status;
 }
 
-/* Where a pinned result lies: on the node of the first device that writes to it. */
+/* Returns the NUMA node for a pinned result: the node of the first device that writes to it, or -1. */
 static int find_memory_node(const tdict_plan *p) {
   for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
   return -1;
 }
 
-/* The gpu that streams are compared with; NULL when the transfer stays on the host. */
+/* Returns the GPU for checks of streams; NULL if the transfer stays on the host. */
 static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
   return gpu ? gpu : s->gpu;
 }
 
-/* The storage that the result lies in. */
+/* Allocates the storage of the result's new leaves. */
 static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
   if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
   tdict_status status =
@@ -203,13 +207,14 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
 }
 
-/* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
+/* Returns true if the result can be built while threads copy. It cannot if hooks or flatten must run, because these
+ * may use the result. */
 static bool builds_during_copies(const starter *s, const tdict_future *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
   return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
-/* The transfer fails when the result cannot be made. */
+/* Builds the result while threads copy. The transfer fails if the result cannot be built. */
 static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
@@ -222,7 +227,7 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
   return status;
 }
 
-/* A tree that is where it should be, all of it, is its own result. */
+/* Returns true if every leaf is in place, so that the tree is its own result. */
 static bool is_already_there(const starter *s) {
   tdict_device own;
   if (s->start->dst || s->plan.num_items > 0) return false;
@@ -232,13 +237,15 @@ static bool is_already_there(const starter *s) {
   return s->start->pin || (tdict_get_device(s->start->src, &own) && tdict_device_equal(own, s->device));
 }
 
-/* A lane waits for its oldest driver copy when it has so many, and a strided copy may be any number of them. */
+/* Returns true if one thread can queue all copies without waiting. A lane waits after TDICT_DIRECT_IN_FLIGHT driver
+ * copies, and a strided copy may need any number of them. */
 static bool is_queued_without_waiting(const tdict_plan *plan) {
   bool plain = true;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
+/* Prepares everything that copies need: memory, result, chunks, optional parts and wait events. */
 static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
     t->result = tdict_retain(s->start->src);
@@ -258,7 +265,8 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
-/* Works here, if the transfer works on its caller. A thread of the pool may have taken it over, if it had to wait. */
+/* Works on the starting thread, if the transfer works on its caller. If it had to wait for another transfer, a pool
+ * thread may have taken the work over. */
 static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
@@ -268,6 +276,7 @@ static void work_on_caller(tdict_future *t, bool returns_early) {
     tdict_work_with_others(&t->workers[0]);
 }
 
+/* Begins the transfer, or ends it at once if nothing is to be done. */
 static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (t->plan.num_items == 0 && !t->hooks) {
@@ -277,7 +286,7 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   const bool returns_early = t->on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
   if (returns_early && !tdict_deferred_tail_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
-  if (t->hooks) { /* what goes wrong from here on is the future's */
+  if (t->hooks) { /* the future reports all later errors */
     const bool here = t->on_caller;
     tdict_hooks_run(t);
     if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
@@ -289,11 +298,11 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   if (status != TDICT_OK) return status;
   if (builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
-  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
+  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* copies are in flight, so wait for the end */
   return status;
 }
 
-/* The plan's threads and chunks; wakes threads while the rest is prepared. */
+/* Chooses threads and chunks, and wakes the pool threads while the rest is prepared. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
@@ -309,7 +318,7 @@ static void choose_work(starter *s) {
   if (others > 0) tdict_pool_rouse(s->engine->config.pool, others);
 }
 
-/* Reads the tree and makes the future, which owns the plan. */
+/* Reads the tree and creates the future, which then owns the plan. */
 static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_future *t;
@@ -342,7 +351,8 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   return TDICT_OK;
 }
 
-/* The next transfer is likely to want as many threads of the pool as the last: they wake up while its tree is read. */
+/* Wakes as many pool threads as the last transfer used, while this tree is read: the next transfer is likely to need
+ * as many. */
 static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
   if (count > 0) tdict_pool_rouse(e->config.pool, count);
