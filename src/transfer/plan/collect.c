@@ -1,4 +1,5 @@
-/* Reading a tree into a plan: every leaf is shared, or an item with its way. See collect.h for ownership and threads. */
+/* Reads a tree into a plan: each leaf is shared, or becomes an item with its way. See collect.h for ownership and
+ * threads. */
 #include "transfer/plan/collect.h"
 
 #include <stdlib.h>
@@ -14,27 +15,27 @@
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
-/* What a collection works with; lives for one call. */
+/* The state of a collection; lives for one call. */
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same_bytes same;     /* finds leaves that are the same bytes */
-  bool table_in_use;         /* its table is in use: some leaf did not lie behind those before it */
-  int misses;                /* leaves in a row that were not common */
-  const tdict_storage *last; /* the storage asked about last, and the answer */
+  tdict_same_bytes same;     /* table of leaves, to find leaves that are the same bytes */
+  bool table_in_use;         /* some leaf did not follow the leaves before it, so all items are in the table */
+  int misses;                /* attempts in a row that found no uniform leaf */
+  const tdict_storage *last; /* the storage checked last by is_pinned(), and the result */
   tdict_gpu *last_gpu;
   bool last_pinned;
-  tdict_device found_device; /* the device looked up last, and its gpu; NULL: none yet */
+  tdict_device found_device; /* the device looked up last and its GPU; NULL: no lookup yet */
   tdict_gpu *found_gpu;
-  tdict_uniform uniform;          /* how common leaves are read */
-  const tdict_tree *reached_node; /* the node asked about last, whether it hangs at one place only */
+  tdict_uniform uniform;          /* state of the fast path for uniform leaves */
+  const tdict_tree *reached_node; /* the node checked last, and whether only one path reaches it */
   bool is_reached_once;
-  const tdict_tree *reached_dst; /* the same for the destination's nodes */
+  const tdict_tree *reached_dst; /* the same for nodes of the destination */
   bool dst_is_reached_once;
-  uintptr_t dst_end; /* the end of the destinations so far that others may share */
-  tdict_slab *slab;  /* whose tensors are to be counted `slab_count` times more */
+  uintptr_t dst_end; /* end of the last destination that other tensors may share */
+  tdict_slab *slab;  /* the slab whose references grow by slab_count */
   int64_t slab_count;
-  size_t flat_depth; /* the cursor's depth in a flattened object, 0 when it is in none */
+  size_t flat_depth; /* the cursor's depth inside a flattened object, else 0 */
 } collector;
 
 static tdict_status fail_plan_memory(tdict_error *err) {
@@ -51,7 +52,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Room for `more` items and leaves; nothing is lost without memory. */
+/* Makes room for `more` items and leaves. On failure the plan keeps what it has. */
 static bool reserve_items(tdict_plan *p, uint32_t more) {
   size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
@@ -74,7 +75,8 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Ordinary host memory and pinned memory lie on one device; only pinned memory is read by the gpu itself. */
+/* Returns true if the GPU can read the tensor directly. Ordinary and pinned memory are on the same device, so the
+ * driver is asked, once for each storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -100,7 +102,7 @@ static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
-/* The gpu that a storage is on. */
+/* Returns the GPU of a storage. */
 static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
   char name[32];
   if (!tdict_devices_own_storage(c->request->devices, s))
@@ -110,7 +112,7 @@ static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict
   return find_device_gpu(c, s->device, out, err);
 }
 
-/* From the host to a gpu. */
+/* Chooses the way from the host to a GPU. */
 static void choose_way_in(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
   if (!item->src_plain || !item->dst_plain)
@@ -121,13 +123,14 @@ static void choose_way_in(collector *c, tdict_item *item) {
     item->way = c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* From a gpu to the host: never by a pageable copy of the driver, which holds up other threads. */
+/* Chooses the way from a GPU to the host. Never a pageable driver copy, because it blocks other threads. */
 static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
   bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
+/* Chooses the way of an item, and its GPU. */
 static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
@@ -158,7 +161,7 @@ static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, 
   return TDICT_OK;
 }
 
-/* Counts what was taken of a slab's tensors: neighbours with one addition. */
+/* Adds the pending references of a slab with one atomic operation. */
 static void count_slab(collector *c) {
   if (c->slab_count) atomic_fetch_add_explicit(&c->slab->refs, c->slab_count, memory_order_relaxed);
   c->slab_count = 0;
@@ -175,7 +178,7 @@ static inline void retain_source(collector *c, tdict_tensor *t) {
   c->slab_count++;
 }
 
-/* Puts the item at the end of the line. */
+/* Appends the item to the line. */
 static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err) {
   tdict_plan *p = c->plan;
   size_t end;
@@ -196,6 +199,7 @@ static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err
   return TDICT_OK;
 }
 
+/* Returns true if the leaf is already where the result must be. */
 static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
@@ -204,7 +208,8 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* The leaf shown last hangs at one place only: every node on the way to it is held once, and none shares it. */
+/* Returns true if only one path leads to the current leaf's node: each node on the path has one reference. Then no
+ * other leaf of the tree can be the same tensor. */
 static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   if (c->reached_node == top->node) return c->is_reached_once;
@@ -213,17 +218,17 @@ static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor
   return c->is_reached_once;
 }
 
-/* Goes into a tree. Whether it hangs at several places is noted here, so that no leaf looks at all levels above it. */
+/* Enters a subtree. Records here whether several paths reach it, so that no leaf must check all levels above. */
 static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
   top->mark = (size_t)(uintptr_t)other;
-  const tdict_tree *asked = other ? other : node; /* of copy_into it is the destination that matters */
+  const tdict_tree *asked = other ? other : node; /* for copy_into, sharing of the destination matters */
   top->is_shared = top[-1].is_shared || atomic_load_explicit(&asked->refs, memory_order_relaxed) != 1;
   return true;
 }
 
-/* Whether the leaf must be looked up; then the table holds all items before it. */
+/* Puts all items into the table, if this leaf does not follow the leaves before it. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
   if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
@@ -232,7 +237,7 @@ static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error 
   return TDICT_OK;
 }
 
-/* to_device and pin_memory: the leaf is shared, is the same as an earlier one, or travels. */
+/* Collects a leaf for to_device and pin_memory: it is in place, is the same as an earlier leaf, or is copied. */
 static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                         tdict_error *err) {
   const tdict_plan_request *r = c->request;
@@ -246,7 +251,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     return TDICT_OK;
   }
   bool is_unshared =
-      node_is_reached_once(c, cursor) && tdict_same_bytes_is_unshared(t); /* asked before the item counts it */
+      /* checked before the item adds its reference */
+      node_is_reached_once(c, cursor) && tdict_same_bytes_is_unshared(t);
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
@@ -263,12 +269,13 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Most trees go from the host to one gpu, whole. */
+/* Prepares the fast path for uniform leaves, if the target is one GPU. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
-  if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL; /* a leaf will say so */
+  /* the first leaf reports the error */
+  if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
@@ -288,7 +295,7 @@ static tdict_status check_leaf_pair(const tdict_tensor *src, const tdict_tensor 
   return TDICT_OK;
 }
 
-/* The destination's node, and all above it, hang at one place only. */
+/* Returns true if only one path leads to the destination's node. */
 static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   if (c->reached_dst == node) return c->dst_is_reached_once;
@@ -297,8 +304,8 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   return c->dst_is_reached_once;
 }
 
-/* Asked before the item counts `dst`. Destinations that come in the order of their addresses do not overlap, and one that
- * nobody shares overlaps with none. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. Destinations in the
+ * order of their addresses do not overlap. A destination whose memory is not shared overlaps with no other. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
@@ -308,7 +315,7 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   c->dst_end = end;
 }
 
-/* copy_into: every leaf travels from its tensor to that of the other tree. */
+/* Collects a leaf for copy_into: every leaf is copied to its counterpart. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
@@ -331,7 +338,7 @@ static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor 
   return TDICT_OK;
 }
 
-/* The leaf of the other tree that has the same key as the one shown last. */
+/* Returns the destination's leaf with the same key as the current leaf. */
 static tdict_status find_dst_leaf(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err) {
   const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   const tdict_key *key = tdict_cursor_key(cursor);
@@ -341,7 +348,8 @@ static tdict_status find_dst_leaf(const tdict_cursor *cursor, tdict_leaf *out, t
   return TDICT_OK;
 }
 
-/* Keys of `other` that the source lacks: each side has as many, and each of the source's was or will be found. */
+/* Refuses a destination with more keys than the source. With equal counts, a missing key is found when the source's
+ * leaves are matched. */
 static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
                                    tdict_error *err) {
   if (other->keys->num_live <= node->keys->num_live) return TDICT_OK;
@@ -356,7 +364,7 @@ static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node,
   return TDICT_OK;
 }
 
-/* The tensors of an object, as its type gives them. */
+/* Returns the tensors of an object, from its type's flatten. */
 static tdict_status flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err) {
   tdict_tree *flat = NULL;
   tdict_error hook_error = {0};
@@ -372,7 +380,7 @@ static tdict_status flatten_object(const tdict_box *box, tdict_tree **out, tdict
   return TDICT_OK;
 }
 
-/* What the type offers for this transfer. Its own hook is asked before anything is guessed. */
+/* Chooses what to do with an object. Hooks for the transfer come before flatten. */
 static void choose_action(const collector *c, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;
@@ -386,13 +394,13 @@ static void choose_action(const collector *c, tdict_object_step *step) {
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
 }
 
-/* A node is gone into: room for its leaves at once. */
+/* Makes room for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
   return reserve_items(c->plan, node->keys->num_live);
 }
 
-/* Hooks are the program's own code, and may let go of what it holds: from here on sources are counted. */
+/* Retains all sources so far. Hooks are code of the program and may release what the caller keeps alive. */
 static void end_borrowing(tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
   p->borrows = false;
@@ -412,7 +420,7 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* The object that stands for this one in the other tree must be of its type, and show its tensors too. */
+/* Flattens the counterpart of an object in the destination. It must have the same type. */
 static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
   tdict_box *matching = tdict_leaf_box(other);
   if (!matching || matching->type != box->type)
@@ -421,7 +429,7 @@ static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_
   return flatten_object(matching, out, err);
 }
 
-/* An object: kept, hooked, or gone through as a tree of its tensors. */
+/* Collects an object: it is kept, moved by hooks, or entered as a tree of its tensors. */
 static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
                                    tdict_error *err) {
   tdict_tree *other_flat = NULL;
@@ -443,7 +451,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   status = flatten_object(box, &step->flat, err);
   if (status == TDICT_OK && c->request->dst) status = flatten_other(box, other, &other_flat, err);
   if (status == TDICT_OK && other_flat) status = check_dst_keys(cursor, step->flat, other_flat, err);
-  if (status == TDICT_OK && other_flat) { /* as long-lived as the source's, whose step holds it */
+  if (status == TDICT_OK && other_flat) { /* the step keeps it alive as long as the source's */
     step->moved = other_flat;
   } else if (other_flat) {
     tdict_release(other_flat);
@@ -454,7 +462,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* How many leaves each flattened object has; those none of whose leaves travel are kept as they are. */
+/* Counts the leaves of each flattened object. An object none of whose leaves is copied is kept as it is. */
 static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
   for (uint32_t i = 0; i < p->num_objects; i++) {
     tdict_object_step *step = &p->objects[i];
@@ -492,7 +500,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);
 }
 
-enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not looked for any more */
+enum { MOST_MISSES = 64 }; /* after so many failed attempts in a row, the fast path is not tried again */
 
 static bool has_leaves_left(const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -504,11 +512,13 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   collector c = {.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
+    /* Reuse the memory of an ended plan. */
     *plan = *request->spare;
     memset(request->spare, 0, sizeof *request->spare);
   }
   plan->borrows = request->borrows;
   plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
+  /* Check the root, then visit all leaves. */
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
@@ -519,13 +529,16 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     char path[TDICT_PATH_BYTES];
     if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) &&
         node_is_reached_once(&c, &cursor)) {
+      /* Try the fast path for the leaves that follow. */
       const uint32_t before = plan->num_items;
       const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
       c.uniform.packs_pinned =
-          c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1; /* one alone is one copy */
+          /* a single leaf is one copy, so packing gains nothing */
+          c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
       tdict_uniform_collect(&c.uniform, &cursor.frames[cursor.depth - 1]);
       c.misses = plan->num_items > before ? 0 : c.misses + 1;
     }
+    /* Collect one leaf. */
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
@@ -537,6 +550,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
     tdict_error_at(err, status, path);
   }
+  /* Settle the references and the objects. */
   count_slab(&c);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);

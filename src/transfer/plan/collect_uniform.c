@@ -1,13 +1,13 @@
-/* Reading common leaves into a plan, by several threads where there are very many. See collect_uniform.h for ownership and
+/* Reads uniform leaves into a plan, by several threads if there are many. See collect_uniform.h for ownership and
  * threads. */
 #include "transfer/plan/collect_uniform.h"
 
 #include "base/checked.h"
 #include "tensor/layout.h"
 
-/* Leaves: from how many on it pays to share them out; so many at least for a thread, so many at most for a turn. */
+/* Numbers of leaves: from which several threads read, the least and the most in a stretch. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* To wake one or two threads takes longer than few leaves do. */
+/* Waking one or two threads takes longer than reading a few leaves. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 static inline bool is_plain(const tdict_tensor *t) {
@@ -18,7 +18,8 @@ static inline bool is_plain(const tdict_tensor *t) {
 }
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
-/* Nobody else has bytes of the storage, so a small pinned leaf can be no part of a larger driver copy. */
+/* Returns true if the leaf goes through slots. The caller has checked that no other tensor uses the storage. So a
+ * small pinned leaf cannot be part of a larger driver copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
   return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES;
@@ -33,7 +34,7 @@ static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
          atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && is_plain(t);
 }
 
-/* Fills an item and its node with the leaf, at the end of the line, whose end is moved; false: it is not common. */
+/* Adds a uniform leaf at the end of the line and moves *line. Returns false if the leaf is not uniform. */
 static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number,
                                     size_t *line) {
   if (!is_uniform(m, leaf)) return false;
@@ -58,24 +59,24 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   return true;
 }
 
-/* A part of a node's leaves, read by one thread. Its line begins where it would if all leaves had the size of the first,
- * and is moved to its place afterwards where that was wrong. */
+/* A part of a node's leaves, read by one thread. Its begin on the line is guessed as if all leaves had the size of
+ * the first leaf. join_stretches() corrects a wrong guess. */
 typedef struct stretch {
-  uint32_t first, count, done; /* leaves */
-  size_t begin, end;           /* of its line */
+  uint32_t first, count, done; /* numbers of leaves */
+  size_t begin, end;           /* offsets on the line */
   size_t bytes, num_dims;
 } stretch;
 typedef struct parallel {
   const tdict_uniform *uniform;
   const tdict_tree *node;
-  uint32_t slot; /* of the first leaf */
+  uint32_t slot; /* slot of the first leaf */
   stretch *stretches;
 } parallel;
 
 static void read_stretch(void *user, long i) {
   const parallel *p = user;
   const tdict_plan *plan = p->uniform->plan;
-  stretch s = p->stretches[i]; /* a copy of its own: others lie on the same line of memory */
+  stretch s = p->stretches[i]; /* a local copy: neighbouring stretches share a cache line */
   const uint32_t slot = p->slot + s.first, end = slot + s.count;
   for (uint32_t k = 0; k < s.count; k++, s.done++) {
     tdict_look_ahead(p->node, slot + k, end);
@@ -88,7 +89,8 @@ static void read_stretch(void *user, long i) {
   p->stretches[i] = s;
 }
 
-/* Puts the stretches behind one another on the plan's line; false when they do not fit. */
+/* Places the stretches one after the other on the plan's line. Returns false if a stretch stopped early or the line
+ * overflows. */
 static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   size_t line = plan->line_bytes, bytes = 0;
   for (long i = 0; i < count; i++) {
@@ -108,7 +110,7 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   return true;
 }
 
-/* Where a stretch would begin, a multiple of 256; 0 when that does not fit. */
+/* Guesses where a stretch begins: a multiple of 256, or 0 on overflow. */
 static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;
@@ -119,7 +121,8 @@ static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_
   return begin;
 }
 
-/* All the leaves from the frame's slot on, in stretches; false: one is not common, and nothing was done. */
+/* Reads all leaves from the frame's slot on, in stretches. Returns false and undoes everything if a leaf is not
+ * uniform. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
@@ -151,7 +154,7 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   return true;
 }
 
-/* Where an attempt has failed, few leaves are not worth another one. */
+/* Returns true if helpers are worth waking. After a failed attempt in this node, only very many leaves are. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;

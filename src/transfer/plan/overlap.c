@@ -1,4 +1,5 @@
-/* Destinations are sorted by address; leaves whose bytes overlap are then neighbours, or nearly so. See twice.h. */
+/* Finds overlapping destinations: sorts them by address, so that overlapping leaves are neighbours or nearly so. See
+ * overlap.h for ownership and threads. */
 #include "transfer/plan/overlap.h"
 
 #include <stdlib.h>
@@ -7,15 +8,15 @@
 #include "base/error.h"
 #include "transfer/plan/result.h"
 
-enum { COMPARED_BEFORE = 16 }; /* so many leaves before it is a leaf with gaps compared with */
+enum { COMPARED_BEFORE = 16 }; /* a leaf with gaps is compared with so many leaves before it */
 
 typedef struct span {
   uintptr_t begin, end; /* addresses */
   uint32_t item;
 } span;
 
-/* By where they begin, those that begin together as they came. A byte of the addresses at a time, the lowest first: the
- * library's own sort would take an eighth of the time of copying very many leaves. */
+/* Sorts spans by their begin, stable, with a radix sort of one byte at a time. qsort would take an eighth of the
+ * time of copying very many leaves. */
 static void sort_spans(span *spans, span *spare, uint32_t count) {
   for (unsigned shift = 0; shift < 8 * sizeof spans->begin; shift += 8) {
     uint32_t starts[257] = {0};
@@ -31,7 +32,7 @@ static void sort_spans(span *spans, span *spare, uint32_t count) {
   }
 }
 
-/* Where the elements of a destination lie, with addresses. */
+/* Returns the addresses of a destination's elements. */
 static tdict_extent extent_of(const tdict_tensor *t) {
   const uintptr_t base = (uintptr_t)t->storage->data;
   tdict_extent e = tdict_tensor_extent(t);
@@ -58,8 +59,8 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
          memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims) == 0 && have_same_strides(a, b);
 }
 
-/* Each byte that both write gets the same value from both: the sources are one tensor, or lie to each other as the
- * destinations do. */
+/* Returns true if both items write the same value to each common byte. Their sources must be one tensor, or be at
+ * the same distance as the destinations. */
 static bool have_same_source(const tdict_item *a, const tdict_item *b) {
   if (a->src->storage != b->src->storage) return false;
   if (is_same_view(a->dst, b->dst)) return is_same_view(a->src, b->src);
@@ -67,6 +68,7 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
          have_same_strides(a->src, a->dst) && have_same_strides(b->src, b->dst);
 }
 
+/* Refuses two spans that share bytes and have different sources. */
 static tdict_status check_spans(const tdict_plan *plan, const span *x, const span *y, const tdict_tree *mirror,
                                 tdict_error *err) {
   const tdict_item *a = &plan->items[x->item < y->item ? x->item : y->item];
@@ -88,7 +90,7 @@ tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirro
   if (!plan->may_overlap) return TDICT_OK;
   span *spans = malloc(2 * (size_t)plan->num_items * sizeof *spans);
   if (!spans) return tdict_fail(err, TDICT_ENOMEM, "copy_into: no host memory to compare the destination's leaves");
-  uint32_t count = 0, last_dense = UINT32_MAX; /* of those without gaps the one that ends last */
+  uint32_t count = 0, last_dense = UINT32_MAX; /* the span without gaps that ends last */
   uintptr_t end = 0;
   for (uint32_t i = 0; i < plan->num_items; i++)
     if (plan->items[i].bytes) spans[count++] = make_span(&plan->items[i], i);

@@ -1,4 +1,4 @@
-/* Placing the leaves of a plan and cutting its line into chunks. See plan.h for ownership and threads. */
+/* Places the items of a plan and cuts its line into chunks. See plan.h for ownership and threads. */
 #include "transfer/plan/plan.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Neighbours of one slab are let go with one count. */
+/* Releases the tensors of all items. Neighbours of one slab are released with one count. */
 static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
     const tdict_tensor *first = plan->items[i++].src;
@@ -51,7 +51,8 @@ void tdict_plan_reset(tdict_plan *plan) {
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
-  for (uint32_t i = 0; i < plan->num_items && arena->data; i++) /* no data: leaves without bytes, which have no place */
+  /* without data all leaves are empty and need no address */
+  for (uint32_t i = 0; i < plan->num_items && arena->data; i++)
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
 }
 
@@ -59,8 +60,8 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
   return !t || (t->slab && t->slab->storage && t->storage->flags & TDICT_STORAGE_ARENA);
 }
 
-/* One driver copy may go on from item a into item b: both sides lie as the line does, within one storage each, and what
- * is between them is nobody's. */
+/* Returns true if one driver copy can continue from item a into item b. On both sides the items lie in one storage
+ * as on the line, and the bytes between them belong to no tensor. */
 static bool continues_run(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
@@ -119,15 +120,15 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   return low;
 }
 
-/* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
- * last one. */
+/* Returns the bytes of the next chunk: a quarter of the smaller side. Small first chunks start the device early.
+ * Small last chunks keep all threads busy until the end. */
 static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
   size_t before = at - whole.begin, after = whole.end - at;
   size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return piece < low ? low : piece > high ? high : piece;
 }
 
-/* The interval [begin, end) of the line in pieces of `low` to `high` bytes. `first` holds `begin`. */
+/* Cuts an interval of the line into chunks of `low` to `high` bytes. whole.first contains its begin. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
@@ -144,7 +145,7 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
   return status;
 }
 
-/* The end of the run of items that share slots with `first`: the same way and gpu, one behind the other. */
+/* Returns the end of the items that share slots with `first`: neighbours with the same way and GPU. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
@@ -153,7 +154,7 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-/* The end of the runs that are queued together with the one from `first` to `end`. */
+/* Returns the end of the runs that are queued together with the run from `first` to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;

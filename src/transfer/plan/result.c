@@ -1,15 +1,16 @@
-/* The tree that a transfer gives: the source's nodes with leaves of its own, made at once from one slab. */
+/* Builds the tree that a transfer returns: the source's keys with new leaves, which come from one slab. See result.h
+ * for ownership and threads. */
 #include "transfer/plan/result.h"
 
 #include "base/error.h"
 #include "tree/cursor.h"
 
-/* What a build works with; lives for one call. */
+/* The state of a build; lives for one call. */
 typedef struct builder {
   const tdict_plan *plan;
   tdict_slab *slab;
   const tdict_device *device;
-  bool mirror; /* every leaf is the source's, flattened objects are trees */
+  bool mirror; /* the leaves are the source's, and flattened objects are trees */
   uint32_t leaf, object;
 } builder;
 
@@ -23,8 +24,8 @@ static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
 }
 
-/* The tensors that follow one another from the frame's slot on, which is moved behind them. What is read of those to come
- * lies all over memory and is asked for in time. */
+/* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame there.
+ * The tensors' records are scattered over memory, so they are prefetched. */
 enum { LOOK_AHEAD = 8 };
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_tree *node = top->node;
@@ -52,7 +53,8 @@ static tdict_status make_result_node(const builder *b, const tdict_tree *like, t
   return status;
 }
 
-/* The next object's tensors when they are gone through like a tree, else NULL; leaves of one that is kept are passed. */
+/* Returns the next object's tensors if it is entered like a tree, else NULL. Skips the leaves of an object that is
+ * kept. */
 static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   *step = &b->plan->objects[b->object++];
   if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
@@ -60,7 +62,7 @@ static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   return NULL;
 }
 
-/* An object's place in the result. *child is the tree to go into, *made its counterpart, or NULL. */
+/* Handles an object of the source. *child is the tree to enter and *made its counterpart, or NULL. */
 static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
                                 tdict_error *err) {
   tdict_object_step *step;
@@ -75,7 +77,7 @@ static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, 
   if (b->mirror)
     *place = tdict_leaf_of_tree(*made);
   else
-    step->moved = *made; /* goes into the object when it is whole */
+    step->moved = *made; /* given to unflatten after all its leaves are made */
   return TDICT_OK;
 }
 
@@ -110,7 +112,7 @@ static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *re
   return status;
 }
 
-/* Makes an object around the tensors that were moved for it. */
+/* Calls unflatten to make an object from the moved tensors. */
 static tdict_status unflatten_object(tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
   void *returned = NULL;
@@ -140,7 +142,7 @@ static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) 
   return status;
 }
 
-/* Locks the nodes of the result whose originals are locked by a call of their own. */
+/* Locks the nodes of the result whose originals were locked directly. */
 static tdict_status copy_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   if (tdict_node_is_locked(src)) {
     tdict_lock(result);
@@ -172,8 +174,8 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill_nodes(b, src, result, err);
-  if (b->slab)
-    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors); /* whatever the status: they hang in the result */
+  if (b->slab) /* after a failure, too: the tree's release drops them */
+    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_locks(src, result, err);
   if (status != TDICT_OK) {

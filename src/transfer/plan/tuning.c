@@ -1,4 +1,5 @@
-/* The built-in tuning table, measured on an H200 with 16 cores and PCIe 5. See tuning.h for ownership and threads. */
+/* The built-in tuning table, measured on an H200 with 16 cores and PCIe 5, and the checks of tables. See tuning.h
+ * for ownership and threads. */
 #include "transfer/plan/tuning.h"
 
 #include "base/error.h"
@@ -6,7 +7,7 @@
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* up to, chunk, first, workers, slots, streaming, caller, spin_us */
+/* columns: up_to, chunk, first, workers, slots, streaming, caller, spin_us */
 static const tdict_tuning built_in =
     {.rows[TDICT_TUNING_IN] =
          {

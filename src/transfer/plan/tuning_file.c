@@ -1,4 +1,4 @@
-/* Reading and writing tuning tables. See tuning_file.h for ownership and threads. */
+/* Parses and writes tuning files. See tuning_file.h for ownership and threads. */
 #include "transfer/plan/tuning_file.h"
 
 #include <errno.h>
@@ -33,6 +33,7 @@ static tdict_status fail_line(const reader *r, tdict_error *err, const char *for
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
+  /* Keep the end of a long path: it names the file. */
   const char *name = strlen(r->path) > 80 ? r->path + strlen(r->path) - 80 : r->path;
   return tdict_fail(err, TDICT_EFORMAT, "%s:%d: %s", name, r->line, what);
 }
@@ -47,7 +48,7 @@ static tdict_status read_number(const reader *r, const char *word, size_t most, 
   return TDICT_OK;
 }
 
-/* A table of this row alone is judged by the rules of all tables. */
+/* Checks one row with the rules for whole tables, by a table that has only this row. */
 static tdict_status check_file_row(const reader *r, tdict_tuning_row row, tdict_error *err) {
   tdict_tuning table = tdict_tuning_default();
   tdict_error why;
@@ -125,7 +126,7 @@ static tdict_status read_line(reader *r, char *line, tdict_error *err) {
   return fail_line(r, err, "wanted 'in', 'out', 'out_new', 'host', 'machine' or a comment, found '%.40s'", words[0]);
 }
 
-/* Directions that a file says nothing of have the built-in rows; 'in' and 'out' are asked for. */
+/* Uses the built-in rows for directions that the file does not have. 'in' and 'out' are required. */
 static void add_missing(reader *r) {
   const tdict_tuning known = tdict_tuning_default();
   for (int d = TDICT_TUNING_OUT_NEW; d < TDICT_TUNING_DIRECTIONS; d++) {
@@ -136,7 +137,7 @@ static void add_missing(reader *r) {
 }
 
 static tdict_status read_end(reader *r, tdict_error *err) {
-  r->line++; /* behind the last */
+  r->line++; /* the line after the last */
   add_missing(r);
   if (!r->versioned) return fail_line(r, err, "wanted 'tdict-tuning %d', found the end", TDICT_TUNING_VERSION);
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
@@ -147,7 +148,7 @@ static tdict_status read_end(reader *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* A line without its end; longer ones and ones with zero bytes are refused. */
+/* Reads the file line by line. Refuses lines that are too long or contain zero bytes. */
 static tdict_status read_lines(reader *r, FILE *file, tdict_error *err) {
   char line[MAX_LINE];
   tdict_status status = TDICT_OK;
