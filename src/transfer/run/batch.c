@@ -1,4 +1,4 @@
-/* Batches of copies that are queued together. See batch.h for ownership and threads. */
+/* Gathers copies of full slots and queues them together. See batch.h for ownership and threads. */
 #include "transfer/run/batch.h"
 
 #include <stdlib.h>
@@ -24,13 +24,15 @@ tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Spins first: the lock is held only while copies are queued. */
 static void lock_batch(tdict_future *t) {
   if (!tdict_spin_try(&t->batch_lock)) pthread_mutex_lock(&t->batch_lock);
 }
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* True while the last batch has not begun, so that more copies can wait. They take at most three sixteenths of the slots: then
- * two such batches on their way and a third that waits leave 14 of 32 slots, for the twelve threads that may want one. */
+/* Returns true if more copies may be gathered: the batch before the last one has not ended yet, so the link is busy.
+ * Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that is gathered then leave 14
+ * of 32 slots for up to twelve threads. */
 static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;
@@ -54,8 +56,8 @@ static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream
   return status;
 }
 
-/* Clears the batch. The slots belong to their lanes again; if the batch was not queued, their threads see that the transfer has
- * failed. */
+/* Clears the batch. The slots belong to their lanes again. If the batch was not queued, the lanes' threads see that
+ * the transfer has failed. */
 static void clear_batch(tdict_batch *b) {
   for (int i = 0; i < b->count; i++) atomic_store_explicit(&b->slots[i]->posted, false, memory_order_release);
   b->count = 0;
@@ -70,7 +72,7 @@ static tdict_status queue_batch(tdict_future *t, tdict_batch_stream *s, tdict_er
     b->previous_event = b->last_event;
     b->last_event = b->slots[b->count - 1]->event;
   } else {
-    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some may be under way, and no event would tell */
+    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some copies may be in flight without an event */
     tdict_transfer_fail(t, b->items[0], err);
   }
   clear_batch(b);
@@ -86,7 +88,7 @@ tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot
   b->lanes[b->count] = s->lane;
   b->lines[b->count] = *line;
   b->items[b->count++] = item;
-  /* Relaxed: the lock orders it for the thread that clears it, and its reader is this thread. */
+  /* Relaxed: the lock orders it for the thread that clears it, and only this thread reads it before. */
   atomic_store_explicit(&slot->posted, true, memory_order_relaxed);
   if (!may_gather(t, s->gpu)) status = queue_batch(t, s, err);
   unlock_batch(t);

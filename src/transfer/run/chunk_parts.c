@@ -1,4 +1,4 @@
-/* Chunks that several threads fill together. See chunk_parts.h for ownership and threads. */
+/* Lets several threads fill one slot. See chunk_parts.h for ownership and threads. */
 #include "transfer/run/chunk_parts.h"
 
 #include <stdlib.h>
@@ -37,6 +37,7 @@ uint32_t tdict_chunk_parts_count(const tdict_future *t, const tdict_chunk *chunk
 }
 
 tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
+  /* All parts but the last are equal and a multiple of 256. */
   const size_t step = (size_t)tdict_chunk_parts_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
   const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
   tdict_chunk part = {.begin = chunk->begin + n * each, .end = chunk->begin + (n + 1) * each, .first = chunk->first};
@@ -49,8 +50,8 @@ static tdict_slot *load_slot(tdict_chunk_parts *parts) {
   return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
-/* Usually set within microseconds, so spin first. If not, the ring is full: return our finished slots and sleep, or the thread
- * that should take the slot never gets one. */
+/* Waits for the slot of a chunk. Usually it is set within microseconds, so spin first. If not, the ring is full:
+ * return our finished slots and sleep. Otherwise the thread of the first part would never get a slot. */
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};

@@ -1,25 +1,26 @@
-/* Pieces of leaves: what of each leaf lies in a chunk, and the copies of it. See pieces.h. */
+/* Copies the pieces of leaves in a chunk between leaves, slots and devices. See pieces.h for ownership and threads. */
 #include "transfer/run/pieces.h"
 
 #include <string.h>
 
 #include "tensor/layout.h"
 
-/* Above its own threshold libc's copy turns to stores that bypass the cache, which is the tuning table's to choose. */
+/* Large copies are made in pieces of this size. Above a threshold of its own, memmove uses stores that bypass the
+ * cache, but the tuning table chooses the stores. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
-/* So far ahead a thread that fills a slot asks for what it copies next: a core asks for little by itself, and for nothing
- * across the border of a page. A multiple of 256. */
+/* Prefetch distance of a thread that fills a slot. A core prefetches little by itself, and never across a page
+ * border. A multiple of 256. */
 enum { AHEAD = 4096 };
 
 typedef struct piece {
   const tdict_item *item;
   uint32_t number;
-  size_t begin, end; /* bytes of the leaf, counted in C order */
-  size_t at;         /* where it lies from the chunk's begin */
+  size_t begin, end; /* byte range of the leaf, in C order */
+  size_t at;         /* offset from the chunk's begin */
 } piece;
 
-/* The next piece; *number begins at chunk->first. False at the end. */
+/* Returns the next piece and moves *number, which starts at chunk->first. Returns false at the end. */
 static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_t *number, piece *out) {
   for (; *number < plan->num_items; ++*number) {
     const tdict_item *item = &plan->items[*number];
@@ -34,7 +35,7 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* memmove: where source and destination overlap the result is unspecified, but it is no undefined behaviour. */
+/* Copies with memmove: for overlapping buffers the result is unspecified, but the behaviour stays defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
@@ -46,7 +47,7 @@ static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_err
   return TDICT_OK;
 }
 
-/* An address as a number, so that the first element of a leaf may lie outside the slot that holds a part of it. */
+/* Moves an address back, as a number, because the first element of a leaf may lie outside of the slot. */
 static void *shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
 
 static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
@@ -62,14 +63,14 @@ static void copy_strided(const tdict_item *item, bool use_dst, bool use_src, con
   (void)!tdict_pair_walk(&pair, part, copy_host_rect, NULL, NULL);
 }
 
-/* Up to the next leaf, which begins on a multiple of its alignment, or the slot's end. */
+/* Returns the end of the padding: the next leaf's alignment or the slot's end. */
 static size_t padded_end(size_t filled, size_t end) {
   size_t next = (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return next < end ? next : end;
 }
 
-/* A piece that lies in one stretch, to the slot, with zeros up to `padded`. While its last bytes are copied, those of the
- * one behind it are asked for. */
+/* Copies a contiguous piece into the slot and writes zeros up to `padded`. Prefetches the following piece while the
+ * last bytes are copied. */
 static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
   const char *src = p->item->src_data + p->begin, *next = NULL;
@@ -98,7 +99,7 @@ void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char 
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
-/* The same by stores of a kind, where the two do not overlap. */
+/* Copies with the given stores, or with memmove if the buffers overlap. */
 static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
   bool apart = (uintptr_t)dst + bytes <= (uintptr_t)src || (uintptr_t)src + bytes <= (uintptr_t)dst;
   if (stores == TDICT_STREAM_PLAIN || !apart)
@@ -148,13 +149,13 @@ static tdict_status queue_rect_out(void *user, const tdict_rect *rect, tdict_err
   return tdict_gpu_queue_rect(q->gpu, TDICT_CU_D2H, rect, q->stream, err);
 }
 
-/* One contiguous stretch: `device` to or from the slot at `at`. */
+/* One contiguous copy between `device` and the slot at offset `at`. */
 typedef struct stretch {
   char *device;
   size_t at, bytes;
-  bool open_ended; /* what follows on the device up to the next leaf is nobody's */
+  bool open_ended; /* the bytes up to the next leaf on the device belong to no tensor */
   const tdict_storage *storage;
-  uint32_t item; /* the first one in it */
+  uint32_t item; /* its first item */
 } stretch;
 
 static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
@@ -170,13 +171,14 @@ static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, con
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
+/* Returns true if `next` continues the stretch on both sides. */
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;
   return next->at == s->at + s->bytes || s->open_ended;
 }
 
-/* Where a piece is on the device; its leaf is there in one stretch. */
+/* Returns the stretch of a piece whose leaf is contiguous on the device. */
 static stretch make_stretch(const piece *p, bool in) {
   const tdict_item *item = p->item;
   const tdict_tensor *there = in ? item->dst : item->src;
@@ -200,7 +202,8 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
     run.bytes = next.at + next.bytes - run.at;
     run.open_ended = next.open_ended;
     if (!arena) continue;
-    run.bytes = chunk->end - chunk->begin - run.at; /* a new result lies as the line does, all of it */
+    /* a new result has the layout of the line, so one copy covers the chunk */
+    run.bytes = chunk->end - chunk->begin - run.at;
     break;
   }
   if (!run.bytes) return false;

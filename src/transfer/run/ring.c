@@ -1,4 +1,5 @@
-/* The staging ring: one list of idle slots, one of slots that a copy may still use. */
+/* The staging ring: a list of idle slots, and a list of slots that a copy may still use. See ring.h for ownership
+ * and threads. */
 #include "transfer/run/ring.h"
 
 #include <stdlib.h>
@@ -7,6 +8,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+/* A ring has 32 slots, but a slot has 4 KiB to 4 MiB. So a very small ring has fewer slots, and a large ring has
+ * more. */
 enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
@@ -46,7 +49,8 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
-  if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE; /* only the library copies from here */
+  /* pieces are allowed because only the library copies from the ring */
+  if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE;
   ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
   ring->num_slots = (int)(staging_bytes / ring->slot_bytes < 4096 ? staging_bytes / ring->slot_bytes : 4096);
   size_t bytes = ring->slot_bytes * (size_t)ring->num_slots;
@@ -88,8 +92,8 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
   return slot;
 }
 
-/* Busy slots whose copies are done become idle, until more than `leave` are. If the driver cannot tell, it is asked to wait;
- * fails if it cannot do that either. */
+/* Moves busy slots whose copies have ended to the idle list, until more than keep_free slots are idle. If the driver
+ * cannot query an event, waits for it. The caller holds the lock. TDICT_EDEVICE. */
 static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
   tdict_slot *before = NULL, *next;
   for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= keep_free; slot = next) {
@@ -108,7 +112,8 @@ static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *e
   return TDICT_OK;
 }
 
-/* Until a slot is given back, or for a while: nobody tells that a copy is done, or that a transfer has failed. */
+/* Waits until a slot is returned, or for a short time: no signal tells that a copy has ended or that a transfer has
+ * failed. */
 static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
@@ -125,7 +130,7 @@ tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_s
   }
   *out = ring->num_idle > keep_free ? pop_idle(ring) : NULL;
   pthread_mutex_unlock(&ring->lock);
-  return status; /* not OK: there is no slot */
+  return status; /* on failure *out is NULL */
 }
 
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {

@@ -1,5 +1,5 @@
-/* What a thread does for a transfer. One chunk at a time: into a slot and onto the stream, or off the stream and out of a
- * slot, or one driver copy, or a copy on the host. See worker.h. */
+/* The work of a thread on a transfer. It handles one chunk at a time: through a slot onto the stream, from the
+ * stream through a slot, by one driver copy, or by a copy on the host. See worker.h for ownership and threads. */
 #include "transfer/run/worker.h"
 
 #include <stdlib.h>
@@ -12,13 +12,14 @@
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
 
-/* What a thread does next: a chunk, or a part of one. */
+/* A claim of a thread: a chunk, or a part of one. */
 typedef struct tdict_claim {
   const tdict_chunk *chunk;
   uint32_t part;
 } tdict_claim;
 
-/* Queues what goes between the slot and the device, at once if that is more than one copy. */
+/* Queues the copy between the slot and the device. A single copy goes into the batch if there is one. Several copies
+ * are queued at once. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
@@ -43,7 +44,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   tdict_gpu_end_queue(lane->gpu, has_turn);
   (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
-  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* parts of it may be under way */
+  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* some of its copies may be in flight */
   tdict_lane_keep_slot(lane, slot);
   return status;
 }
@@ -55,7 +56,7 @@ static void gather_chunk(tdict_worker *worker, const tdict_chunk *chunk, char *t
   worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
 }
 
-/* Fills a part of a slot, and sends it if that was the last one. */
+/* Fills a part of a slot. The thread that fills the last part queues the copy. */
 static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_chunk_parts *parts = &t->chunk_parts[claim.chunk - t->plan.chunks];
@@ -72,7 +73,7 @@ static tdict_status stage_part(tdict_lane *lane, tdict_claim claim, uint32_t *er
   return status;
 }
 
-/* Fills a slot and sends it. */
+/* Fills a slot and queues its copy. */
 static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *error_item, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const tdict_chunk *chunk = claim.chunk;
@@ -87,13 +88,14 @@ static tdict_status stage_in(tdict_lane *lane, tdict_claim claim, uint32_t *erro
   return status;
 }
 
-/* A new result is touched while the bytes are on their way; below this its pages are few, and mostly there. */
+/* Touches the pages of a new result while the copy runs. Smaller results have few pages, which are mostly mapped
+ * already. */
 #define TOUCH_BYTES ((size_t)4 << 20)
 static void touch_new(const tdict_future *t, const tdict_chunk *chunk) {
   if (t->plan.line_bytes >= TOUCH_BYTES && t->arena && !t->arena->memory) tdict_pieces_touch(&t->plan, chunk);
 }
 
-/* Has a slot filled by the device; it is emptied when its turn comes. */
+/* Queues a copy from the device into a slot. The slot is copied to the host when its flight is retired. */
 static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32_t *error_item, tdict_error *err) {
   tdict_slot *slot = NULL;
   tdict_status status = tdict_lane_begin(lane, err);
@@ -104,7 +106,7 @@ static tdict_status stage_out(tdict_lane *lane, const tdict_chunk *chunk, uint32
   return status;
 }
 
-/* Copies between device memories: the lane's gpu is the destination's. */
+/* A copy between device memories; the lane's GPU owns the destination. */
 typedef struct device_copy {
   tdict_lane *lane;
   tdict_gpu *from;
@@ -117,7 +119,7 @@ static tdict_status find_source_gpu(const tdict_lane *lane, const tdict_item *it
   return tdict_devices_gpu(lane->worker->transfer->engine->config.devices, item->src->storage->device, out, err);
 }
 
-/* The runs of a chunk between host and device, queued together. */
+/* Queues the runs of a chunk between host and device with one call. */
 static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_plan *p = &lane->worker->transfer->plan;
   tdict_cu_line lines[TDICT_CU_MOST_LINES];
@@ -128,14 +130,14 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
     size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
-    if (to <= item->offset + from) continue; /* a leaf without bytes */
+    if (to <= item->offset + from) continue; /* an empty leaf */
     lines[count++] = (tdict_cu_line){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
   return tdict_gpu_queue_lines(lane->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, lane->stream, err);
 }
 
-/* One copy between device memories; strided ones as rectangles. */
+/* Queues a copy between device memories. Strided leaves are copied as rectangles. */
 static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   const tdict_item *item = &lane->worker->transfer->plan.items[chunk->first];
   device_copy b = {.lane = lane};
@@ -160,7 +162,7 @@ static tdict_status queue_within_devices(tdict_lane *lane, const tdict_chunk *ch
   return tdict_pair_walk(&pair, &part, queue_between, &b, err);
 }
 
-/* An event for each small copy would cost as much as the copy: those of up to this many bytes in all share one. */
+/* Small copies share an event, up to this many bytes in all, because an event costs as much as a small copy. */
 #define EVENT_BYTES ((size_t)1 << 20)
 
 static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
@@ -171,7 +173,8 @@ static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
   return last && status == TDICT_OK ? tdict_lane_record_flight(lane, NULL, last, false, err) : status;
 }
 
-/* No more copies follow. Where they are waited for and nothing else is under way, the stream says when they are done. */
+/* Ends a series of copies without an event. If the caller waits and nothing else is in flight, synchronizing the
+ * stream is cheaper than an event. */
 static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   if (!lane->unrecorded || !lane->worker->transfer->caller_waits || lane->count > 0)
     return record_unrecorded(lane, err);
@@ -180,7 +183,7 @@ static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   return tdict_lane_synchronize(lane, err);
 }
 
-/* Copies by the driver alone. */
+/* Queues a chunk that needs no slot. */
 static tdict_status copy_direct(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   tdict_status status = tdict_lane_begin(lane, err);
@@ -225,7 +228,7 @@ static tdict_status run_claim(tdict_lane *lane, tdict_claim claim, uint32_t *err
   return TDICT_OK;
 }
 
-/* Opens a lane on the gpu that the chunk needs; one on another gpu is brought to its end first. */
+/* Opens the lane on the GPU that the chunk needs. A lane on another GPU is closed first. */
 static tdict_status switch_gpu(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err) {
   if (!gpu || lane->gpu == gpu) return TDICT_OK;
   tdict_status status = record_unrecorded(lane, err);
@@ -233,14 +236,14 @@ static tdict_status switch_gpu(tdict_lane *lane, tdict_gpu *gpu, tdict_error *er
   return status == TDICT_OK ? tdict_lane_open(lane, gpu, err) : status;
 }
 
-/* Host bytes that a stream still uses are not written before it is done with them. */
+/* Waits for recorded uses before host threads write the bytes. */
 static void wait_for_uses(const tdict_future *t) {
   if (!t->plan.way_bytes[TDICT_WAY_STAGE_OUT] && !t->plan.way_bytes[TDICT_WAY_HOST]) return;
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
 }
 
-/* The next part of a chunk that several fill, or the next whole one; false at the end. Who gets a later part of one finds
- * that the first has its thread already. */
+/* Claims the next part or the next whole chunk. Returns false at the end. Parts are claimed in order, so the first
+ * part of a chunk has a thread before any later part. */
 static bool claim_next(tdict_future *t, tdict_claim *out) {
   for (;;) {
     uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed), chunk = n / t->num_parts;
@@ -257,6 +260,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
   tdict_status status = TDICT_OK;
+  /* Claim chunks until none is left. */
   wait_for_uses(t);
   for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_transfer_has_failed(t);) {
     uint32_t error_item = claim.chunk->first;
@@ -269,18 +273,19 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
+  /* Queue what was gathered, and record the last events. */
   const uint32_t last = lane->unrecorded ? lane->unrecorded->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unrecorded(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
-  if (!t->caller_waits) tdict_latch_down(&t->queued); /* else no thread can ask for it */
+  if (!t->caller_waits) tdict_latch_down(&t->queued); /* else no thread can wait for `queued` */
   return status;
 }
 
-/* Asking takes a call of the system. */
+/* Reading the processor time needs a system call, so it is skipped without statistics. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Brings the lane to its end; the last worker ends the transfer. `cpu`: the thread's processor time when it began. */
+/* Closes the lane; the last worker ends the transfer. `cpu` is the thread's processor time at its begin. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
@@ -288,7 +293,7 @@ static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   bool abandon = status != TDICT_OK || tdict_transfer_has_failed(t);
   status = tdict_lane_close(lane, abandon, &err);
   if (status != TDICT_OK) tdict_transfer_fail(t, UINT32_MAX, &err);
-  worker->cpu_ns += cpu_now(t) - cpu; /* slots are emptied up to the last moment */
+  worker->cpu_ns += cpu_now(t) - cpu; /* the close still copies slots to the host */
   if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
 }
 
@@ -308,19 +313,21 @@ void tdict_work_with_others(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
+  /* Workers that have not begun are not needed any more. */
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
-    atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel); /* never the last: this worker is left */
+    /* never the last: this worker is still counted */
+    atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel);
   }
   finish_lane(&lane, status, cpu);
 }
 
 struct tdict_deferred_tail {
-  tdict_task task; /* first: the pool gives it back. It holds the transfer */
+  tdict_task task; /* first: the pool passes it to run_deferred_tail(). The task holds a reference of the transfer */
   tdict_lane lane;
   tdict_status status;
-  _Atomic(bool) offered; /* acquire/release: whoever takes that back does it */
+  _Atomic(bool) offered; /* acquire/release: the thread that sets it to false runs the tail */
 };
 
 bool tdict_deferred_tail_create(tdict_future *t) {
@@ -351,13 +358,13 @@ void tdict_work_and_return(tdict_worker *worker) {
   tail->status = claim_chunks(&tail->lane, &err);
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_wait_all(&tail->lane, &err);
-  if (tail->status !=
-      TDICT_OK) { /* slots of copies out would be kept from the threads that the deferred tail waits for */
+  if (tail->status != TDICT_OK) { /* finish here on failure */
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }
   if (tail->lane.gpu) tdict_lane_pause(&tail->lane);
   worker->cpu_ns = cpu_now(t) - cpu;
+  /* Offer the waiting to the pool. */
   tail->task.run = run_deferred_tail;
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   atomic_store_explicit(&tail->offered, true, memory_order_release);

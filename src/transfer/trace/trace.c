@@ -1,4 +1,4 @@
-/* Filling a recording, and the public calls. See trace.h for ownership and threads. */
+/* Fills recordings, and implements the public calls. See trace.h for ownership and threads. */
 #include "transfer/trace/trace.h"
 
 #include <errno.h>
@@ -89,7 +89,8 @@ void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
   traced->recording = NULL;
 }
 
-/* The next slice, or NULL and one more that is dropped. */
+/* Takes the next slice. Returns NULL if the array is full, which counts the slice as dropped, or if the recording is
+ * off. */
 static tdict_slice *take_slice(tdict_recording *r) {
   if (!atomic_load_explicit(&r->on, memory_order_relaxed)) return NULL;
   int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_release);
@@ -105,7 +106,8 @@ static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool 
   atomic_store_explicit(&track->id, (int32_t)gettid(), memory_order_release);
 }
 
-/* The calling thread's track; -1 when there are too many. A table of addresses, hashed; nothing is ever removed. */
+/* Returns the calling thread's track, or -1 if there are too many. The tracks are a hash table by thread; none is
+ * ever removed. */
 static int find_track(tdict_recording *r, const tdict_pool *pool) {
   uintptr_t self = (uintptr_t)pthread_self();
   size_t first = (size_t)((self >> 12) * 2654435761u);
@@ -123,7 +125,7 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
   return -1;
 }
 
-/* A slice of the calling thread, from begin_ns to now. */
+/* Adds a slice of the calling thread, from begin_ns to now. */
 static void add_slice(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
   int64_t end_ns = tdict_now_ns();
   int track = find_track(r, pool);
@@ -162,7 +164,7 @@ static bool create_timing_event(tdict_gpu *gpu, tdict_cu_event *out) {
   return tdict_counted_timing_event_create(gpu->driver, out) == TDICT_CU_SUCCESS;
 }
 
-/* Reads both clocks at nearly the same time: an event on a stream with nothing on it, and the host's. Never waits. */
+/* Reads the device's and the host's clock at nearly the same time, by an event on an idle stream. Never waits. */
 static void set_base(tdict_trace_gpu *g) {
   tdict_cu_stream idle;
   tdict_cu_event event = NULL;
@@ -179,7 +181,7 @@ static void set_base(tdict_trace_gpu *g) {
     destroy_event(g->gpu, event);
 }
 
-/* The gpu's index, -1 when there are too many or its clock cannot be read. */
+/* Returns the GPU's index in the recording, or -1 if there are too many or its clock cannot be read. */
 static int find_traced_gpu(tdict_recording *r, tdict_gpu *gpu) {
   int found = -1;
   pthread_mutex_lock(&r->lock);
@@ -206,10 +208,10 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   s->stream = stream;
   s->begin_ns = tdict_now_ns();
   bool good = index >= 0;
-  if (good) s->gpu = index; /* from here on its events are destroyed with it */
+  if (good) s->gpu = index; /* from here on the recording destroys the slice's events */
   if (good) good = create_timing_event(gpu, &s->from) && create_timing_event(gpu, &s->to);
   if (good) good = tdict_gpu_record(gpu, s->from, stream, NULL) == TDICT_OK;
-  return good ? s : NULL; /* never complete: counted as unfinished */
+  return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
@@ -278,6 +280,7 @@ tdict_status tdict_trace_write_to(tdict_context *c, tdict_status (*write)(void *
   return status;
 }
 
+/* The sink for files. A short write is an I/O error. */
 static tdict_status write_file(void *user, const char *text, size_t bytes) {
   return fwrite(text, 1, bytes, user) == bytes ? TDICT_OK : TDICT_EIO;
 }

@@ -1,5 +1,5 @@
-/* Writing a recording as a timeline: the "JSON Array Format" within an object of Chrome's "Trace Event Format", which
- * Perfetto reads, too. Times are microseconds since the recording began. All that the writer owns lives for one call.
+/* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are
+ * microseconds since the recording began. The writer owns its data for one call.
  * Thread rule: see trace.h; slices that are not complete are left out. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,18 +14,18 @@ enum { HOST_PID = 1, FIRST_GPU_PID = 10, FIRST_WORKER_TID = 1000, MAX_STREAMS = 
 
 typedef struct stream_track {
   tdict_cu_stream stream;
-  double last_us; /* the end of its last slice */
+  double last_us; /* end of its last slice */
 } stream_track;
 
 typedef struct writer {
   tdict_recording *r;
   tdict_trace_sink write;
   void *user;
-  tdict_status status;             /* the first that was not OK */
-  int64_t num_slices, num_written; /* all that were taken, and those of them that stand in the text */
+  tdict_status status;             /* the first status that was not OK */
+  int64_t num_slices, num_written; /* slices taken, and slices written */
   bool comma;
   int num_streams;
-  stream_track streams[MAX_STREAMS]; /* of the gpu that is written */
+  stream_track streams[MAX_STREAMS]; /* of the current GPU */
   size_t used;
   char text[PIECE];
 } writer;
@@ -46,7 +46,7 @@ static void put_text(writer *w, const char *format, ...) {
   if (length > 0) w->used += (size_t)length < LINE ? (size_t)length : LINE - 1;
 }
 
-/* What stands before each event. */
+/* Returns the separator before an event. */
 static const char *event_separator(writer *w) {
   const char *text = w->comma ? ",\n" : "\n";
   w->comma = true;
@@ -91,7 +91,7 @@ static void put_slice(writer *w, const tdict_slice *s, const slice_place *p) {
       s->transfer, s->bytes);
 }
 
-/* All of a transfer has a row of its own, since transfers overlap as they like. */
+/* Writes the whole transfer as an asynchronous event, because transfers may overlap in any way. */
 static void put_transfer(writer *w, const tdict_slice *s) {
   static const char *const edges[] = {"b", "e"};
   const double at[] = {to_us(w, s->begin_ns), to_us(w, s->end_ns)};
@@ -124,7 +124,8 @@ static void put_host_slices(writer *w) {
   }
 }
 
-/* When a copy ran, on the host's clock but for an offset that all of a gpu share; false: it is not done. */
+/* Reads when a copy ran, on the host's clock but for a shift that all slices of a GPU share. Returns false if the
+ * copy has not ended. */
 static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, slice_place *p) {
   float after_ms, took_ms;
   if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
@@ -149,7 +150,7 @@ static bool is_on(const tdict_slice *s, int index) {
   return atomic_load_explicit(&s->complete, memory_order_acquire) && s->gpu == index;
 }
 
-/* So much must all slices of a gpu be moved that none begins before it was queued. */
+/* Returns the shift of a GPU's slices: the smallest with which no copy begins before it was queued. */
 static double find_shift(const writer *w, int index) {
   double shift = 0;
   slice_place p;
@@ -162,7 +163,7 @@ static double find_shift(const writer *w, int index) {
   return shift;
 }
 
-/* Slices of one stream follow each other; what rounding makes overlap is put right. */
+/* Writes the slices of a GPU. Slices of a stream must not overlap, so overlaps from rounding are removed. */
 static void put_gpu_slices(writer *w, int index) {
   const tdict_trace_gpu *g = &w->r->gpus[index];
   tdict_gpu_scope scope;
@@ -171,7 +172,7 @@ static void put_gpu_slices(writer *w, int index) {
   w->num_streams = 0;
   snprintf(name, sizeof name, "%s streams", tdict_device_format(g->gpu->memory.device, device, sizeof device));
   put_name(w, p.pid, 0, "process_name", name);
-  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* a lost device answers no times */
+  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* on a lost device no times can be read */
   double shift = find_shift(w, index);
   for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
     const tdict_slice *s = &w->r->slices[i];
@@ -208,7 +209,8 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   w->r = r;
   w->write = write;
   w->user = user;
-  int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire); /* before tracks and gpus are looked at */
+  /* acquire before reading tracks and GPUs: see recording.h */
+  int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire);
   w->num_slices = taken < r->capacity ? taken : r->capacity;
   pthread_mutex_lock(&r->lock);
   int num_gpus = r->num_gpus;
