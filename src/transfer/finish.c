@@ -248,5 +248,3 @@ void tdict_transfer_end_at_once(tdict_future *t) {
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
 }
-
-void tdict_transfer_abort(tdict_future *t) { tdict_transfer_finish(t); }

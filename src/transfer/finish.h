@@ -14,8 +14,6 @@ void tdict_transfer_will_build(tdict_future *transfer);
 void tdict_transfer_built(tdict_future *transfer);
 /* Ends a transfer that has nothing to copy. */
 void tdict_transfer_end_at_once(tdict_future *transfer);
-/* Ends a transfer that has failed before it began. */
-void tdict_transfer_abort(tdict_future *transfer);
 /* Releases the sources that lie completely in the chunk, after its bytes were copied into a slot. Does nothing if
  * the sources are hashed again later. */
 void tdict_transfer_chunk_read(tdict_future *transfer, const tdict_chunk *chunk);
