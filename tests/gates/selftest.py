@@ -60,7 +60,8 @@ FAULTS = [
     ("mutants", "tests/mutants.ini", MUTANT.format(match="no such text", case="checked_round_up"), "planted: the expression matches 0 times"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="step - 1", case="planted_case"), "no test has the case planted_case"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
-    ("pages", "README.md", "```c\nplanted();\n```\n", "shows a line that examples/quickstart.c has not"),
+    ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
+    ("pages", "README.md", "\n" * 120, "README.md: has"),
 ]
 
 
