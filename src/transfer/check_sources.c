@@ -61,7 +61,7 @@ void tdict_check_sources_after(tdict_future *t) {
     if (!is_on_host(&t->plan.items[i]) || hash_item(&t->plan.items[i]) == t->hashes[i]) continue;
     tdict_error err;
     (void)!tdict_fail(&err, TDICT_ECHANGED,
-                      "transfer: the source was changed while it was being read; wait_source first");
+                      "transfer: the source changed during the copy; call tdict_future_wait_source() first");
     tdict_transfer_fail(t, i, &err);
     return;
   }

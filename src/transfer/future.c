@@ -40,11 +40,11 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
 
 /* Returns TDICT_OK if this thread may wait for f, else why not. */
 static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
-  if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
+  if (!f) return tdict_fail(err, TDICT_EINVAL, "future: f is NULL");
   if (tdict_pool_note() && tdict_hooks_is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
   if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
-    return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork of the one that moves the bytes");
+    return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; the transfer runs in its parent");
   return TDICT_OK;
 }
 
@@ -100,7 +100,7 @@ static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdi
   tdict_status status = tdict_stream_check(&f->streams, s, what, err);
   if (status != TDICT_OK || !f->gpu) return status;
   if (s.device.type != f->gpu->memory.device.type)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which did not take part", what,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, which the transfer did not use", what,
                       tdict_device_format(s.device, name, sizeof name));
   /* if the device is lost, the transfer's own error says more */
   if (tdict_gpu_enter(f->gpu, &scope, NULL) == TDICT_OK) status = tdict_gpu_refuse_capture(f->gpu, s.handle, what, err);
@@ -134,7 +134,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
 void tdict_future_cancel(tdict_future *f) {
   if (!f || tdict_forkmark_forked(f->mark) || tdict_latch_is_zero(&f->ended)) return;
   tdict_error err;
-  (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: it was cancelled");
+  (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
   tdict_transfer_fail_at(f, "", &err);
 }
 
@@ -149,7 +149,7 @@ tdict_future_state_code tdict_future_state(const tdict_future *f) {
 bool tdict_future_is_ready(const tdict_future *f) { return tdict_future_state(f) != TDICT_FUTURE_PENDING; }
 
 tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out, tdict_error *err) {
-  if (!f || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", f ? "out" : "it");
+  if (!f || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", f ? "out" : "f");
   if (!tdict_future_is_ready(f)) return tdict_fail(err, TDICT_EINVAL, "future: the transfer has not ended");
   return tdict_options_write(out, &f->stats, sizeof f->stats, "stats", err);
 }

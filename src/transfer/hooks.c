@@ -103,7 +103,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   }
   moved = pinned;
   if (status == TDICT_OK && step->pin && step->move && tdict_transfer_has_failed(t)) {
-    status = tdict_fail(err, TDICT_ECANCELLED, "transfer: it has ended before this hook");
+    status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
     moved = NULL;
   }
   if (status == TDICT_OK && step->move) {

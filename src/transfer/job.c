@@ -74,7 +74,7 @@ static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
   if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed))
     return;
-  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer that nobody waited for failed: %s at '%s': %s",
+  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer failed and no call returned its error: %s at '%s': %s",
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 

@@ -81,8 +81,7 @@ tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_err
   if (!f.gpu)
     return tdict_fail(
         err, TDICT_EWRONGDEVICE,
-        "record_stream: the stream is of %s, and no tensor of the tree is in memory that its context made "
-        "there or pinned for it",
+        "record_stream: the stream is of %s, but no tensor of the tree is in memory allocated there or pinned for it",
         tdict_device_format(s.device, name, sizeof name));
   tdict_fence *use;
   status = tdict_use_create(f.gpu, s.handle, &use, err);

@@ -51,10 +51,11 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
                       what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
   if (o->stats && !s->start->caller_waits)
-    return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended",
-                      what);
+    return tdict_fail(err, TDICT_EINVAL,
+                      "%s: stats must be NULL: call tdict_future_stats() after the transfer has ended", what);
   if (s->start->dst && (o->memory || o->pinned_result))
-    return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result have no use: the destination is there", what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result must not be set: the destination exists already",
+                      what);
   return TDICT_OK;
 }
 
@@ -77,17 +78,16 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &s->gpu, err);
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s",
-                      s->start->what, tdict_device_format(o->memory->device, have, sizeof have),
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s, wanted memory on %s", s->start->what,
+                      tdict_device_format(o->memory->device, have, sizeof have),
                       tdict_device_format(s->device, want, sizeof want));
   if (o->memory && !tdict_devices_own_memory(devices, o->memory))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s of another context", s->start->what,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s of another context", s->start->what,
                       tdict_device_format(o->memory->device, have, sizeof have));
   if (o->pinned_result && !to_host)
     return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
   if (o->pinned_result && o->memory && !o->memory->pinned)
-    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, and the memory given is not pinned",
-                      s->start->what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, but options.memory is not pinned", s->start->what);
   s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
   s->memory = o->memory;
   if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
@@ -285,7 +285,7 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   }
   const bool returns_early = t->on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
   if (returns_early && !tdict_deferred_tail_create(t))
-    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to pass its end to the pool");
   if (t->hooks) { /* the future reports all later errors */
     const bool here = t->on_caller;
     tdict_hooks_run(t);

@@ -156,7 +156,8 @@ static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, 
     item->kind = TDICT_CU_D2D;
     item->way = TDICT_WAY_DIRECT;
     if (source->driver != item->gpu->driver)
-      return tdict_fail(err, TDICT_ENOTSUP, "transfer: from a simulated device to a GPU, or back: go through the cpu");
+      return tdict_fail(err, TDICT_ENOTSUP,
+                        "transfer: no copies between simulated devices and GPUs: move to the cpu first");
   }
   return TDICT_OK;
 }
@@ -291,7 +292,7 @@ static tdict_status check_leaf_pair(const tdict_tensor *src, const tdict_tensor 
                       tdict_text_shape(src->ndim, src->dims, have, sizeof have),
                       tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "copy_into: the destination may not be written");
+    return tdict_fail(err, TDICT_EREADONLY, "copy_into: the destination is read-only");
   return TDICT_OK;
 }
 
@@ -434,8 +435,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
                                    tdict_error *err) {
   tdict_tree *other_flat = NULL;
   if (c->flat_depth && cursor->depth >= c->flat_depth)
-    return tdict_fail(err, TDICT_EHOOK,
-                      "transfer: what flatten gave holds an object of type %.60s, wanted tensors and trees",
+    return tdict_fail(err, TDICT_EHOOK, "transfer: flatten returned an object of type %.60s, wanted tensors and trees",
                       box->type->name);
   tdict_status status = add_step(c, cursor, box, err);
   if (status != TDICT_OK) return status;

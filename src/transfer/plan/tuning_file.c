@@ -194,18 +194,18 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
   tdict_status status = tdict_tuning_check(tuning, err);
   if (status != TDICT_OK) return status;
   if (strlen(machine) >= TDICT_TUNING_MACHINE || strpbrk(machine, "\r\n"))
-    return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name is no line of less than %d bytes",
+    return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name must be one line of less than %d bytes",
                       TDICT_TUNING_MACHINE);
   FILE *file;
   status = tdict_file_stream_to_write("tuning file", path, &file, err);
   if (status != TDICT_OK) return status;
   fprintf(
       file,
-      "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
+      "# Settings of tdict for each size of a transfer, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
       TDICT_TUNING_VERSION, machine);
   fprintf(
       file,
-      "# in: to a device; out, out_new: to the host, into memory that is there or new; host: within the host; in bytes\n"
+      "# in: to a device; out, out_new: to the host, into existing or new memory; host: within the host; sizes in bytes\n"
       "# up_to chunk first workers slots streaming caller spin_us\n");
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
     for (int i = 0; i < tuning->num_rows[d]; i++) {

@@ -264,7 +264,7 @@ static tdict_status find_recording(tdict_context *c, const char *what, tdict_rec
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording ? tdict_recording_retain(tracer->recording) : NULL;
   pthread_mutex_unlock(&tracer->lock);
-  if (!r) return tdict_fail(err, TDICT_EINVAL, "%s: nothing was recorded: tdict_trace_start() comes first", what);
+  if (!r) return tdict_fail(err, TDICT_EINVAL, "%s: nothing was recorded: call tdict_trace_start() first", what);
   *out = r;
   return TDICT_OK;
 }

@@ -223,5 +223,5 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   flush_text(w);
   tdict_status status = w->status;
   free(w);
-  return status == TDICT_OK ? TDICT_OK : tdict_fail(err, status, "trace: its text could not be handed over");
+  return status == TDICT_OK ? TDICT_OK : tdict_fail(err, status, "trace: the write function failed");
 }
