@@ -151,7 +151,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree
  *  already is shared. If all leaves are shared, the call returns @p src itself, retained. All other leaves become
  *  contiguous and lie in one new storage in tree order. Each begins at a multiple of 256 bytes; bytes between leaves
  *  are unspecified. Leaves that are the same bytes of one storage are sent once. Leaves on another device of the
- *  context *  are copied from that device, also strided ones, over the direct link if there is one.
+ *  context are copied from that device, also strided ones, over the direct link if there is one.
  *  @param[in]  src     Borrowed. The transfer retains its storages until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO is the context's own device. A device
  *                      with an index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL.
