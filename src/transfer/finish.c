@@ -90,10 +90,11 @@ static void give_tails(tdict_future *t) {
 /* Marks the destinations as lost after a failure, and as valid after a success. */
 static void update_lost_bytes(const tdict_future *t) {
   const bool lost = t->error.status != 0;
-  bool tells = lost;
-  for (uint32_t i = 0; i < t->num_writes && !tells; i++) tells = tdict_storage_has_lost(t->writes[i].storage);
+  bool has_lost_bytes = lost;
+  for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
+    has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
   if (lost && t->arena) tdict_storage_lose_all(t->arena);
-  for (uint32_t i = 0; i < t->plan.num_items && tells; i++) {
+  for (uint32_t i = 0; i < t->plan.num_items && has_lost_bytes; i++) {
     const tdict_tensor *dst = t->plan.items[i].dst;
     if (dst && lost) tdict_tensor_lose(dst);
     if (dst && !lost) tdict_tensor_regain(dst);
@@ -152,9 +153,9 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
     all &= release_source(p, i, true, &r);
   }
   release_slab(&r);
-  tdict_chunk *own = &p->chunks[chunk - p->chunks];
-  own->end_inside = end;
-  own->was_read = all;
+  tdict_chunk *own_chunk = &p->chunks[chunk - p->chunks];
+  own_chunk->end_inside = end;
+  own_chunk->was_read = all;
 }
 
 /* Releases the sources that no chunk has released early. Skips the items of chunks that were read, except at the

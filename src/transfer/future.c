@@ -79,16 +79,16 @@ tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
 /* Makes the stream wait for the tail events of all workers. The caller holds error_lock and the outcome is open:
  * when it is final, the tails are given back. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
-  tdict_gpu *own; /* the stream's device: handle 0 is the legacy stream of the device whose context is current */
+  tdict_gpu *stream_gpu; /* the stream's device: handle 0 is the legacy stream of the device whose context is current */
   tdict_gpu_scope scope;
   if (!f->gpu) return TDICT_OK; /* copies between host memories have no tail */
-  tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &own, err);
+  tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
   if (status != TDICT_OK) return status;
-  status = tdict_gpu_enter(own, &scope, err);
-  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(own, s.handle, "wait_on_stream", err);
+  status = tdict_gpu_enter(stream_gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_refuse_capture(stream_gpu, s.handle, "wait_on_stream", err);
   for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
-    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(own, s.handle, f->workers[i].tail, err);
-  tdict_gpu_leave(own, &scope);
+    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(stream_gpu, s.handle, f->workers[i].tail, err);
+  tdict_gpu_leave(stream_gpu, &scope);
   return status;
 }
 

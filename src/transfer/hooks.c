@@ -24,7 +24,7 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
-  _Atomic(uint32_t) left; /* acq_rel: hooks that have not ended; the last one begins the copies */
+  _Atomic(uint32_t) num_unfinished; /* acq_rel: hooks that have not ended; the last one begins the copies */
   uint32_t count;
   hook_task tasks[];
 } tdict_hooks;
@@ -51,7 +51,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
           .task = {.run = run_hook_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
-  atomic_init(&h->left, count);
+  atomic_init(&h->num_unfinished, count);
   t->hooks = h;
   return TDICT_OK;
 }
@@ -146,17 +146,17 @@ bool tdict_hooks_begin_copies(tdict_future *t) {
 }
 
 static void run_hook_task(tdict_task *task) {
-  hook_task *own = (hook_task *)task;
-  tdict_future *t = own->transfer;
+  hook_task *own_task = (hook_task *)task;
+  tdict_future *t = own_task->transfer;
   if (!tdict_transfer_has_failed(t)) {
     frame here = {t, tdict_pool_note()};
     tdict_error err = {0};
     tdict_pool_set_note(&here);
-    tdict_status status = run_step(t, own->step, &err);
+    tdict_status status = run_step(t, own_task->step, &err);
     tdict_pool_set_note(here.outer);
-    if (status != TDICT_OK) tdict_transfer_fail_at(t, own->step->path, &err);
+    if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
   }
-  if (atomic_fetch_sub_explicit(&t->hooks->left, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
   if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* else the starting thread does */
 }
 

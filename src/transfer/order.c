@@ -210,7 +210,7 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   conflict_search g = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
-  /* Mark the sources, then what is written. */
+  /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)

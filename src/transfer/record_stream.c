@@ -8,7 +8,7 @@
 #include "tree/cursor.h"
 
 /* Returns the GPU that owns or pinned the storage's memory, or NULL. */
-static tdict_gpu *find_storage_gpu(const tdict_storage *s) {
+static tdict_gpu *find_memory_gpu(const tdict_storage *s) {
   tdict_gpu *gpu = tdict_gpu_of_memory(s->memory);
   return gpu ? gpu : tdict_pinned_pool_self(s->memory);
 }
@@ -63,7 +63,7 @@ typedef struct gpu_search {
 static tdict_status note_stream_gpu(void *user, tdict_storage *s, tdict_error *err) {
   gpu_search *f = user;
   (void)err;
-  tdict_gpu *gpu = find_storage_gpu(s);
+  tdict_gpu *gpu = find_memory_gpu(s);
   if (!f->gpu && gpu && tdict_stream_is_of(f->stream, gpu)) f->gpu = gpu;
   return TDICT_OK;
 }

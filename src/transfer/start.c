@@ -59,7 +59,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Checks the option `after` even if nothing is to be copied, so that a wrong stream always fails. */
+/* Checks the option `after` even if no leaf must be copied, so that a wrong stream always fails. */
 static tdict_status check_after(const starter *s, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   tdict_gpu *gpu;
@@ -229,12 +229,12 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
 
 /* Returns true if every leaf is in place, so that the tree is its own result. */
 static bool is_already_there(const starter *s) {
-  tdict_device own;
+  tdict_device tree_device;
   if (s->start->dst || s->plan.num_items > 0) return false;
   for (uint32_t i = 0; i < s->plan.num_objects; i++)
     if (s->plan.objects[i].action == TDICT_OBJECT_HOOK) return false;
   if (s->plan.num_leaves > 0) return true;
-  return s->start->pin || (tdict_get_device(s->start->src, &own) && tdict_device_equal(own, s->device));
+  return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }
 
 /* Returns true if one thread can queue all copies without waiting. A lane waits after TDICT_DIRECT_IN_FLIGHT driver
@@ -276,7 +276,7 @@ static void work_on_caller(tdict_future *t, bool returns_early) {
     tdict_work_with_others(&t->workers[0]);
 }
 
-/* Begins the transfer, or ends it at once if nothing is to be done. */
+/* Begins the transfer. A transfer without work ends at once. */
 static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (t->plan.num_items == 0 && !t->hooks) {

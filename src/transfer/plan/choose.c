@@ -56,7 +56,7 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
   return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
-/* Chooses who copies. A pool thread that starts a transfer copies itself, so that tasks never wait for tasks. */
+/* Chooses the threads. A pool thread that starts a transfer copies itself, so that tasks never wait for tasks. */
 static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
@@ -64,7 +64,7 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   /* only driver copies: more threads would only wait for each other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
   bool has_hooks = num_hooked(r->plan) > 1;
-  bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result meanwhile */
+  bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
   /* Copies within the host keep the memory busy. One more processor gains little, and the program needs one. */
   bool spares_cpu = find_direction(r->plan) == TDICT_TUNING_HOST;

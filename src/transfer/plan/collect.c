@@ -75,8 +75,8 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Returns true if the GPU can read the tensor directly. Ordinary and pinned memory are on the same device, so the
- * driver is asked, once for each storage. */
+/* Returns true if the GPU can read the tensor directly. The driver decides, because ordinary and pinned memory are
+ * on the same device. The last result is kept, because neighbouring leaves often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -224,8 +224,8 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
   top->mark = (size_t)(uintptr_t)other;
-  const tdict_tree *asked = other ? other : node; /* for copy_into, sharing of the destination matters */
-  top->is_shared = top[-1].is_shared || atomic_load_explicit(&asked->refs, memory_order_relaxed) != 1;
+  const tdict_tree *counted_node = other ? other : node; /* for copy_into, sharing of the destination matters */
+  top->is_shared = top[-1].is_shared || atomic_load_explicit(&counted_node->refs, memory_order_relaxed) != 1;
   return true;
 }
 

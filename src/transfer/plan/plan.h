@@ -43,8 +43,8 @@ typedef struct tdict_item {
 typedef struct tdict_chunk {
   size_t begin, end;   /* offsets on the line */
   uint32_t first;      /* number of the item that contains `begin` */
-  uint32_t end_inside; /* the number after the last item that lies in it completely; set with was_read */
-  /* the sources of the items that lie in it completely were released. Written by the thread that queued its copy */
+  uint32_t end_inside; /* the number after the last item that is completely inside of the chunk; set with was_read */
+  /* the sources of the items completely inside were released. Written by the thread that queued the chunk's copy */
   bool was_read;
 } tdict_chunk;
 
@@ -82,7 +82,7 @@ typedef struct tdict_plan {
   uint32_t num_chunks, cap_chunks;
   size_t line_bytes;          /* length of the line */
   size_t total_bytes;         /* bytes of all items */
-  size_t way_bytes[5];        /* bytes of all items, by way */
+  size_t way_bytes[5];        /* bytes of the items, for each way */
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
   int64_t num_untouched;              /* objects whose type has no hook for this transfer */

@@ -143,7 +143,7 @@ static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) 
 }
 
 /* Locks the nodes of the result whose originals were locked directly. */
-static tdict_status copy_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   if (tdict_node_is_locked(src)) {
     tdict_lock(result);
     return TDICT_OK;
@@ -177,7 +177,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   if (b->slab) /* after a failure, too: the tree's release drops them */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
-  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_locks(src, result, err);
+  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
     return status;

@@ -16,7 +16,7 @@ tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the parts of %u chunks", count);
   for (uint32_t i = 0; i < count; i++) {
     atomic_init(&t->chunk_parts[i].slot, NULL);
-    atomic_init(&t->chunk_parts[i].left, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
+    atomic_init(&t->chunk_parts[i].num_unfilled, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
   }
   return TDICT_OK;
 }
@@ -84,7 +84,7 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
 }
 
 bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
-  return atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) == 1;
+  return atomic_fetch_sub_explicit(&parts->num_unfilled, 1, memory_order_acq_rel) == 1;
 }
 
 tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {

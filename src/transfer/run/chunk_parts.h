@@ -12,10 +12,10 @@
 #include "transfer/run/lane.h"
 
 typedef struct tdict_chunk_parts {
-  _Atomic(tdict_slot *)
-      /* release/acquire: set by the thread of the first part; NULL before that, and again before the copy is queued */
-      slot;
-  _Atomic(uint32_t) left; /* acq_rel: parts not filled yet. The thread that fills the last part sees all bytes */
+  /* release/acquire: set by the thread of the first part; NULL before that, and again before the copy is queued */
+  _Atomic(tdict_slot *) slot;
+  /* acq_rel: parts not filled yet. The thread that fills the last part sees all bytes */
+  _Atomic(uint32_t) num_unfilled;
 } tdict_chunk_parts;
 
 /* Allocates the parts of all chunks, if num_parts is above 1 and some bytes go through slots to a device. Else sets

@@ -181,12 +181,12 @@ static bool extends(const stretch *s, const stretch *next) {
 /* Returns the stretch of a piece whose leaf is contiguous on the device. */
 static stretch make_stretch(const piece *p, bool in) {
   const tdict_item *item = p->item;
-  const tdict_tensor *there = in ? item->dst : item->src;
+  const tdict_tensor *device_tensor = in ? item->dst : item->src;
   return (stretch){(in ? item->dst_data : (char *)item->src->data) + p->begin,
                    p->at,
                    p->end - p->begin,
-                   tdict_plan_gap_is_free(there),
-                   there ? there->storage : NULL,
+                   tdict_plan_gap_is_free(device_tensor),
+                   device_tensor ? device_tensor->storage : NULL,
                    p->number};
 }
 
@@ -207,8 +207,8 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
     break;
   }
   if (!run.bytes) return false;
-  char *there = slot + run.at;
-  *out = in ? (tdict_cu_line){run.device, there, run.bytes} : (tdict_cu_line){there, run.device, run.bytes};
+  char *slot_data = slot + run.at;
+  *out = in ? (tdict_cu_line){run.device, slot_data, run.bytes} : (tdict_cu_line){slot_data, run.device, run.bytes};
   return true;
 }
 

@@ -45,7 +45,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&ring->lock, NULL);
-  pthread_cond_init(&ring->given, &attributes);
+  pthread_cond_init(&ring->slot_returned, &attributes);
   pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
@@ -80,7 +80,7 @@ void tdict_ring_destroy(tdict_ring *ring) {
   if (ring->pages.data) tdict_pinned_pages_put(&ring->pinner, &ring->pages);
   free(ring->pageable);
   free(ring->slots);
-  pthread_cond_destroy(&ring->given);
+  pthread_cond_destroy(&ring->slot_returned);
   pthread_mutex_destroy(&ring->lock);
   free(ring);
 }
@@ -118,7 +118,7 @@ static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
   const struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-  pthread_cond_timedwait(&ring->given, &ring->lock, &deadline);
+  pthread_cond_timedwait(&ring->slot_returned, &ring->lock, &deadline);
 }
 
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err) {
@@ -145,6 +145,6 @@ void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   } else {
     push_idle(ring, slot);
   }
-  pthread_cond_signal(&ring->given);
+  pthread_cond_signal(&ring->slot_returned);
   pthread_mutex_unlock(&ring->lock);
 }

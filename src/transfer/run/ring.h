@@ -27,7 +27,7 @@ typedef struct tdict_ring {
   int num_slots;
   tdict_slot *slots;
   pthread_mutex_t lock; /* guards all fields below */
-  pthread_cond_t given;
+  pthread_cond_t slot_returned;
   int num_idle;
   tdict_slot *idle;                      /* no copy uses their bytes; last returned first */
   tdict_slot *oldest_busy, *newest_busy; /* returned while a copy uses their bytes */

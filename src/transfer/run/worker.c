@@ -12,7 +12,7 @@
 #include "transfer/run/lane.h"
 #include "transfer/run/pieces.h"
 
-/* A claim of a thread: a chunk, or a part of one. */
+/* A chunk, or a part of a chunk, that a thread has claimed. */
 typedef struct tdict_claim {
   const tdict_chunk *chunk;
   uint32_t part;

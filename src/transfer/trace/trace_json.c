@@ -157,8 +157,8 @@ static double find_shift(const writer *w, int index) {
   for (int64_t i = 0; i < w->num_slices; i++) {
     const tdict_slice *s = &w->r->slices[i];
     if (!is_on(s, index) || !read_times(w, &w->r->gpus[index], s, &p)) continue;
-    double late = to_us(w, s->begin_ns) - p.begin_us;
-    if (late > shift) shift = late;
+    double late_us = to_us(w, s->begin_ns) - p.begin_us;
+    if (late_us > shift) shift = late_us;
   }
   return shift;
 }
