@@ -82,6 +82,7 @@ tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdi
   return status == TDICT_OK ? wait_for_result(future, pin.stats, out, err) : status;
 }
 
+/* Pins the object in a tree of its own, so that the rules of tdict_pin_memory() apply. */
 static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box *box, const tdict_pin_options *o,
                                 void **out, tdict_error *err) {
   tdict_tree *pinned;
@@ -121,6 +122,7 @@ tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *se
   return status;
 }
 
+/* Stops the walk with TDICT_ENOTFOUND at the first leaf that is not pinned. */
 static tdict_status check_pinned(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)user, (void)err;
   bool (*is_pinned)(const void *self) = entry->type ? TDICT_HOOK_OF(entry->type, is_pinned) : NULL;
@@ -153,6 +155,7 @@ tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, td
     return tdict_fail(err, TDICT_EINVAL, "set_to: %s is NULL", !c ? "c" : !td ? "td" : !path ? "path" : "tensor");
   tdict_status status = tdict_place_find(&place, td, path, "set_to", err);
   if (status != TDICT_OK) return status;
+  /* A simulated device of another context may have the same name, so the storage's owner is compared, too. */
   const bool moves = place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                                 !tdict_devices_own_storage(tdict_context_devices(c), tensor->storage));
   const tdict_device device = place.node->device;

@@ -76,6 +76,7 @@ tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_err
   if (!td) return tdict_fail(err, TDICT_EINVAL, "record_stream: td is NULL");
   gpu_search f = {s, NULL};
   char name[32];
+  /* Find the GPU first: a wrong stream must record nothing. */
   tdict_status status = each_storage(td, note_stream_gpu, &f, err);
   if (status != TDICT_OK) return status;
   if (!f.gpu)

@@ -30,6 +30,7 @@ bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t) {
 
 static size_t hash_slot(const tdict_same_bytes *same, const tdict_tensor *t) {
   uint64_t x = (uint64_t)(uintptr_t)t->data * 0x9e3779b97f4a7c15u;
+  /* Use the upper half of the product: the low bits of an address are often zero, and mix badly. */
   return (size_t)(x >> 32) & (same->cap - 1);
 }
 
@@ -77,6 +78,7 @@ static bool grow_table(tdict_same_bytes *same) {
 
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item) {
   if (!t->data) return true;
+  /* At most half of the table is used, so that searches stay short. */
   if (2 * (same->count + 1) > same->cap && !grow_table(same)) return false;
   put_entry(same, t, item + 1);
   same->count++;

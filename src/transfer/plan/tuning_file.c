@@ -220,6 +220,7 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
     }
   bool good = !ferror(file);
   int code = errno;
+  /* The last bytes may be written only by fclose(). */
   if (fclose(file) != 0) good = false, code = errno;
   return good ? TDICT_OK : fail_tuning_io(path, "written", code, err);
 }

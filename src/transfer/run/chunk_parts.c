@@ -78,6 +78,7 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
   }
   tdict_status status = tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
+  /* Stop counting the slot before other threads see it: any lane may queue its copy. */
   tdict_lane_hand_over(lane);
   atomic_store_explicit(&parts->slot, *out, memory_order_release);
   return TDICT_OK;

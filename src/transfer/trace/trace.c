@@ -99,6 +99,7 @@ static tdict_slice *take_slice(tdict_recording *r) {
   return &r->slices[n];
 }
 
+/* Numbers workers and callers separately. The id is stored last: a reader that sees it sees the other fields. */
 static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool *pool) {
   track->worker = tdict_pool_is_worker(pool);
   track->number =
@@ -149,6 +150,7 @@ void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begi
             &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
 }
 
+/* Retains the recording while the slice is written, because a start may replace it. */
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
   if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
@@ -214,6 +216,7 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
+/* If the event fails, the slice stays incomplete and is left out of the file. */
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
   if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
@@ -233,6 +236,8 @@ tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *opti
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
   tdict_tracer *tracer = tdict_context_tracer(c);
+  /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced one,
+   * or the new one on failure. */
   tdict_recording *made = create_recording(o.max_events), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
@@ -293,6 +298,7 @@ tdict_status tdict_trace_write(tdict_context *c, const char *path, tdict_error *
   FILE *file = NULL;
   status = tdict_file_stream_to_write("trace_write", path, &file, err);
   if (status == TDICT_OK) status = tdict_recording_write(r, write_file, file, err);
+  /* Keep errno: releasing the recording may change it. */
   int code = errno;
   tdict_recording_release(r);
   if (!file) return status;

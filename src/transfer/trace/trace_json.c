@@ -183,6 +183,7 @@ static void put_gpu_slices(writer *w, int index) {
     p.tid = (int)(track - w->streams) + 1;
     p.begin_us += shift;
     p.end_us += shift;
+    /* Remove overlaps. */
     if (p.begin_us < track->last_us) p.begin_us = track->last_us;
     if (p.end_us < p.begin_us) p.end_us = p.begin_us;
     track->last_us = p.end_us;
@@ -210,6 +211,7 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   w->write = write;
   w->user = user;
   /* acquire before reading tracks and GPUs: see recording.h */
+  /* Slices taken later are left out. */
   int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire);
   w->num_slices = taken < r->capacity ? taken : r->capacity;
   pthread_mutex_lock(&r->lock);
