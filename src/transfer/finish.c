@@ -1,7 +1,7 @@
 /* The end of a transfer: statistics, release of sources, launch of the transfers that wait for it. See finish.h for
  * threads.
- * A transfer that has begun releases here all that it owns but the result. A transfer that never began releases it
- * in job.c. */
+ * A transfer that has begun releases here all that it owns but the result. If a transfer never began, job.c releases
+ * everything. */
 #include "transfer/finish.h"
 
 #include <stdlib.h>

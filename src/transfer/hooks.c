@@ -116,7 +116,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   /* Wait for the hook's own copies, even after a failure. */
   ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
-  if (step->pin && step->move) tdict_box_release(pinned); /* to_device has used it as its argument */
+  if (step->pin && step->move) tdict_box_release(pinned); /* it was the argument of to_device */
   if (status == TDICT_OK)
     step->result = moved;
   else if (moved && moved != step->box)
@@ -157,7 +157,7 @@ static void run_hook_task(tdict_task *task) {
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* else the starting thread does */
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* with on_caller the starting thread begins them */
 }
 
 void tdict_hooks_run(tdict_future *t) {

@@ -73,8 +73,8 @@ typedef struct tdict_object_step {
 
 typedef struct tdict_plan {
   tdict_item *items;
-  tdict_fence_node
-      *nodes; /* one for each item: the mark on its source. storage NULL: the item before it has the same storage */
+  /* one for each item: the mark on its source. storage NULL: the item before it has the same storage */
+  tdict_fence_node *nodes;
   uint32_t num_items, cap_items;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;

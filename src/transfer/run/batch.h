@@ -23,8 +23,8 @@ typedef struct tdict_batch {
   const void *lanes[TDICT_BATCH_MOST]; /* the owners of the slots; compared only */
   tdict_cu_line lines[TDICT_BATCH_MOST];
   uint32_t items[TDICT_BATCH_MOST]; /* the first item of each chunk, named in the error if queueing fails */
-  tdict_cu_event last_event,
-      previous_event; /* events of slots, recorded after the last batch and after the batch before it; or NULL */
+  /* events of slots, recorded after the last batch and after the batch before it; or NULL */
+  tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
 /* The stream on which the calling thread queues. */

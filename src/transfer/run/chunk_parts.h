@@ -21,7 +21,7 @@ typedef struct tdict_chunk_parts {
 /* Allocates the parts of all chunks, if num_parts is above 1 and some bytes go through slots to a device. Else sets
  * num_parts to 1. TDICT_ENOMEM. */
 tdict_status tdict_chunk_parts_create(tdict_future *transfer, tdict_error *err);
-/* Returns slots to their rings that were filled in part and never queued, because the transfer failed. */
+/* Returns to their rings the slots that were filled in part and never queued, because the transfer failed. */
 void tdict_chunk_parts_close(tdict_future *transfer);
 /* Returns the number of parts of the chunk, from 1 to the transfer's num_parts. */
 uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk *chunk);

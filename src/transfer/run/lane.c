@@ -166,8 +166,8 @@ static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdic
   return tdict_ring_take(lane->ring, first ? 0 : slots_to_keep_free(lane), wait, &lane->spare, err);
 }
 
-/* Takes a slot of the ring as the spare. A lane without slots waits for one, but not after its transfer has failed.
- * A lane that holds slots does not wait here: its own copies will return them. */
+/* Takes a slot of the ring as the spare. A lane without slots waits for a slot until its transfer fails. A lane that
+ * holds slots does not wait here: its own copies will return them. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && is_first_request(t);

@@ -22,8 +22,8 @@ typedef struct tdict_lane {
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held; /* slots that the lane holds, in flight or spare */
-  const tdict_chunk
-      *unrecorded; /* the last of the driver copies for which no event was recorded yet; they share the next event */
+  /* the last of the driver copies for which no event was recorded yet; they share the next event */
+  const tdict_chunk *unrecorded;
   size_t unrecorded_bytes;
   tdict_slot *spare;
   bool begun;                /* the stream waits for the transfer's wait events and uses */
@@ -53,7 +53,7 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
 /* Keeps a slot without a copy as the lane's spare, or returns it to the ring if the lane has a spare. */
 void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 /* Returns the slots of finished copies to the ring, up to the first unfinished copy, and the spare. Waits only for a
- * copy whose event cannot be queried. TDICT_EDEVICE: waiting failed, too, and so has the transfer. */
+ * copy whose event cannot be queried. TDICT_EDEVICE: that wait failed, and the transfer has failed. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight. There must be room for it. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
