@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "memory/pinned_pool.h"
@@ -78,6 +79,7 @@ static void fill_stats(tdict_future *t) {
 /* Returns the tail events. The caller holds error_lock, so no thread queues a wait for them now. The copies have
  * ended, so no later waiter needs them. */
 static void give_tails(tdict_future *t) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->error_lock));
   for (int i = 0; i < t->num_workers; i++) {
     tdict_worker *w = &t->workers[i];
     if (!w->tail_gpu) continue;
@@ -197,6 +199,7 @@ static void release_all(tdict_future *t) {
 
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
+  TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
   /* Settle the outcome. */
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
@@ -224,12 +227,14 @@ void tdict_transfer_finish(tdict_future *t) {
     next = d->next;
     tdict_future *waiting = d->waiting;
     pthread_mutex_lock(&e->lock);
+    TDICT_ASSERT(waiting->num_pending > 0);
     bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(waiting); /* `waiting` owns d and may be freed now */
   }
   tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);
+  TDICT_ASSERT(e->num_live > 0);
   if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
   pthread_mutex_unlock(&e->lock);
 }

@@ -1,6 +1,7 @@
 /* The public calls of futures: wait for a transfer, read its state and statistics, cancel it, count handles. A
  * future is the transfer itself: see job.h for ownership.
  * Thread rule: safe from any thread. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -81,6 +82,7 @@ tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device: handle 0 is the legacy stream of the device whose context is current */
   tdict_gpu_scope scope;
+  TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
   if (!f->gpu) return TDICT_OK; /* copies between host memories have no tail */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
   if (status != TDICT_OK) return status;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -82,6 +83,7 @@ void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
   /* In a fork, events and streams belong to the parent, so nothing is freed. */
   if (tdict_forkmark_forked(f->mark)) return;
+  TDICT_ASSERT(!f->marked);
   log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
   /* else the engine has taken its memory */

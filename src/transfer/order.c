@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "transfer/check_sources.h"
@@ -29,6 +30,7 @@ static tdict_status refuse_lost(tdict_error *err) {
 }
 
 void tdict_transfer_launch(tdict_future *t) {
+  TDICT_ASSERT(t->num_pending == 0 && !t->finished);
   /* without earlier transfers, mark_and_order() has checked already */
   uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
@@ -207,6 +209,7 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
  * returned in *foreign (counted), all marks are removed, and the caller waits for it and tries again. TDICT_EINVAL:
  * a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
@@ -237,6 +240,7 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
 }
 
 void tdict_transfer_count_live(tdict_future *t) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock));
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   t->engine->num_live++;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "sched/spin.h"
 
@@ -65,6 +66,7 @@ static void clear_batch(tdict_batch *b) {
 
 static tdict_status queue_batch(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
   tdict_batch *b = t->batch;
+  TDICT_ASSERT(tdict_lock_is_held(&t->batch_lock));
   if (b->count == 0) return TDICT_OK;
   tdict_status status = queue_copies(t, s, err);
   for (int i = 0; i < b->count; i++) s->queued_for_others |= b->lanes[i] != s->lane;
@@ -84,6 +86,7 @@ tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot
   tdict_batch *b = t->batch;
   tdict_status status = TDICT_OK;
   lock_batch(t);
+  TDICT_ASSERT(b->count < TDICT_BATCH_MOST);
   b->slots[b->count] = slot;
   b->lanes[b->count] = s->lane;
   b->lines[b->count] = *line;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "sched/spin.h"
 
@@ -85,6 +86,7 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
 }
 
 bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
+  TDICT_ASSERT(atomic_load_explicit(&parts->num_unfilled, memory_order_relaxed) > 0);
   return atomic_fetch_sub_explicit(&parts->num_unfilled, 1, memory_order_acq_rel) == 1;
 }
 

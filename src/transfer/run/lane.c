@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/pieces.h"
@@ -12,6 +13,7 @@
 static void count_slots(tdict_lane *lane, int by) {
   tdict_future *t = lane->worker->transfer;
   lane->held += by;
+  TDICT_ASSERT(lane->held >= 0);
   int64_t now = atomic_fetch_add_explicit(&t->slots_held, by, memory_order_relaxed) + by;
   int64_t peak = atomic_load_explicit(&t->peak_slots, memory_order_relaxed);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&t->peak_slots, &peak, now, memory_order_relaxed,
@@ -102,6 +104,7 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
 
 /* Removes the oldest flight, whose copy has ended: copies its slot to the host if needed, or returns its event. */
 static void retire_oldest(tdict_lane *lane, bool abandon) {
+  TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
   _Atomic(bool) *done = &lane->worker->transfer->first_copy_done;
   if (!abandon && !atomic_load_explicit(done, memory_order_relaxed))
@@ -194,7 +197,10 @@ tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_erro
   return TDICT_OK;
 }
 
-void tdict_lane_hand_over(tdict_lane *lane) { lane->held--; }
+void tdict_lane_hand_over(tdict_lane *lane) {
+  TDICT_ASSERT(lane->held > 0);
+  lane->held--;
+}
 
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
@@ -218,6 +224,7 @@ tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
 }
 
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
+  TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH);
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
 }
 
@@ -267,6 +274,7 @@ tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) 
   }
   if (lane->count > 0) end_flights(lane);
   return_spare(lane);
+  TDICT_ASSERT(lane->count == 0 && lane->held == 0);
   tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);
   lane->gpu = NULL;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,6 +15,7 @@ enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
 static void push_idle(tdict_ring *ring, tdict_slot *slot) {
+  TDICT_ASSERT(ring->num_idle < ring->num_slots);
   slot->next = ring->idle;
   ring->idle = slot;
   ring->num_idle++;
@@ -86,6 +88,7 @@ void tdict_ring_destroy(tdict_ring *ring) {
 }
 
 static tdict_slot *pop_idle(tdict_ring *ring) {
+  TDICT_ASSERT(tdict_lock_is_held(&ring->lock) && ring->idle && ring->num_idle > 0);
   tdict_slot *slot = ring->idle;
   ring->idle = slot->next;
   ring->num_idle--;
@@ -95,6 +98,7 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
 /* Moves busy slots whose copies have ended to the idle list, until more than keep_free slots are idle. If the driver
  * cannot query an event, waits for it. The caller holds the lock. TDICT_EDEVICE. */
 static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
+  TDICT_ASSERT(tdict_lock_is_held(&ring->lock));
   tdict_slot *before = NULL, *next;
   for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= keep_free; slot = next) {
     next = slot->next;
@@ -134,6 +138,7 @@ tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_s
 }
 
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
+  TDICT_ASSERT(slot >= ring->slots && slot < ring->slots + ring->num_slots);
   pthread_mutex_lock(&ring->lock);
   if (busy) {
     slot->next = NULL;
