@@ -221,7 +221,7 @@ static void *no_block(void *user, size_t bytes) {
 static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
 
 /* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
-DEVICE_CASE(devices_that_are_no_place_are_refused) {
+DEVICE_CASE(devices_with_bad_indices_are_refused) {
   tdict_context *c = td_context(NULL);
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_future *f = NULL;

@@ -184,7 +184,7 @@ GPU_CASE(fork_is_refused) {
 }
 
 /* Other threads may hold locks at the fork, and nobody gives them back in the child: asking a future must need none. */
-GPU_CASE(fork_leaves_locks_behind) {
+GPU_CASE(fork_ignores_locks_of_other_threads) {
   family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};
   for (int i = 0; i < 2 && futures[i]; i++) {
@@ -328,7 +328,7 @@ static void *move_often(void *user) {
 }
 
 /* Wherever the parent's threads are: a pointer of its trees is asked for in the child, and nobody is waited for. */
-SIM_CASE(fork_asks_for_pointers_at_any_time) {
+SIM_CASE(fork_while_pointers_are_requested) {
   enum { FORKS = 100 };
   place w = place_open(3);
   tdict_tree *src = numbered_tree(&w, NULL, 1);

@@ -240,5 +240,5 @@ static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int
   shim_end(&s, t.w.d);
   two_close(&t);
 }
-GPU_CASE(two_devices_let_each_other_in_once) { let_in_by(count_let_in); }
-GPU_CASE(two_devices_that_are_not_let_in) { let_in_by(refuse_let_in); }
+GPU_CASE(two_devices_enable_peer_access_once) { let_in_by(count_let_in); }
+GPU_CASE(two_devices_without_peer_access) { let_in_by(refuse_let_in); }

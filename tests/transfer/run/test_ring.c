@@ -223,7 +223,7 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
 }
 
 /* Some are left: free ones, and busy ones that have become so. */
-SIM_CASE(ring_leaves_some) {
+SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
   bench b = open_bench(64 << 10);
   const int count = b.ring->num_slots;
