@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "loader/loader_state.h"
+#include "loader/loader_internal.h"
 
 tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err) {
   *out = tdict_dataset_default();

@@ -14,20 +14,20 @@
 
 /* A column of an alias table (Walker's method, filled as Vose does): the share of the column that is its own index's, of
  * 2^64; the rest is `other`'s. */
-typedef struct column {
-  uint64_t own;
+typedef struct alias_column {
+  uint64_t own_share;
   int64_t other;
-} column;
+} alias_column;
 
 struct tdict_sampler {
   atomic_long references;
-  int64_t length, drawn, per_rank; /* indices; positions of an epoch of all ranks, and of this one */
+  int64_t length, num_drawn, num_per_rank; /* indices; positions of an epoch of all ranks, and of this one */
   int32_t kind, rank, world_size;
   uint64_t seed, weights_hash;
-  column *columns; /* WEIGHTED */
+  alias_column *columns; /* WEIGHTED */
 };
 
-static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
+static tdict_status check_sampler_options(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
   if (length < 0)
     return tdict_fail(err, TDICT_EINVAL, "sampler: the length is %lld, wanted 0 or more", (long long)length);
   if (o->kind < TDICT_SAMPLER_SEQUENTIAL || o->kind > TDICT_SAMPLER_WEIGHTED)
@@ -51,7 +51,7 @@ static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_
   return TDICT_OK;
 }
 
-static tdict_status sum_of(const double *weights, int64_t length, double *out, tdict_error *err) {
+static tdict_status sum_weights(const double *weights, int64_t length, double *out, tdict_error *err) {
   double sum = 0;
   for (int64_t i = 0; i < length; i++) {
     if (!(weights[i] >= 0) || !isfinite(weights[i]))
@@ -65,52 +65,54 @@ static tdict_status sum_of(const double *weights, int64_t length, double *out, t
   return TDICT_OK;
 }
 
-static uint64_t share(double part) { return part >= 1 ? UINT64_MAX : (uint64_t)(part * 18446744073709549568.0); }
+static uint64_t to_fraction64(double share) {
+  return share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709549568.0);
+}
 
 /* Fills the table: columns poorer than the average are topped up by one that is richer. `part` and `order` have room for
  * one entry a column: poor ones are listed from the front, rich ones from the back. */
-static void fill_columns(tdict_sampler *s, const double *weights, double sum, double *part, int64_t *order) {
+static void fill_alias_table(tdict_sampler *s, const double *weights, double sum, double *share, int64_t *order) {
   int64_t poor = 0, rich = s->length;
   for (int64_t i = 0; i < s->length; i++) {
-    part[i] = weights[i] / sum * (double)s->length;
-    s->columns[i] = (column){UINT64_MAX, i};
-    if (part[i] < 1)
+    share[i] = weights[i] / sum * (double)s->length;
+    s->columns[i] = (alias_column){UINT64_MAX, i};
+    if (share[i] < 1)
       order[poor++] = i;
     else
       order[--rich] = i;
   }
   while (poor > 0 && rich < s->length) {
     int64_t low = order[--poor], high = order[rich];
-    s->columns[low] = (column){share(part[low]), high};
-    part[high] -= 1 - part[low];
-    if (part[high] < 1) {
+    s->columns[low] = (alias_column){to_fraction64(share[low]), high};
+    share[high] -= 1 - share[low];
+    if (share[high] < 1) {
       rich++;
       order[poor++] = high;
     }
   }
 }
 
-static tdict_status weigh(tdict_sampler *s, const double *weights, tdict_error *err) {
+static tdict_status build_alias_table(tdict_sampler *s, const double *weights, tdict_error *err) {
   double sum = 0;
   if (s->length == 0) return TDICT_OK;
-  tdict_status status = sum_of(weights, s->length, &sum, err);
+  tdict_status status = sum_weights(weights, s->length, &sum, err);
   if (status != TDICT_OK) return status;
   size_t count = (size_t)s->length, bytes;
-  double *part = NULL;
+  double *share = NULL;
   int64_t *order = NULL;
   if (tdict_mul_size(count, sizeof *s->columns, &bytes)) {
     s->columns = malloc(bytes);
-    part = malloc(count * sizeof *part);
+    share = malloc(count * sizeof *share);
     order = malloc(count * sizeof *order);
   }
-  if (s->columns && part && order) {
-    fill_columns(s, weights, sum, part, order);
+  if (s->columns && share && order) {
+    fill_alias_table(s, weights, sum, share, order);
     for (int64_t i = 0; i < s->length; i++)
-      s->weights_hash = tdict_mix(tdict_mix(s->weights_hash, s->columns[i].own), (uint64_t)s->columns[i].other);
+      s->weights_hash = tdict_mix(tdict_mix(s->weights_hash, s->columns[i].own_share), (uint64_t)s->columns[i].other);
   } else {
     status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
   }
-  free(part);
+  free(share);
   free(order);
   return status;
 }
@@ -120,19 +122,19 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   if (!out) return tdict_fail(err, TDICT_EINVAL, "sampler: out is NULL");
   tdict_sampler_options o = tdict_sampler_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "sampler options", err);
-  if (status == TDICT_OK) status = check(length, &o, err);
+  if (status == TDICT_OK) status = check_sampler_options(length, &o, err);
   if (status != TDICT_OK) return status;
   tdict_sampler *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for its record");
   atomic_init(&s->references, 1);
   s->length = length;
-  s->drawn = o.num_samples ? o.num_samples : length;
-  s->per_rank = s->drawn / o.world_size + (!o.drop_uneven && s->drawn % o.world_size ? 1 : 0);
+  s->num_drawn = o.num_samples ? o.num_samples : length;
+  s->num_per_rank = s->num_drawn / o.world_size + (!o.drop_uneven && s->num_drawn % o.world_size ? 1 : 0);
   s->kind = o.kind;
   s->rank = o.rank;
   s->world_size = o.world_size;
   s->seed = o.seed;
-  if (s->kind == TDICT_SAMPLER_WEIGHTED) status = weigh(s, o.weights, err);
+  if (s->kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
   if (status != TDICT_OK) {
     tdict_sampler_release(s);
     return status;
@@ -142,9 +144,9 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
 }
 
 tdict_sampler *tdict_sampler_retain(const tdict_sampler *s) {
-  tdict_sampler *mine = (tdict_sampler *)s; /* the count is not what a reader means by const */
-  atomic_fetch_add_explicit(&mine->references, 1, memory_order_relaxed);
-  return mine;
+  tdict_sampler *counted = (tdict_sampler *)s; /* the count is not what a reader means by const */
+  atomic_fetch_add_explicit(&counted->references, 1, memory_order_relaxed);
+  return counted;
 }
 
 void tdict_sampler_release(tdict_sampler *s) {
@@ -153,12 +155,12 @@ void tdict_sampler_release(tdict_sampler *s) {
   free(s);
 }
 
-int64_t tdict_sampler_length(const tdict_sampler *s) { return s->per_rank; }
+int64_t tdict_sampler_length(const tdict_sampler *s) { return s->num_per_rank; }
 
-tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s) {
+tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
   return (tdict_sampler_order){.length = s->length,
-                               .num_samples = s->drawn,
-                               .rank_samples = s->per_rank,
+                               .num_samples = s->num_drawn,
+                               .rank_samples = s->num_per_rank,
                                .seed = s->kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->seed,
                                .weights_hash = s->weights_hash,
                                .kind = s->kind,
@@ -166,18 +168,18 @@ tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s) {
 }
 
 int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {
-  if (epoch < 0 || position < 0 || position >= s->per_rank) return -1;
+  if (epoch < 0 || position < 0 || position >= s->num_per_rank) return -1;
   /* Without a sign there is no overflow: the sum is less than drawn + 2 * world_size. */
-  uint64_t counted = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
-  int64_t place = (int64_t)(counted % (uint64_t)s->drawn);
-  if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return place;
+  uint64_t position_of_all = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
+  int64_t draw = (int64_t)(position_of_all % (uint64_t)s->num_drawn);
+  if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
   uint64_t key = tdict_mix(s->seed, (uint64_t)epoch);
   if (s->kind == TDICT_SAMPLER_SHUFFLED) {
-    tdict_shuffle p = tdict_shuffle_of((uint64_t)s->length, key);
-    return (int64_t)tdict_shuffle_at(&p, (uint64_t)place);
+    tdict_shuffle p = tdict_shuffle_make((uint64_t)s->length, key);
+    return (int64_t)tdict_shuffle_at(&p, (uint64_t)draw);
   }
-  int64_t drawn = (int64_t)tdict_pick(tdict_mix(key, (uint64_t)place), (uint64_t)s->length);
+  int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)s->length);
   if (s->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
-  const column *c = &s->columns[drawn];
-  return tdict_mix(~key, (uint64_t)place) < c->own ? drawn : c->other;
+  const alias_column *c = &s->columns[drawn];
+  return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
 }

@@ -13,6 +13,6 @@ typedef struct tdict_sampler_order {
   uint64_t weights_hash; /* WEIGHTED; else 0 */
   int32_t kind, world_size;
 } tdict_sampler_order;
-tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s);
+tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s);
 
 #endif

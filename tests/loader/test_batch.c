@@ -232,7 +232,7 @@ GPU_CASE(loader_pins_on_the_cpu) {
 }
 
 /* Samples are stacked and padded where the batch will travel from, and rows are written there: nothing is copied twice. */
-GPU_CASE(loader_joins_in_pinned_memory) {
+GPU_CASE(loader_stacks_in_pinned_memory) {
   yard y = open_yard();
   for (int to_host = 0; to_host < 2; to_host++) {
     for (int way = 0; way < 3; way++) {
@@ -361,7 +361,7 @@ static tdict_status collate_number(void *user, const tdict_tree *const *samples,
   (void)user, (void)samples, (void)count, (void)memory, (void)out, (void)err;
   return (tdict_status)NO_STATUS;
 }
-CASE(loader_functions_answer_statuses) {
+CASE(loader_rejects_unknown_statuses) {
   static const char *const names[] = {"fetch answered", "fetch_batch answered", "fetch_sample answered",
                                       "collate answered"};
   yard y = open_yard();

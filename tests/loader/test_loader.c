@@ -142,7 +142,7 @@ DEVICE_CASE(loader_drop_last) {
   close_yard(&y);
 }
 
-DEVICE_CASE(loader_prefers_whole_batches) {
+DEVICE_CASE(loader_prefers_fetch_batch) {
   yard y = open_yard();
   numbers n = numbers_of(20);
   tdict_dataset d = by_row(&n);
@@ -256,7 +256,7 @@ CASE(loader_refuses) {
   close_yard(&y);
 }
 
-CASE(loader_takes_dataset) {
+CASE(loader_owns_dataset_on_success) {
   yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset d = by_row(&n);
@@ -277,7 +277,7 @@ CASE(dataset_reset) {
   assert_int_equal(n.released, 1);
 }
 
-DEVICE_CASE(loader_counts) {
+DEVICE_CASE(loader_counts_batches) {
   yard y = open_yard();
   numbers n = numbers_of(21);
   tdict_dataset d = by_row(&n);

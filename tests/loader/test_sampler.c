@@ -10,7 +10,7 @@ static tdict_sampler *made(int64_t length, const tdict_sampler_options *o) {
   return s;
 }
 
-CASE(sampler_is_a_function) {
+CASE(sampler_is_deterministic) {
   tdict_sampler_options o = tdict_sampler_options_default();
   double weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   o.weights = weights;
@@ -65,7 +65,7 @@ CASE(sampler_shuffles) {
   assert_in_range(same_by_seed, 40, 130);
 }
 
-CASE(sampler_weighs) {
+CASE(sampler_draws_by_weight) {
   tdict_sampler_options o = tdict_sampler_options_default();
   double weights[] = {0, 1, 0.25, 3, 0, 1e-300, 5.75};
   o.kind = TDICT_SAMPLER_WEIGHTED;

@@ -11,7 +11,7 @@ static void settle(tdict_loader *l, int32_t wanted) {
   fail_msg("not %d batches became ready in 5 s", (int)wanted);
 }
 
-DEVICE_CASE(loader_bounds_what_is_ahead) {
+DEVICE_CASE(loader_bounds_prefetched_bytes) {
   yard y = open_yard();
   size_t one = 4 * (8 + 4 * X_COUNT);
   for (int limit = 0; limit < 2; limit++) {
@@ -40,7 +40,7 @@ DEVICE_CASE(loader_bounds_what_is_ahead) {
 
 /* On a device that stands still four batches are sent; a worker that has a fifth waits with it. The loader ends though,
  * and the next one on that device has every batch. */
-SIM_CASE(loader_sends_few_at_once) {
+SIM_CASE(loader_limits_transfers_in_flight) {
   enum { SENT = 4, WORKERS = 3, LENGTH = 60 };
   yard y = open_yard();
   for (int ends = 0; ends < 2; ends++) {
@@ -132,7 +132,7 @@ static void take_in_time(tdict_loader *l, tdict_tree **out) {
   assert_int_equal(status, TDICT_OK);
 }
 
-DEVICE_CASE(loader_tells_stuck_worker) {
+DEVICE_CASE(loader_reports_stuck_worker) {
   yard y = open_yard();
   numbers n = numbers_of(20);
   n.gated = 9;
@@ -162,7 +162,7 @@ DEVICE_CASE(loader_tells_stuck_worker) {
 }
 
 /* The worker is done, the device stands still: next gives up where the host is to wait, and the batch is not lost. */
-SIM_CASE(loader_tells_stuck_device) {
+SIM_CASE(loader_reports_stuck_device) {
   for (int workers = 0; workers < 3; workers += 2) {
     yard y = open_yard();
     numbers n = numbers_of(20);
@@ -273,7 +273,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
 }
 
 /* The consumer gives up, several times, while the worker comes to the end of a stream. */
-DEVICE_CASE(loader_tells_stuck_stream) {
+DEVICE_CASE(loader_reports_stuck_stream) {
   yard y = open_yard();
   numbers n = numbers_of(-1);
   n.end = 1;
