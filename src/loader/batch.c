@@ -1,5 +1,6 @@
-/* One batch: fetched, collated, pinned and sent. The slot and what it holds are the calling thread's.
- * Thread rule: several threads at once, each with a slot of its own; no lock is held. */
+/* Makes a batch: fetches its samples, collates them, pins the result or sends it to the device.
+ * Ownership: the calling thread owns the slot and its contents during a call.
+ * Thread rule: several threads at once, each with a slot of its own. The caller holds no lock. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +13,10 @@
 #include "transfer/engine.h"
 #include "tree/create_from.h"
 
-#define STOP_CHECK_NS 5000000 /* how long a worker waits for the link before it looks whether it still should */
+#define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks if the loader stops */
 
-/* Puts the sample's index before what a dataset's function said. */
+/* Puts the index of the sample before the message of a dataset function; the number of the batch if `index` is -1.
+ * Keeps the code of the operating system and the path. Returns `status`. */
 static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
                                        tdict_status status) {
   char text[sizeof slot->error.message];
@@ -28,31 +30,32 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
   const char *name = l->dataset.name ? l->dataset.name : "dataset";
   if (index >= 0)
     tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name,
-                      known ? text : "its function gave no message");
+                      known ? text : "the function set no message");
   else
     tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->position.batch,
-                      name, known ? text : "its function gave no message");
+                      name, known ? text : "the function set no message");
   if (known && path[0]) tdict_error_at(&slot->error, status, path);
   return status;
 }
 
 static bool is_stream(const tdict_loader *l) { return !l->sampler; }
 
-/* Which samples: asks the sampler, or counts on. No overflow: an epoch has these batches, or tdict_loader_check_state()
- * keeps a stream's places far from the end. */
+/* Writes the indices of the batch's samples. For a stream these are consecutive numbers. The product cannot overflow:
+ * tdict_loader_check_state() limits the positions of a stream, and in an epoch the product is below the number of
+ * samples. */
 static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   int64_t first = slot->position.batch * l->options.batch_size;
   for (int64_t i = 0; i < slot->count; i++)
     slot->indices[i] = l->sampler ? tdict_sampler_at(l->sampler, slot->position.epoch, first + i) : first + i;
 }
 
-/* The slot has `rows` samples, and there are no more. */
+/* Records that the stream ended after `rows` samples of this batch. */
 static void mark_stream_end(tdict_loader_slot *slot, int64_t rows) {
   slot->ends_epoch = true;
   slot->count = rows;
 }
 
-/* Cuts the batch to the rows that a stream had left. */
+/* Shortens the batch to the rows that were read before the stream ended. */
 static tdict_status cut_to_count(tdict_loader_slot *slot) {
   tdict_tree *whole = slot->tree;
   tdict_status status = tdict_index_get(whole, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), &slot->tree, &slot->error);
@@ -61,6 +64,7 @@ static tdict_status cut_to_count(tdict_loader_slot *slot) {
   return status;
 }
 
+/* Lets the dataset write its samples into the rows of a new batch. */
 static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_dataset *d = &l->dataset;
   int64_t wanted = slot->count;
@@ -87,6 +91,8 @@ static void release_samples(tdict_loader_slot *slot, int64_t count) {
   for (int64_t i = 0; i < count; i++) tdict_release(slot->samples[i]);
 }
 
+/* Fetches each sample as a tree. *num_fetched is the number of trees in `samples`, also on failure; the caller releases
+ * them. */
 static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int64_t *num_fetched) {
   const tdict_dataset *d = &l->dataset;
   for (*num_fetched = 0; *num_fetched < slot->count; (*num_fetched)++) {
@@ -99,13 +105,14 @@ static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int6
       break;
     }
     if (status == TDICT_OK && !sample)
-      status = tdict_fail(&slot->error, TDICT_EINVAL, "it gave no tree and said that all was well");
+      status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
     if (status != TDICT_OK) return name_failed_sample(l, slot, index, status);
     slot->samples[*num_fetched] = sample;
   }
   return TDICT_OK;
 }
 
+/* Makes the batch from its samples: by the program's function, by padding, or by stacking. */
 static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_tree *const *samples = (const tdict_tree *const *)slot->samples;
   tdict_join_options join = tdict_join_options_default();
@@ -115,7 +122,7 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
     status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !slot->tree)
-      status = tdict_fail(&slot->error, TDICT_EINVAL, "collate gave no tree and said that all was well");
+      status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
     if (status != TDICT_OK) slot->tree = NULL;
   } else if (l->options.pad) {
     status = tdict_pad_sequence(samples, (size_t)slot->count, l->options.pad_value, &join, &slot->tree, &slot->error);
@@ -134,7 +141,8 @@ static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   return status;
 }
 
-/* On the cpu: what did not come pinned is pinned now, objects by their hooks. */
+/* Pins a batch that stays on the cpu. A batch with objects is pinned again, since only their hooks know how to pin
+ * them. */
 static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
@@ -145,8 +153,8 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   return TDICT_OK;
 }
 
-/* Whether a worker queues all of it by itself: another thread would have to be woken, only to queue a copy. Hooks and
- * what is not pinned want threads. */
+/* Returns true if the worker can queue the whole transfer by itself. The batch was then allocated as pinned memory, so
+ * no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
 static bool needs_no_pool_thread(const tdict_loader *l, const tdict_loader_slot *slot) {
   return !l->options.collate && tdict_num_objects(slot->tree) == 0;
 }
@@ -158,6 +166,7 @@ static bool is_stopping_or_paused(tdict_loader *l) {
   return stops;
 }
 
+/* Stores a fence in `in_flight` and returns the fence that was stored there. The caller owns the result. */
 static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *fence) {
   pthread_mutex_lock(&l->lock);
   tdict_fence *before = l->in_flight[index];
@@ -166,7 +175,8 @@ static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *
   return before;
 }
 
-/* A device that stands still must not keep the loader from its end. */
+/* Waits until the oldest transfer has ended. Checks regularly if the loader stops, since a stuck device must not block
+ * tdict_loader_destroy(). */
 static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   tdict_fence *oldest = exchange_in_flight(l, index, NULL);
   if (!oldest) return;
@@ -174,7 +184,7 @@ static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   oldest->ops->release(oldest);
 }
 
-/* Transfers that have ended would keep batches that nobody else has. */
+/* Releases the fences of ended transfers. Each keeps a batch in memory that the program may have released. */
 static void release_ended_transfers(tdict_loader *l) {
   tdict_fence *ended[TDICT_LOADER_MAX_IN_FLIGHT];
   int count = 0;
@@ -188,16 +198,21 @@ static void release_ended_transfers(tdict_loader *l) {
   for (int i = 0; i < count; i++) ended[i]->ops->release(ended[i]);
 }
 
-/* One worker at a time: in the driver they would put each other to sleep. */
+/* Starts the transfer of a batch. Only one worker sends at a time: two threads inside the driver would block each
+ * other. At most TDICT_LOADER_MAX_IN_FLIGHT transfers run at once. */
 static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
   if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
+
+  /* Wait for the other workers and for the oldest transfer. */
   release_ended_transfers(l);
   int64_t since = tdict_now_ns();
   if (!tdict_spin_try(&l->send_lock)) pthread_mutex_lock(&l->send_lock);
   int index = (int)(l->num_sent++ % TDICT_LOADER_MAX_IN_FLIGHT);
   wait_for_oldest_transfer(l, index);
   slot->waited_ns = tdict_now_ns() - since;
+
+  /* Queue the copy, and remember its fence. */
   tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
   if (status == TDICT_OK) {
     tdict_fence *fence = &slot->future->fence;
@@ -206,7 +221,7 @@ static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   }
   pthread_mutex_unlock(&l->send_lock);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  tdict_release(slot->tree); /* the transfer keeps what it reads */
+  tdict_release(slot->tree); /* The transfer retains the storages that it reads. */
   slot->tree = NULL;
   return TDICT_OK;
 }

@@ -1,5 +1,5 @@
-/* Windows over files of tokens as samples. The dataset owns its files. Thread rule: as in tdict/dataset.h; nothing is
- * written after the making. */
+/* Makes datasets whose samples are windows over files of tokens. The dataset owns its mapped files.
+ * Thread rule: see tdict/dataset.h. The record is constant after creation, so fetching needs no lock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct token_source {
   int64_t num_files, window, step;
   tdict_dtype dtype;
   tdict_token_file *files;
-  int64_t *first_sample; /* of each file, the index of its first sample; then the number of all */
+  int64_t *first_sample; /* for each file the index of its first sample, then the number of samples */
   tdict_field fields[2];
   tdict_schema schema;
 } token_source;
@@ -33,7 +33,7 @@ static int64_t tokens_length(void *self) {
 }
 static const tdict_schema *tokens_schema(void *self) { return &((token_source *)self)->schema; }
 
-/* The file that holds a sample. */
+/* Returns the file that holds a sample, by binary search. */
 static int64_t find_file(const token_source *s, int64_t index) {
   int64_t low = 0, high = s->num_files; /* first_sample[low] <= index < first_sample[high] */
   while (high - low > 1) {
@@ -53,7 +53,7 @@ static void widen_u16(const uint16_t *src, int64_t count, bool wide, void *dst) 
     for (int64_t i = 0; i < count; i++) ((int32_t *)dst)[i] = src[i];
 }
 
-/* False when a token does not fit. */
+/* Widens tokens to int64, or copies them to int32. Returns false if a token does not fit int32. */
 static bool widen_u32(const uint32_t *src, int64_t count, bool wide, void *dst) {
   uint32_t all_bits = 0;
   if (wide)
@@ -72,13 +72,14 @@ static bool widen_tokens(const tdict_token_file *file, int64_t begin, int64_t co
   return true;
 }
 
-/* Where a batch goes, and how it is written. */
+/* The destination of a batch, and the kind of stores for each row. */
 typedef struct batch_writer {
   char *tokens, *targets;
   tdict_row_stores stores;
 } batch_writer;
 
-/* Stores that pass by the cache want whole lines, so tokens are widened in a small buffer. */
+/* Writes one window. Non-temporal stores must cover whole cache lines, so tokens are first widened into a small buffer.
+ * */
 static bool write_tokens(const token_source *s, const tdict_token_file *file, int64_t begin, char *dst,
                          tdict_stream_kind stores) {
   enum { BUFFER_TOKENS = 256 };
@@ -105,6 +106,7 @@ static tdict_status write_window(const token_source *s, int64_t index, int64_t r
   return tdict_fail(err, TDICT_EOVERFLOW, "tokens: a token of sample %lld does not fit int32", (long long)index);
 }
 
+/* Writes the windows of a batch. The fence makes the non-temporal stores visible before the loader sends the batch. */
 static tdict_status fetch_token_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
                                       tdict_error *err) {
   const token_source *s = self;
@@ -126,7 +128,7 @@ static tdict_status fetch_token_batch(void *self, const int64_t *indices, int64_
 }
 
 static tdict_status check_token_options(const tdict_token_options *o, tdict_error *err) {
-  if (o->num_paths < 1 || !o->paths) return tdict_fail(err, TDICT_EINVAL, "%s: no file is named", error_prefix);
+  if (o->num_paths < 1 || !o->paths) return tdict_fail(err, TDICT_EINVAL, "%s: paths names no file", error_prefix);
   for (int64_t i = 0; i < o->num_paths; i++)
     if (!o->paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: path %lld is NULL", error_prefix, (long long)i);
   if (o->window < 1 || o->step < 0)
@@ -140,6 +142,7 @@ static tdict_status check_token_options(const tdict_token_options *o, tdict_erro
   return TDICT_OK;
 }
 
+/* Maps all files, and numbers their samples. A window also needs the token after it, which is its last target. */
 static tdict_status open_token_files(token_source *s, const tdict_token_options *o, tdict_error *err) {
   s->files = calloc((size_t)o->num_paths, sizeof *s->files);
   s->first_sample = calloc((size_t)o->num_paths + 1, sizeof *s->first_sample);
@@ -153,7 +156,7 @@ static tdict_status open_token_files(token_source *s, const tdict_token_options 
     s->first_sample[i + 1] = s->first_sample[i] + (last_begin >= 0 ? last_begin / s->step + 1 : 0);
   }
   if (s->first_sample[s->num_files] > 0) return TDICT_OK;
-  return tdict_fail(err, TDICT_ESHAPE, "%s: no file holds a window of %lld tokens and the one behind it", error_prefix,
+  return tdict_fail(err, TDICT_ESHAPE, "%s: no file holds a window of %lld tokens and the token after it", error_prefix,
                     (long long)s->window);
 }
 
@@ -164,6 +167,8 @@ tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict
   tdict_status status = tdict_options_read(&o, sizeof o, options, "token options", err);
   if (status == TDICT_OK) status = check_token_options(&o, err);
   if (status != TDICT_OK) return status;
+
+  /* Open the files. */
   token_source *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
   s->window = o.window;
@@ -174,6 +179,8 @@ tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict
     release_tokens(s);
     return status;
   }
+
+  /* Fill the dataset. */
   s->fields[0] = (tdict_field){"tokens", o.dtype, 1, {o.window}};
   s->fields[1] = (tdict_field){"targets", o.dtype, 1, {o.window}};
   s->schema = (tdict_schema){s->fields, 2};

@@ -1,5 +1,5 @@
-/* The elements of a tree as samples. The dataset owns a shallow clone of the tree, and the table of its fields.
- * Thread rule: as in tdict/dataset.h; the table is never written after the making. */
+/* Makes datasets whose samples are the elements of a tree. The dataset owns a shallow clone of the tree, and a table of
+ * its fields. Thread rule: see tdict/dataset.h. The table is constant after creation, so fetching needs no lock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,16 +14,17 @@
 #include "tree/agree.h"
 
 static const char error_prefix[] = "dataset_from_tree";
-/* ROWS_PER_PASS: that offsets are computed for at a time. Shorter rows than MIN_STREAMED_BYTES cannot pass by the cache. */
+/* ROWS_PER_PASS: rows whose offsets are computed at once. MIN_STREAMED_BYTES: shorter rows are written through the
+ * cache, since non-temporal stores need whole cache lines. */
 enum { MAX_ROW_NDIM = 6, ROWS_PER_PASS = 256, MIN_STREAMED_BYTES = 256 };
 
 typedef struct tree_source {
   tdict_tree *tree;
   int64_t length;
   size_t num_fields, capacity;
-  tdict_field *fields;   /* their paths are this record's own */
-  size_t *row_bytes;     /* of each field's rows; all are one piece, or `strided` */
-  bool has_strided_rows; /* some row is not one piece: rows are written one by one */
+  tdict_field *fields;   /* their paths are owned by this record */
+  size_t *row_bytes;     /* bytes of a row of each field */
+  bool has_strided_rows; /* a field has rows that are not contiguous */
   tdict_schema schema;
 } tree_source;
 
@@ -36,22 +37,25 @@ static void release_tree_source(void *self) {
   free(s);
 }
 
-/* True when the elements behind the first dimension lie in C order. */
+/* Returns true if the elements of a row are contiguous and in C order. */
 static bool is_row_contiguous(const tdict_tensor *t) {
   const int64_t *shape = tdict_tensor_shape(t), *strides = tdict_tensor_strides(t);
   int64_t step = 1;
   for (int i = tdict_tensor_ndim(t) - 1; i > 0; i--) {
     if (shape[i] != 1 && strides[i] != step) return false;
-    if (!tdict_mul_i64(step, shape[i], &step)) return false; /* a tensor without elements may have any shape */
+    if (!tdict_mul_i64(step, shape[i], &step)) return false; /* The shape of an empty tensor may overflow. */
   }
   return true;
 }
 
+/* Checks a leaf of the tree and adds it to the table of fields. Called by tdict_walk() for each entry. */
 static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_error *err) {
   tree_source *s = user;
   if (entry->tree) return TDICT_OK;
   if (!entry->tensor)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %s, wanted tensors", error_prefix, entry->type->name);
+
+  /* Check the tensor. */
   const tdict_tensor *t = entry->tensor;
   int ndim = tdict_tensor_ndim(t) - 1;
   char name[32];
@@ -61,17 +65,19 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", error_prefix,
                       tdict_device_format(tdict_tensor_device(t), name, sizeof name));
   if (ndim > MAX_ROW_NDIM)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: %d dimensions behind the first, wanted at most %d", error_prefix, ndim,
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: %d dimensions after the first, wanted at most %d", error_prefix, ndim,
                       (int)MAX_ROW_NDIM);
   if (s->num_fields == s->capacity)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree was changed while it was read", error_prefix);
+
+  /* Describe its rows. */
   tdict_field *field = &s->fields[s->num_fields];
   field->dtype = tdict_tensor_dtype(t);
   field->ndim = ndim;
   size_t bytes = tdict_dtype_bytes(field->dtype);
   for (int i = 0; i < ndim; i++) {
     field->shape[i] = tdict_tensor_shape(t)[i + 1];
-    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes)) /* only where there is no sample at all */
+    if (!tdict_mul_size(bytes, (size_t)field->shape[i], &bytes)) /* Possible only if the tree has no samples. */
       return tdict_fail(err, TDICT_EOVERFLOW, "%s: a sample's bytes do not fit 64 bits", error_prefix);
   }
   field->path = strdup(entry->path);
@@ -85,12 +91,11 @@ static int64_t tree_length(void *self) { return ((tree_source *)self)->length; }
 static const tdict_schema *tree_schema(void *self) { return &((tree_source *)self)->schema; }
 
 static tdict_status fail_missing(const tdict_field *field, tdict_error *err) {
-  return tdict_error_at(
-      err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is not there or its bytes never came", error_prefix),
-      field->path);
+  return tdict_error_at(err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is missing or has no data", error_prefix),
+                        field->path);
 }
 
-/* The first rows of a batch, by ordinary stores. */
+/* Copies rows by ordinary stores. `pitch` is the number of bytes from one sample to the next in `src`. */
 static void copy_rows_plain(char *dst, const char *src, int64_t pitch, size_t bytes, const int64_t *indices,
                             int64_t count) {
   int64_t to_offsets[ROWS_PER_PASS], from_offsets[ROWS_PER_PASS];
@@ -105,7 +110,7 @@ static void copy_rows_plain(char *dst, const char *src, int64_t pitch, size_t by
   }
 }
 
-/* One field of all samples: rows that are one piece. */
+/* Copies one field of all samples of a batch. The rows of the field must be contiguous. */
 static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *indices, int64_t count,
                                  tdict_tree *batch, tdict_error *err) {
   tdict_tensor *from, *to;
@@ -118,7 +123,7 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   const char *src = tdict_tensor_const_data(from);
   char *dst = tdict_tensor_data(to);
   if (!src || !dst) return fail_missing(field, err);
-  int64_t pitch = 0; /* of one sample alone the stride may be any number */
+  int64_t pitch = 0; /* The stride of a single sample is meaningless. */
   if (s->length > 1) pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
   tdict_row_stores stores = tdict_row_stores_choose(to, count, bytes);
   const int64_t plain = bytes < MIN_STREAMED_BYTES ? count : stores.tail_begin;
@@ -128,6 +133,7 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   return TDICT_OK;
 }
 
+/* Copies samples one by one, with all their fields. Slower than gather_field(), but works for any strides. */
 static tdict_status write_strided_rows(const tree_source *s, const int64_t *indices, int64_t count, tdict_tree *batch,
                                        tdict_error *err) {
   tdict_status status = TDICT_OK;
@@ -167,7 +173,7 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out, t
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", error_prefix);
   tree_source *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
-  /* Nodes of its own: rows are copied by what is checked here, so keys that change later must not be met. */
+  /* Clone the nodes, so that keys which the program changes later do not invalidate the checks made here. */
   tdict_status status = tdict_clone(td, &s->tree, err);
   if (status != TDICT_OK) {
     release_tree_source(s);

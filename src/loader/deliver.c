@@ -1,4 +1,5 @@
-/* Handing batches over in order. Thread rule: one consumer at a time; the loader's lock guards what workers see too. */
+/* Hands batches to the consumer in order. A batch belongs to the consumer after tdict_loader_next() has returned it.
+ * Thread rule: one thread at a time. The loader's lock guards the fields that workers use, too. */
 #include <stdint.h>
 #include <string.h>
 
@@ -8,7 +9,6 @@
 #include "loader/loader_internal.h"
 #include "memory/pinned_pool.h"
 
-/* The stream's work so far uses the batch that the consumer had; then the loader lets go of it. */
 tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
   if (!l->previous) return TDICT_OK;
   tdict_status status = tdict_record_stream(l->previous, l->previous_stream, err);
@@ -18,13 +18,14 @@ tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Returns TDICT_ETIMEDOUT. The message names the worker and the samples that it fetches. */
 static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slot *slot, tdict_error *err) {
   if (slot->state != TDICT_SLOT_BUSY)
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
                       (long long)l->next_to_take.batch, (long long)l->next_to_take.epoch,
                       (double)l->options.timeout_ns * 1e-9);
-  if (slot->num_requested == 0) /* the end of an epoch has no samples */
-    return tdict_fail(err, TDICT_ETIMEDOUT, "loader: worker %d has been at the end of epoch %lld for %.3f s",
+  if (slot->num_requested == 0) /* The end of an epoch has no samples to name. */
+    return tdict_fail(err, TDICT_ETIMEDOUT, "loader: worker %d has waited at the end of epoch %lld for %.3f s",
                       (int)slot->worker, (long long)slot->position.epoch,
                       (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
   int64_t first = slot->position.batch * l->options.batch_size;
@@ -36,7 +37,8 @@ static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slo
       (long long)(first + slot->num_requested - 1), (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 
-/* Until the next batch is whole; the lock is held. */
+/* Waits until the slot is READY, or fills it on this thread if the loader has no workers. Returns TDICT_ETIMEDOUT after
+ * the deadline. The caller holds the lock. */
 static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int64_t deadline, tdict_error *err) {
   if (l->num_threads == 0) {
     if (slot->state == TDICT_SLOT_FREE) tdict_loader_fill_next(l, 0, tdict_now_ns());
@@ -55,8 +57,9 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
   return TDICT_OK;
 }
 
-/* Until a whole batch is on the device, where the host is to wait for it and not for ever; what became of it is told by
- * deliver_tree(). The slot is READY and so the consumer's; the lock is held, but not meanwhile. */
+/* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot stays in
+ * place, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
+ * It is released while waiting; no worker touches a READY slot. */
 static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
                                     tdict_error *err) {
   if (!slot->future || deadline == INT64_MAX) return TDICT_OK;
@@ -65,13 +68,16 @@ static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *sl
   tdict_status status = tdict_future_wait_for(slot->future, left > 0 ? left : 0, NULL, NULL);
   pthread_mutex_lock(&l->lock);
   if (status != TDICT_ETIMEDOUT) return TDICT_OK;
-  return tdict_fail(err, TDICT_ETIMEDOUT, "loader: batch %lld of epoch %lld has not come to the device within %.3f s",
-                    (long long)slot->position.batch, (long long)slot->position.epoch,
-                    (double)l->options.timeout_ns * 1e-9);
+  return tdict_fail(
+      err, TDICT_ETIMEDOUT, "loader: batch %lld of epoch %lld has not arrived on the device within %.3f s",
+      (long long)slot->position.batch, (long long)slot->position.epoch, (double)l->options.timeout_ns * 1e-9);
 }
 
-/* Takes the slot's contents and frees it; the lock is held. */
+/* Moves the contents of a READY slot to `out` and frees the slot. The caller holds the lock.
+ * A stream may end in the middle of a batch. That batch is delivered first. The end of the epoch needs a slot of its
+ * own after it, and if no worker has begun that slot, this function fills it. */
 static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slot *out) {
+  /* Move the contents out. */
   *out = *slot;
   slot->tree = NULL;
   slot->future = NULL;
@@ -79,11 +85,15 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   l->num_taken++;
   l->num_ready--;
   l->prefetched_bytes -= out->bytes;
-  bool has_last_samples = out->ends_epoch && out->count > 0; /* a stream's last samples: the end itself comes next */
+
+  /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. */
+  bool has_last_samples = out->ends_epoch && out->count > 0;
   if (l->num_batches < 0 && out->ends_epoch && !has_last_samples)
     tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
   else
     l->next_to_take = tdict_loader_next_position(l, out->position);
+
+  /* Add the end of the epoch. */
   if (has_last_samples) {
     slot = &l->slots[l->num_taken % l->depth];
     if (slot->state == TDICT_SLOT_FREE) {
@@ -103,6 +113,7 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   pthread_cond_signal(&l->can_begin);
 }
 
+/* Counts an error and copies it to `err`. Without continue_on_error every further call returns it. */
 static tdict_status record_failure(tdict_loader *l, const tdict_error *error, tdict_error *err) {
   if (err) *err = *error;
   pthread_mutex_lock(&l->lock);
@@ -112,7 +123,8 @@ static tdict_status record_failure(tdict_loader *l, const tdict_error *error, td
   return (tdict_status)error->status;
 }
 
-/* The batch on its way out: waits for it, or lets the stream wait. */
+/* Returns the tree of a taken slot. If the batch has a transfer, `stream` waits for it, or this thread if `stream` is
+ * NULL. */
 static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, const tdict_stream *stream, tdict_tree **out,
                                  tdict_error *err) {
   tdict_error error;
@@ -135,6 +147,7 @@ static int64_t get_deadline(const tdict_loader *l) {
   return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
 }
 
+/* Waits for the next batch and takes it. With `waits_on_host` also waits until it has arrived on the device. */
 static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_loader_slot *out, tdict_error *err) {
   int64_t deadline = get_deadline(l);
   pthread_mutex_lock(&l->lock);
@@ -147,7 +160,7 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
     l->ready_sum += l->num_ready;
     l->num_calls++;
     status = wait_for_batch(l, slot, deadline, err);
-    if (l->num_threads == 0) deadline = get_deadline(l); /* to fetch by itself is not to wait */
+    if (l->num_threads == 0) deadline = get_deadline(l); /* Time spent fetching inline is not waiting. */
     if (status == TDICT_OK && waits_on_host) status = wait_for_device(l, slot, deadline, err);
     if (status == TDICT_OK) take_slot(l, slot, out);
   }
@@ -155,8 +168,8 @@ static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_lo
   return status;
 }
 
-/* Checked before a batch is taken, whatever its transfer has done by then. Pinned batches on the cpu are read by the
- * GPU that pins. */
+/* Returns TDICT_EWRONGDEVICE if the batches do not arrive on the stream's device. Call before a batch is taken, so that
+ * no batch is lost. Pinned batches on the cpu accept the streams of the GPU that pins them. */
 static tdict_status check_consumer_stream(const tdict_loader *l, tdict_stream s, tdict_error *err) {
   tdict_gpu *gpu;
   char have[32], want[32];
@@ -164,12 +177,12 @@ static tdict_status check_consumer_stream(const tdict_loader *l, tdict_stream s,
   if (status != TDICT_OK) return status;
   const tdict_gpu *pinned_by = l->memory ? tdict_pinned_pool_self(l->memory) : NULL;
   if (l->device.type == TDICT_DEVICE_CPU ? gpu == pinned_by : tdict_device_equal(l->device, s.device)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "loader: the stream is of %s, batches come to %s%s",
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "loader: the stream belongs to %s, but batches arrive on %s%s",
                     tdict_device_format(s.device, have, sizeof have), tdict_device_format(l->device, want, sizeof want),
                     l->device.type == TDICT_DEVICE_CPU ? ", which has no streams" : "");
 }
 
-/* One call of next: how long it was, and what it handed over. */
+/* Adds one call of tdict_loader_next() to the statistics. */
 static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slot *slot, bool handed_over) {
   pthread_mutex_lock(&l->lock);
   l->stats.wait_seconds += (double)(tdict_now_ns() - began_ns) * 1e-9;
@@ -181,19 +194,23 @@ static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slo
   pthread_mutex_unlock(&l->lock);
 }
 
-/* endless: the call goes on after the end of an epoch, unless nothing but ends would come. */
+/* Returns TDICT_EINVAL if the epoch had no batch. With `endless` the caller would otherwise loop for ever. */
 static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loader_slot *end, tdict_error *err) {
   if (l->num_batches > 0 || end->position.batch > 0) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, and the stream gave no batch in epoch %lld",
+  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the stream returned no batch in epoch %lld",
                     (long long)end->position.epoch);
 }
 
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
+
+  /* Check the call, and release the batch of the call before. */
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
   if (status == TDICT_OK && stream) status = check_consumer_stream(l, *stream, err);
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
   if (status != TDICT_OK) return status;
+
+  /* Take the next batch. With `endless`, skip the ends of epochs. */
   int64_t began = tdict_now_ns();
   tdict_loader_slot slot = {.status = TDICT_OK};
   tdict_tree *tree = NULL;
@@ -206,6 +223,8 @@ tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdic
   if (status == TDICT_OK && !ended) status = deliver_tree(l, &slot, stream, &tree, err);
   count_call(l, began, &slot, tree != NULL);
   if (status != TDICT_OK) return status;
+
+  /* Keep the batch until the next call, which records the work that the program queues now. */
   if (stream && tree) {
     l->previous = tdict_retain(tree);
     l->previous_stream = *stream;

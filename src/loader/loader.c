@@ -1,4 +1,5 @@
-/* The loader: made, ended, asked where it stands. Thread rule: as in tdict/loader.h. */
+/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that it allocates here.
+ * Thread rule: see tdict/loader.h. */
 #include "tdict/loader.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
   return TDICT_OK;
 }
 
-/* A field that no batch can be made of is told before any is fetched. */
+/* Checks the dataset's schema here, so that a bad field fails tdict_loader_create() and not the first batch. */
 static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err) {
   tdict_error why = {0};
   tdict_status status = tdict_schema_check(l->schema, l->options.batch_size, &why);
@@ -45,7 +46,8 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* How samples come: by rows into a batch, or as trees. */
+/* Chooses how to fetch. With a schema the dataset writes rows into the batch; `schema` is then set. Otherwise the
+ * dataset returns a tree for each sample. `collate` and `pad` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
   bool wants_samples = l->options.collate || l->options.pad;
@@ -54,21 +56,23 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   if (l->schema) return check_dataset_schema(l, err);
   if (d->fetch_sample) return TDICT_OK;
   if (by_row && !wants_samples) return tdict_fail(err, TDICT_EINVAL, "loader: the dataset's schema is NULL");
-  return tdict_fail(err, TDICT_EINVAL, "loader: %s needs the dataset's fetch_sample, which it has not",
+  return tdict_fail(err, TDICT_EINVAL, "loader: %s needs a dataset with fetch_sample",
                     l->options.collate ? "collate"
                     : l->options.pad   ? "pad"
                                        : "a stream without fetch");
 }
 
+/* Retains or creates the sampler, checks it against the dataset and computes the batches in an epoch. */
 static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   l->num_batches = -1;
   if (l->dataset_length < 0) {
     if (!o->sampler && !o->shuffle && o->world_size == 1) return TDICT_OK;
-    return tdict_fail(
-        err, TDICT_EINVAL,
-        "loader: a stream has no samples to choose from: sampler, shuffle and world_size must not be set");
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader: the dataset is a stream, so sampler, shuffle and world_size must not be set");
   }
+
+  /* Retain the given sampler, or create a sampler from the options. */
   tdict_status status = TDICT_OK;
   if (o->sampler) {
     l->sampler = tdict_sampler_retain(o->sampler);
@@ -81,20 +85,24 @@ static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
     status = tdict_sampler_create(l->dataset_length, &s, &l->sampler, err);
   }
   if (status != TDICT_OK) return status;
+
+  /* Check its indices, and count the batches. */
   int64_t num_indices = tdict_sampler_get_order(l->sampler).length;
   if (num_indices > l->dataset_length)
-    return tdict_fail(err, TDICT_EINVAL, "loader: the sampler is for %lld samples, and the dataset has %lld",
+    return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
                       (long long)num_indices, (long long)l->dataset_length);
   int64_t drawn = tdict_sampler_length(l->sampler);
   l->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
   if (o->endless && l->num_batches == 0)
     return tdict_fail(
         err, TDICT_EINVAL,
-        "loader: endless is set, and an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
+        "loader: endless is set, but an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
         (long long)drawn, (long long)o->batch_size, o->drop_last ? " and drop_last is set" : "");
   return TDICT_OK;
 }
 
+/* Finds the device that batches are delivered on, and the memory that host batches are allocated from. Batches for a
+ * GPU are always fetched into pinned memory, because only copies from pinned memory are asynchronous. */
 static tdict_status resolve_device(tdict_loader *l, tdict_error *err) {
   tdict_device given = l->options.device;
   tdict_devices *devices = tdict_context_devices(l->context);
@@ -127,7 +135,8 @@ static tdict_status allocate_slots(tdict_loader *l, tdict_error *err) {
                     (long long)o->batch_size);
 }
 
-/* Batches that nobody took, with their transfers, and all else but the dataset. No worker runs any more. */
+/* Frees the loader, its prefetched batches and their transfers, but not the dataset. Call only after the workers have
+ * stopped. */
 static void free_loader(tdict_loader *l) {
   for (int32_t i = 0; i < l->depth && l->slots; i++) tdict_loader_empty_slot(&l->slots[i]);
   for (int i = 0; i < TDICT_LOADER_MAX_IN_FLIGHT; i++)
@@ -148,6 +157,7 @@ static void free_loader(tdict_loader *l) {
   free(l);
 }
 
+/* Timed waits use deadlines of the monotonic clock, so `batch_done` must use that clock, too. */
 static void init_sync(tdict_loader *l) {
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
@@ -205,7 +215,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
 
 void tdict_loader_destroy(tdict_loader *l) {
   if (!l) return;
-  if (tdict_forkmark_forked(l->mark)) { /* threads, locks and batches are the parent's */
+  if (tdict_forkmark_forked(l->mark)) { /* The threads, locks and batches belong to the parent process. */
     free(l->slots);
     free(l->workers);
     free(l);
@@ -214,7 +224,7 @@ void tdict_loader_destroy(tdict_loader *l) {
   tdict_loader_stop_workers(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
   tdict_dataset d = l->dataset;
-  free_loader(l); /* first: what it releases may lie in the dataset */
+  free_loader(l); /* Before the dataset: batches may refer to memory of the dataset. */
   tdict_dataset_reset(&d);
 }
 
@@ -222,7 +232,8 @@ int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
 
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
-  tdict_status status = tdict_forkmark_check(l->mark, "loader state", err); /* the lock may be a lost thread's */
+  tdict_status status =
+      tdict_forkmark_check(l->mark, "loader state", err); /* In a fork the lock may stay locked for ever. */
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_batch_position position = l->next_to_take;

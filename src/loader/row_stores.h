@@ -1,6 +1,7 @@
-/* How rows are written into a batch. What a core has just written and still holds, a device reads slowly; what was written
- * before that has left the core, and is read faster from the cache that cores share than from memory. So the last rows of
- * a pinned leaf are written by stores that pass by the cache. Pure; thread-safe. */
+/* Chooses the stores that write the rows of a batch. A device reads lines slowly while they are in the private cache of
+ * the core that wrote them. Earlier rows have moved to the shared cache, which a device reads faster than memory. So
+ * only the last rows of a pinned tensor are written by non-temporal stores, which bypass the caches.
+ * Owns no data. Thread rule: pure functions, thread-safe. */
 #ifndef TDICT_LOADER_ROW_STORES_H
 #define TDICT_LOADER_ROW_STORES_H
 
@@ -9,13 +10,14 @@
 #include "base/stream_copy.h"
 #include "tdict/tensor.h"
 
-#define TDICT_ROW_STORES_TAIL_BYTES ((size_t)1 << 20) /* about what a core holds for itself */
+#define TDICT_ROW_STORES_TAIL_BYTES ((size_t)1 << 20) /* about the size of a core's private cache */
 
 typedef struct tdict_row_stores {
-  tdict_stream_kind tail_kind; /* of rows from here on; those before are plain */
-  int64_t tail_begin;
+  tdict_stream_kind tail_kind; /* the stores for rows from tail_begin on */
+  int64_t tail_begin;          /* earlier rows use plain stores */
 } tdict_row_stores;
 
+/* Returns the stores for `rows` rows of `row_bytes` bytes each, in the memory of `leaf`. */
 static inline tdict_row_stores tdict_row_stores_choose(const tdict_tensor *leaf, int64_t rows, size_t row_bytes) {
   tdict_row_stores s = {TDICT_STREAM_PLAIN, rows};
   if (!tdict_tensor_is_pinned(leaf) || row_bytes == 0) return s;
@@ -24,6 +26,7 @@ static inline tdict_row_stores tdict_row_stores_choose(const tdict_tensor *leaf,
   s.tail_begin = tail_rows < (size_t)rows ? rows - (int64_t)tail_rows : 0;
   return s;
 }
+/* Returns the stores for one row. */
 static inline tdict_stream_kind tdict_row_stores_at(const tdict_row_stores *s, int64_t row) {
   return row < s->tail_begin ? TDICT_STREAM_PLAIN : s->tail_kind;
 }

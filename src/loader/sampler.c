@@ -1,5 +1,5 @@
-/* Samplers. The record and its tables are the sampler's own. Thread rule: as in tdict/sampler.h; nothing is written after
- * the making but the count. */
+/* Implements the samplers. A sampler owns its alias table.
+ * Thread rule: see tdict/sampler.h. After creation only the reference count changes. */
 #include "tdict/sampler.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@
 #include "loader/sampler_order.h"
 #include "loader/shuffle.h"
 
-/* A column of an alias table (Walker's method, filled as Vose does): the share of the column that is its own index's, of
- * 2^64; the rest is `other`'s. */
+/* A column of an alias table (Walker's method, filled as Vose describes). A draw that hits column i returns i with
+ * probability own_share / 2^64, otherwise `other`. */
 typedef struct alias_column {
   uint64_t own_share;
   int64_t other;
@@ -21,10 +21,11 @@ typedef struct alias_column {
 
 struct tdict_sampler {
   atomic_long references;
-  int64_t length, num_drawn, num_per_rank; /* indices; positions of an epoch of all ranks, and of this one */
+  int64_t length;                  /* indices are 0 to length - 1 */
+  int64_t num_drawn, num_per_rank; /* positions in an epoch of all ranks, and of this rank */
   int32_t kind, rank, world_size;
   uint64_t seed, weights_hash;
-  alias_column *columns; /* WEIGHTED */
+  alias_column *columns; /* WEIGHTED: `length` columns; else NULL */
 };
 
 static tdict_status check_sampler_options(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
@@ -39,14 +40,16 @@ static tdict_status check_sampler_options(int64_t length, const tdict_sampler_op
     return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld, wanted 0 or more", (long long)o->num_samples);
   bool draws = o->kind >= TDICT_SAMPLER_WITH_REPLACEMENT;
   if (!draws && o->num_samples > length)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld of %lld, and none is drawn twice",
+    return tdict_fail(err, TDICT_EINVAL,
+                      "sampler: num_samples is %lld, wanted at most the length %lld, since no index is drawn twice",
                       (long long)o->num_samples, (long long)length);
   if (draws && length == 0 && o->num_samples > 0)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: %lld are to be drawn from nothing", (long long)o->num_samples);
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld, but the length is 0",
+                      (long long)o->num_samples);
   if (o->kind == TDICT_SAMPLER_WEIGHTED && !o->weights && length > 0)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted %lld of them", (long long)length);
+    return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted an array of %lld", (long long)length);
   if (o->kind == TDICT_SAMPLER_WEIGHTED && o->num_weights != length)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %lld, wanted %lld, as many as the length",
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %lld, wanted the length %lld",
                       (long long)o->num_weights, (long long)length);
   return TDICT_OK;
 }
@@ -55,22 +58,25 @@ static tdict_status sum_weights(const double *weights, int64_t length, double *o
   double sum = 0;
   for (int64_t i = 0; i < length; i++) {
     if (!(weights[i] >= 0) || !isfinite(weights[i]))
-      return tdict_fail(err, TDICT_EINVAL, "sampler: weight %lld is %g, wanted a finite number that is not negative",
+      return tdict_fail(err, TDICT_EINVAL, "sampler: weight %lld is %g, wanted a finite number of 0 or more",
                         (long long)i, weights[i]);
     sum += weights[i];
   }
   if (!(sum > 0) || !isfinite(sum))
-    return tdict_fail(err, TDICT_EINVAL, "sampler: the weights' sum is %g, wanted a positive finite one", sum);
+    return tdict_fail(err, TDICT_EINVAL, "sampler: the weights add up to %g, wanted a positive finite sum", sum);
   *out = sum;
   return TDICT_OK;
 }
 
+/* Returns share * 2^64, at most UINT64_MAX. The factor is the largest double below 2^64, so the product cannot
+ * overflow. */
 static uint64_t to_fraction64(double share) {
   return share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709549568.0);
 }
 
-/* Fills the table: columns poorer than the average are topped up by one that is richer. `part` and `order` have room for
- * one entry a column: poor ones are listed from the front, rich ones from the back. */
+/* Fills the alias table. A column with less than the average weight ("poor") is filled up by a column with more
+ * ("rich"). `share` and `order` are scratch arrays with one element per column. `order` lists poor columns from its
+ * front and rich columns from its back. */
 static void fill_alias_table(tdict_sampler *s, const double *weights, double sum, double *share, int64_t *order) {
   int64_t poor = 0, rich = s->length;
   for (int64_t i = 0; i < s->length; i++) {
@@ -92,6 +98,7 @@ static void fill_alias_table(tdict_sampler *s, const double *weights, double sum
   }
 }
 
+/* Allocates and fills the alias table, and hashes it for saved states. */
 static tdict_status build_alias_table(tdict_sampler *s, const double *weights, tdict_error *err) {
   double sum = 0;
   if (s->length == 0) return TDICT_OK;
@@ -144,7 +151,7 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
 }
 
 tdict_sampler *tdict_sampler_retain(const tdict_sampler *s) {
-  tdict_sampler *counted = (tdict_sampler *)s; /* the count is not what a reader means by const */
+  tdict_sampler *counted = (tdict_sampler *)s; /* The reference count changes even for a const sampler. */
   atomic_fetch_add_explicit(&counted->references, 1, memory_order_relaxed);
   return counted;
 }
@@ -169,10 +176,12 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
 
 int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {
   if (epoch < 0 || position < 0 || position >= s->num_per_rank) return -1;
-  /* Without a sign there is no overflow: the sum is less than drawn + 2 * world_size. */
+  /* Unsigned, since the sum may exceed INT64_MAX: it is less than num_drawn + 2 * world_size. */
   uint64_t position_of_all = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
   int64_t draw = (int64_t)(position_of_all % (uint64_t)s->num_drawn);
   if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
+
+  /* The kinds below draw at random, by a function of seed, epoch and position. */
   uint64_t key = tdict_mix(s->seed, (uint64_t)epoch);
   if (s->kind == TDICT_SAMPLER_SHUFFLED) {
     tdict_shuffle p = tdict_shuffle_make((uint64_t)s->length, key);

@@ -1,10 +1,11 @@
-/* Saved states: the place in an epoch, and what the order of samples depends on. A state of another order is refused,
- * naming what differs. Pure; thread-safe. */
+/* Saved states of a loader: its position, and the settings that the order of samples depends on. A state with other
+ * settings is refused, and the message names the difference. Owns no data. Thread rule: pure functions, thread-safe. */
 #include "base/error.h"
 #include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
 
-/* Counting on from here to the end of int64 takes centuries, so nothing that counts on must look for overflow. */
+/* The largest epoch that a state may name. Counting from here to INT64_MAX takes centuries, so the code that increments
+ * epochs and batches needs no overflow check. */
 #define MAX_EPOCH (INT64_MAX / 2)
 enum { STREAM = -1 };
 
@@ -45,7 +46,8 @@ static const char *sampler_name(int32_t kind) {
   }
 }
 
-/* What the order of samples depends on; the rank is no part of it, since all ranks save equal states. */
+/* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not
+ * compared, since one state serves all ranks. */
 static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
   const struct {
     const char *what;
@@ -69,7 +71,7 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for seed %llu, this loader has %llu",
                       (unsigned long long)saved->seed, (unsigned long long)mine->seed);
   if (saved->weights_hash != mine->weights_hash)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than those of this loader's sampler");
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than this loader's sampler has");
   return TDICT_OK;
 }
 

@@ -1,5 +1,7 @@
-/* The loader's threads and the tickets that they take. A ticket is the number of a batch since the loader was last set to
- * a place; ticket t lives in slot t modulo the depth. Thread rule: the loader's lock guards tickets and slot states. */
+/* The loader's worker threads, and the order in which they begin batches. Each batch has a ticket: the number of
+ * batches begun before it since the last tdict_loader_seek(). The batch with ticket t uses slot t % depth.
+ * Ownership: a worker owns the slot that it has begun until it marks the slot READY.
+ * Thread rule: the loader's lock guards tickets and slot states. It is released while a dataset function runs. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -13,6 +15,9 @@ tdict_batch_position tdict_loader_next_position(const tdict_loader *l, tdict_bat
   return (tdict_batch_position){position.epoch, position.batch + 1};
 }
 
+/* Returns true if a slot is free and the batches ahead stay below prefetch_bytes. The size of a batch is unknown while
+ * it is BUSY, so the size of the last complete batch is the estimate. The first batch ahead is always allowed, since a
+ * batch larger than the limit could otherwise never begin. */
 static bool may_begin_batch(const tdict_loader *l) {
   if (l->is_paused || l->epoch_ended || l->failure.status != 0) return false;
   int64_t ahead = l->num_begun - l->num_taken;
@@ -23,7 +28,7 @@ static bool may_begin_batch(const tdict_loader *l) {
   return tdict_add_size(expected, l->prefetched_bytes, &expected) && expected < l->options.prefetch_bytes;
 }
 
-/* How many samples the batch at a place has; 0: it is the epoch's end. */
+/* Returns the number of samples in the batch at a position; 0 at the end of an epoch. */
 static int64_t count_samples_at(const tdict_loader *l, tdict_batch_position position) {
   if (l->num_batches < 0) return l->options.batch_size;
   if (position.batch >= l->num_batches) return 0;
@@ -31,6 +36,7 @@ static int64_t count_samples_at(const tdict_loader *l, tdict_batch_position posi
   return num_left < l->options.batch_size ? num_left : l->options.batch_size;
 }
 
+/* Marks the next slot BUSY and gives it the next ticket and position. */
 static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   tdict_loader_slot *slot = &l->slots[l->num_begun % l->depth];
   slot->state = TDICT_SLOT_BUSY;
@@ -45,7 +51,7 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   slot->worker = worker;
   l->next_to_begin = tdict_loader_next_position(l, l->next_to_begin);
   l->num_busy++;
-  if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin); /* whoever made the room woke one worker only */
+  if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin); /* Taking a batch wakes only one worker. */
   return slot;
 }
 
@@ -53,6 +59,7 @@ void tdict_loader_trace_ready(const tdict_loader *l) {
   tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_READY, tdict_now_ns(), (size_t)l->num_ready);
 }
 
+/* Marks a slot READY and wakes the consumer. All waiters are woken, since tdict_loader_seek() waits here, too. */
 static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   l->stats.fetch_seconds += (double)(tdict_now_ns() - slot->began_ns - slot->waited_ns) * 1e-9;
   l->stats.idle_seconds += (double)slot->waited_ns * 1e-9;
@@ -66,11 +73,12 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   pthread_cond_broadcast(&l->batch_done);
 }
 
-/* in_order: waits for this ticket's turn, which goes on when the batch has been fetched. */
+/* Waits until all earlier batches have been fetched, if the dataset is in_order. */
 static void wait_to_fetch(tdict_loader *l, const tdict_loader_slot *slot) {
   while (l->dataset.in_order && l->num_fetched != slot->ticket) pthread_cond_wait(&l->can_fetch, &l->lock);
 }
 
+/* Lets the worker of the next ticket fetch. */
 static void allow_next_fetch(tdict_loader *l) {
   l->num_fetched++;
   if (l->dataset.in_order) pthread_cond_broadcast(&l->can_fetch);
@@ -80,7 +88,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   tdict_loader_slot *slot = begin_batch(l, worker);
   l->stats.idle_seconds += (double)(slot->began_ns - since_ns) * 1e-9;
   wait_to_fetch(l, slot);
-  if (l->epoch_ended && l->num_batches < 0) { /* the stream ended in a batch before this one */
+  if (l->epoch_ended && l->num_batches < 0) { /* The stream ended in an earlier batch, so do not read it again. */
     slot->ends_epoch = true;
     slot->count = 0;
   }
@@ -95,6 +103,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   finish_batch(l, slot);
 }
 
+/* The thread function: fills one batch after the other until the loader stops. */
 static void *run_worker(void *user) {
   tdict_loader_worker *worker = user;
   tdict_loader *l = worker->loader;
@@ -118,7 +127,7 @@ tdict_status tdict_loader_start_workers(tdict_loader *l, tdict_error *err) {
   if (code == 0) return TDICT_OK;
   int started = l->num_threads;
   tdict_loader_stop_workers(l);
-  return tdict_fail_native(err, TDICT_ENOMEM, code, "loader: worker %d of %d could not be started: %s", started,
+  return tdict_fail_native(err, TDICT_ENOMEM, code, "loader: cannot start worker %d of %d: %s", started,
                            (int)l->options.num_workers, strerror(code));
 }
 
@@ -132,8 +141,11 @@ void tdict_loader_stop_workers(tdict_loader *l) {
 }
 
 void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
+  /* Stop new batches, and wait for those that are running. */
   l->is_paused = true;
   while (l->num_busy > 0) pthread_cond_wait(&l->batch_done, &l->lock);
+
+  /* Drop what was prefetched, and restart the tickets at 0. */
   for (int32_t i = 0; i < l->depth; i++) tdict_loader_empty_slot(&l->slots[i]);
   l->num_begun = l->num_taken = l->num_fetched = 0;
   l->prefetched_bytes = 0;

@@ -180,7 +180,7 @@ CASE(dataset_tokens_refuses) {
   tdict_dataset d;
   const char *path = "x";
   td_fails(TDICT_EINVAL, "options is NULL", tdict_dataset_from_tokens(NULL, &d, err));
-  td_fails(TDICT_EINVAL, "no file is named", tdict_dataset_from_tokens(&o, &d, err));
+  td_fails(TDICT_EINVAL, "paths names no file", tdict_dataset_from_tokens(&o, &d, err));
   o.paths = &path;
   o.num_paths = 1;
   td_fails(TDICT_EINVAL, "window is 0", tdict_dataset_from_tokens(&o, &d, err));

@@ -240,7 +240,7 @@ CASE(loader_refuses) {
   REFUSED(num_workers, -1, "num_workers is -1");
   REFUSED(prefetch, -2, "prefetch is -2");
   REFUSED(timeout_ns, -1, "timeout_ns is -1");
-  REFUSED(pad, true, "pad needs the dataset's fetch_sample");
+  REFUSED(pad, true, "pad needs a dataset with fetch_sample");
   td_fails(TDICT_EINVAL, "neither fetch_sample", tdict_loader_create(y.c, &empty, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the dataset is NULL", tdict_loader_create(y.c, NULL, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the context is NULL", tdict_loader_create(NULL, &d, NULL, &l, err));

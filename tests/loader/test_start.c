@@ -50,7 +50,7 @@ DEVICE_CASE(loader_thread_fails_to_start) {
     char text[64];
     o.batch_size = BATCH;
     o.num_workers = WORKERS;
-    snprintf(text, sizeof text, "worker %d of %d could not be started", at - 1, WORKERS);
+    snprintf(text, sizeof text, "cannot start worker %d of %d", at - 1, WORKERS);
     fetched = &n;
     seen = 0;
     fails_at = at;

@@ -178,7 +178,7 @@ SIM_CASE(loader_reports_stuck_device) {
     tdict_tree *batch = NULL;
     if (workers) settle(l, 2);
     for (int i = 0; i < 3; i++) {
-      td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not come to the device",
+      td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not arrived on the device",
                tdict_loader_next(l, NULL, &batch, err));
       tdict_loader_state s = tdict_loader_state_default();
       td_ok(tdict_loader_get_state(l, &s, err));
