@@ -8,7 +8,7 @@
 
 #include "options.h"
 #include "rows.h"
-#include "transfer/tuning_file.h"
+#include "transfer/plan/tuning_file.h"
 
 enum { REPEATS = 5, MAX_WAYS = 16 };
 static const size_t sample_bytes_gpu = (size_t)1 << 30, sample_bytes_sim = (size_t)64 << 20;

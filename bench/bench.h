@@ -31,8 +31,6 @@ extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, 
 
 /* Seconds of a clock that only goes forward. */
 double bench_now(void);
-/* Processor seconds of all threads of the process. */
-double bench_cpu_now(void);
 
 /* Times of one row, in the order in which they were taken. Owner: whoever reserved them. */
 typedef struct bench_samples {

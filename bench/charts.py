@@ -1,8 +1,4 @@
-"""Charts of bench/compare's records as SVG, written by hand: so a chart is a function of its record alone, and a test
-can compare it byte for byte. Standard library only.
-
-bars() draws groups of bars, panels() small line charts beside each other, tracks() what lasted from when to when. Each
-gives the text of a file."""
+"""Bar charts of records as SVG, written by hand: a chart is a function of its record alone. Standard library only."""
 import math
 
 COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49", "jax": "#66a182",
@@ -32,10 +28,9 @@ class Canvas:
     def __init__(self, width, height):
         self.width, self.height, self.parts = width, height, []
 
-    def text(self, x, y, text, size=12, anchor="start", fill="#222222", turn=None):
-        turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
+    def text(self, x, y, text, size=12, anchor="start", fill="#222222"):
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-                          f'fill="{fill}"{turned}>{escape(text)}</text>')
+                          f'fill="{fill}">{escape(text)}</text>')
 
     def rect(self, x, y, width, height, fill):
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}"/>')
@@ -43,12 +38,6 @@ class Canvas:
     def line(self, x1, y1, x2, y2, stroke="#cccccc", width=1.0):
         self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" '
                           f'stroke-width="{width}"/>')
-
-    def path(self, points, stroke):
-        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{joined}" fill="none" stroke="{stroke}" stroke-width="2"/>')
-        for x, y in points:
-            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{stroke}"/>')
 
     def legend(self, x, y, series):
         for who in series:
@@ -105,81 +94,3 @@ def wrapped(text, most):
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines
-
-
-class Scale:
-    """From values to places, by logarithm or evenly."""
-
-    def __init__(self, values, start, end, log):
-        self.log, self.start, self.end = log, start, end
-        self.low, self.high = (min(values), max(values)) if values else (1, 2)
-        if log:
-            self.low, self.high = 10 ** math.floor(math.log10(self.low)), 10 ** math.ceil(math.log10(self.high))
-            if self.low == self.high:
-                self.high *= 10
-
-    def place(self, value):
-        if self.log:
-            part = math.log10(value / self.low) / math.log10(self.high / self.low)
-        else:
-            part = (value - self.low) / (self.high - self.low or 1)
-        return self.start + part * (self.end - self.start)
-
-    def ticks(self):
-        return [10 ** i for i in range(round(math.log10(self.low)), round(math.log10(self.high)) + 1)]
-
-
-def panels(title, note, charts, series, unit):
-    """charts: (name, labels of x, {series: {label: value}}) in order, two beside each other; y is logarithmic."""
-    wide, tall, left, top = 330, 220, 62, 96
-    rows = math.ceil(len(charts) / 2)
-    canvas = Canvas(2 * (wide + left) + 20, top + rows * (tall + 76))
-    canvas.text(left, 24, title, 16)
-    canvas.text(left, 42, note, 11, fill="#555555")
-    canvas.legend(left, 62, [who for who in series if any(who in lines for _, _, lines in charts)])
-    for i, (name, labels, lines) in enumerate(charts):
-        x0, y0 = left + (i % 2) * (wide + left), top + (i // 2) * (tall + 76)
-        canvas.text(x0, y0 - 6, name, 13)
-        y = Scale([value for points in lines.values() for value in points.values()], y0 + tall, y0 + 6, True)
-        x = Scale([0, max(1, len(labels) - 1)], x0 + 16, x0 + wide - 16, False)
-        for tick in y.ticks():
-            canvas.line(x0, y.place(tick), x0 + wide, y.place(tick))
-            canvas.text(x0 - 6, y.place(tick) + 4, f"{tick:g}", 11, "end", "#555555")
-        for at, label in enumerate(labels):
-            canvas.text(x.place(at), y0 + tall + 18, label, 11, "middle", "#555555")
-        for who in series:
-            if who in lines:
-                points = [(x.place(labels.index(label)), y.place(value)) for label, value in lines[who].items()]
-                canvas.path(points, COLOURS[who])
-        canvas.text(x0, y0 + tall + 36, unit, 11, fill="#555555")
-    return canvas.done()
-
-
-def tracks(title, note, charts):
-    """charts: (name, [(what, track, begin, end)]) in order, under each other, all with one scale of time."""
-    left, wide, lane, top = 150, 560, 24, 60
-    most = nice_top(max(end for _, events in charts for _, _, _, end in events))
-    names = [list(dict.fromkeys(track for _, track, _, _ in events)) for _, events in charts]
-    canvas = Canvas(left + wide + 30, top + sum(len(tracks_) * lane + 44 for tracks_ in names))
-    canvas.text(20, 24, title, 16)
-    canvas.text(20, 42, note, 11, fill="#555555")
-    colours = list(COLOURS.values())
-    y = top
-    for (name, events), tracks_ in zip(charts, names):
-        canvas.text(20, y + 14, name, 13)
-        bottom = y + 20 + len(tracks_) * lane
-        for i in range(6):
-            x = left + wide * i / 5
-            canvas.line(x, y + 20, x, bottom)
-            canvas.text(x, bottom + 13, f"{most * i / 5:g}", 10, "middle", "#555555")
-        for number, track in enumerate(tracks_):
-            canvas.text(left - 6, y + 36 + number * lane, track, 11, "end")
-            for what, one, begin, end in events:
-                if one != track:
-                    continue
-                at, span = left + wide * begin / most, max(1.5, wide * (end - begin) / most)
-                canvas.rect(at, y + 23 + number * lane, span, lane - 6, colours[number % len(colours)])
-                if span > 7 * len(what):
-                    canvas.text(at + 4, y + 36 + number * lane, what, 11, fill="#ffffff")
-        y = bottom + 24
-    return canvas.done()

@@ -1,12 +1,9 @@
-"""The section of docs/performance.md on bench/compare, and its charts, from the records. Standard library only.
+"""The tables of a record of bench/compare, in Markdown. Standard library only.
 
-Of several records of one kind of device the last is shown whole, and the others are held against it. What was simulated
-has a table of its own, with nothing of a peer in it and no chart."""
+A simulated run has one table, without peers."""
 import charts
 import records
-import targets
-import two_runs
-from records import DRIVER, LIBRARY, LINE
+from records import DRIVER, LIBRARY
 
 PEERS = ["torch", "tensordict", "jax"]
 ORDER = [LIBRARY, DRIVER] + PEERS
@@ -63,7 +60,7 @@ def stands(row):
 
 
 def scenario_rows(record):
-    """Scenarios in the order of the page, each with its reached rows."""
+    """Scenarios in the order of the report, each with its reached rows."""
     found = {}
     for row in record["rows"]:
         if row["reached"]:
@@ -184,28 +181,6 @@ def fresh_lines(rows):
     return lines if len(lines) > 1 else []
 
 
-def section(all_records):
-    """The lines of the page for records of one kind of device, the last one being shown."""
-    record = all_records[-1]
-    if record["simulated"]:
-        size = "" if record["full"] else ", rows of at most 4 MB"
-        lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "
-                 "GPU**", ""]
-        return lines + sim_table(record) + [""] + made_text(record) + two_runs.section(all_records) + missing(record)
-    lines = [f"**{record['device']['name']}**", ""] + made_text(record) + [who_took_part(record), ""] + standing(record)
-    lines += targets.section(record) + two_runs.section(all_records)
-    for name, rows in scenario_rows(record):
-        lines += ["", f"### {TITLES.get(name, name)}", ""]
-        file = f"compare-{record['device']['kind']}-{name}.svg"
-        if file in figures(all_records):
-            lines += [f"![{TITLES[name]}](figures/{file})", ""]
-        lines += gpu_table(record, rows)
-        lines += overlap_lines(rows) if name == "overlap" else []
-        lines += NOTES.get(name, [])
-        lines += fresh_lines(rows) if name == "fresh" else []
-    return lines + missing(record)
-
-
 def overlap_lines(rows):
     """How much of the shorter of kernel and transfer was hidden."""
     lines = [""]
@@ -220,64 +195,17 @@ def overlap_lines(rows):
     return lines if len(lines) > 1 else []
 
 
-# Charts.
-def note(record, rows):
-    runs = [record["runs"][number] for number in sorted({row["run"] for row in rows})]
-    days = " and ".join(dict.fromkeys(run["date"][:10] for run in runs))
-    return f"{record['device']['name']}, {runs[-1]['machine']['cpu']}, {days}; milliseconds, less is better"
-
-
-def bar_chart(record, name, rows):
-    groups = []
-    for row in rows:
-        times = {who: (records.middle(result) * 1e3, records.spread(result) * 1e3)
-                 for who, result in records.measured(row).items()}
-        groups.append((row["row"], times))
-    return charts.bars(TITLES[name], note(record, rows), groups, ORDER)
-
-
-def split_chart(record, name, rows, value):
-    """Panels of rows whose names end with what changes along x."""
-    found = {}
-    for row in rows:
-        title, _, label = row["row"].rpartition(", ")
-        labels, lines = found.setdefault(title, ([], {}))
-        labels.append(label)
-        for who, result in records.measured(row).items():
-            lines.setdefault(who, {})[label] = value(row, records.middle(result))
-        if name == "bandwidth" and records.line_seconds(row):
-            lines.setdefault(LINE, {})[label] = value(row, records.line_seconds(row))
-    unit = {"bandwidth": "GB/s, by bytes of the tensor", "threads": "milliseconds, by num_threads"}[name]
-    text = note(record, rows) if name == "threads" else note(record, rows).replace("milliseconds, less", "GB/s, more")
-    return charts.panels(TITLES[name], text, [(title, *rest) for title, rest in found.items()], ORDER + [LINE], unit)
-
-
-def timelines(record, rows):
-    """When the call, the transfer and the kernel began and ended in one repetition of each row."""
-    charted = []
-    for row in rows:
-        events = [(event["name"], event["tid"], event["ts"] * 1e-3, (event["ts"] + event["dur"]) * 1e-3)
-                  for event in row.get("more", {}).get("trace", [])]
-        if events:
-            charted.append((row["row"], events))
-    return charts.tracks("One repetition of each, as the program saw it", note(record, rows).split(";")[0] + "; milliseconds",
-                         charted) if charted else None
-
-
-def figures(all_records):
-    """File names and texts of the charts of the last record; none of a simulated one."""
-    record = all_records[-1]
+def section(record):
+    """The lines of the report."""
     if record["simulated"]:
-        return {}
-    found = {}
+        size = "" if record["full"] else ", rows of at most 4 MB"
+        lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "
+                 "GPU**", ""]
+        return lines + sim_table(record) + [""] + made_text(record) + missing(record)
+    lines = [f"**{record['device']['name']}**", ""] + made_text(record) + [who_took_part(record), ""] + standing(record)
     for name, rows in scenario_rows(record):
-        file = f"compare-{record['device']['kind']}-{name}.svg"
-        if name in ("pin", "non-blocking", "synergies", "tensordict"):
-            found[file] = bar_chart(record, name, rows)
-        elif name == "overlap" and timelines(record, rows):
-            found[file] = timelines(record, rows)
-        elif name == "threads":
-            found[file] = split_chart(record, name, rows, lambda row, seconds: seconds * 1e3)
-        elif name == "bandwidth":
-            found[file] = split_chart(record, name, rows, lambda row, seconds: records.total_bytes(row) / seconds / 1e9)
-    return found
+        lines += ["", f"### {TITLES.get(name, name)}", ""] + gpu_table(record, rows)
+        lines += overlap_lines(rows) if name == "overlap" else []
+        lines += NOTES.get(name, [])
+        lines += fresh_lines(rows) if name == "fresh" else []
+    return lines + missing(record)

@@ -16,12 +16,6 @@ double bench_now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-double bench_cpu_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 bool bench_samples_reserve(bench_samples *s, int capacity) {
   s->seconds = calloc((size_t)capacity + 1, sizeof *s->seconds);
   s->count = 0;

@@ -248,8 +248,8 @@ class Files(Case):
         os.environ["TMPDIR"] = str(self.folder / "no")
         self.expect("loader --device cpu --tokens 300000", 1, "no temporary folder for the shard: No such file")
 
-    def test_plot_draws_own_records(self):
-        plot = [sys.executable, "-B", ROOT / "bench" / "plot", "--own", "charts"]
+    def test_plot_draws_records(self):
+        plot = [sys.executable, "-B", ROOT / "bench" / "plot", "--charts", "charts"]
         for name in ("to-device", "container", "pin", "tune"):
             self.expect(f"{SHORT[name]} --json {name}.json", 0, "")
         done = subprocess.run([*plot, "to-device.json", "pin.json", "container.json", "tune.json", "pin.json"], cwd=self.folder,
@@ -260,7 +260,7 @@ class Files(Case):
             self.assertIn(text, (self.folder / "charts" / f"{name}.svg").read_text())
             self.assertIn(f"{name}.svg", (self.folder / "charts" / "index.html").read_text())
         self.expect(f"{SHORT['doctor']} --json doctor.json", 0, "")
-        for words, text in ((["doctor.json"], "a record of 'doctor' has no rows"), (["none.json"], "No such file"), ([], "--own wants records")):
+        for words, text in ((["doctor.json"], "a record of 'doctor' has no rows"), (["none.json"], "No such file"), ([], "arguments are required")):
             done = subprocess.run([*plot, *words], cwd=self.folder, capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2)
             self.assertIn(text, done.stderr)

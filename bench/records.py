@@ -81,11 +81,6 @@ def spread(result):
     return turns[-1] - turns[0]
 
 
-def cpu_seconds(result):
-    """Seconds of processors, of all threads of the process, of one repetition; None when they were not taken."""
-    return statistics.median(result["cpu_seconds"]) if result.get("cpu_seconds") else None
-
-
 def line_seconds(row):
     """How long the line would take for this row's bytes; None when there is no line."""
     line = row.get("line")
@@ -116,11 +111,6 @@ def ratios(row):
         relative = spread(ours) / middle(ours) + spread(result) / middle(result)
         found[who] = (middle(ours) / theirs, relative)
     return found
-
-
-def run_date(record, row):
-    """When the run was begun that the row is of."""
-    return record["runs"][row["run"]]["date"]
 
 
 def earlier(record, row):

@@ -3,6 +3,7 @@
 #include "rows.h"
 
 #include "options.h"
+#include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,38 +82,18 @@ static bool measure(bench_job *job, int64_t repeats, row_result *out) {
 
 static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
 
-static void print_row(const bench_job *job, const row_result *r) {
-  double library = bench_samples_median(&r->library), driver = bench_samples_median(&r->driver);
-  double line = bench_samples_median(&r->line), rate = library > 0 ? (double)job->total_bytes / library : 0;
-  printf("%-36s %10.4f %10.4f", job->row.name, library * 1e3, bench_samples_spread(&r->library) * 1e3);
-  if (driver > 0)
-    printf(" %10.4f %9.2f", driver * 1e3, library / driver);
-  else
-    printf(" %10s %9s", "-", "-");
-  const bench_kind *kind = job->row.kind;
-  if (has_rate(kind) && line > 0)
-    printf(" %9.2f %8.1f %%\n", rate / 1e9, 100 * rate * line / (double)job->place->line_bytes);
-  else
-    printf(" %9s %10s\n", "-", "-");
-  fflush(stdout);
-}
-
-static json_t *samples_json(const bench_samples *s) {
-  return json_pack("{s:f, s:f, s:o}", "median_seconds", bench_samples_median(s), "spread_seconds",
-                   bench_samples_spread(s), "seconds", bench_samples_json(s));
+static table_row row_of(const bench_job *job, const row_result *r) {
+  return (table_row){
+      job->row.name,          &r->library, &r->driver, &r->line, job->total_bytes, job->place->line_bytes,
+      has_rate(job->row.kind)};
 }
 
 static json_t *result_json(const bench_job *job, const row_result *r, const bench_row *row,
                            const bench_scenario *scenario, json_t *more) {
   json_t *record = rows_describe(job->place, scenario, row);
-  json_object_set_new(record, "total_bytes", json_integer((json_int_t)job->total_bytes));
+  table_row line = row_of(job, r);
   json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job->verified_bytes));
-  json_object_set_new(record, "library", samples_json(&r->library));
-  if (r->driver.count) json_object_set_new(record, "driver", samples_json(&r->driver));
-  if (r->line.count) {
-    json_object_set_new(record, "line", samples_json(&r->line));
-    json_object_set_new(record, "line_bytes", json_integer((json_int_t)job->place->line_bytes));
-  }
+  table_record_row(record, &line);
   if (more) json_object_set(record, "more", more);
   return record;
 }
@@ -184,7 +165,8 @@ static int run_row(rows_run *run, const bench_row *row) {
     bench_progress_end();
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
-      print_row(&job, &result);
+      table_row line = row_of(&job, &result);
+      table_print_row(&line);
       note_row(run, &job, &result);
       json_array_append_new(run->records, result_json(&job, &result, row, run->scenario, more));
       json_t *events = more ? json_object_get(more, "trace") : NULL, *one;
@@ -199,23 +181,6 @@ static int run_row(rows_run *run, const bench_row *row) {
   free_result(&result);
   job_close(&job);
   return answer;
-}
-
-static void print_head(const rows_run *run) {
-  char device[32], cpu[128];
-  const bench_place *p = &run->place;
-  printf("%s: %s, on %s\n", run->scenario->name, run->scenario->summary,
-         tdict_device_format(p->device, device, sizeof device));
-  printf("host: %s, %d processors\n", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count());
-  if (place_is_gpu(p))
-    printf("device: %s\n", raw_device_name(p->check.raw));
-  else
-    printf("no GPU is used: %s\n", p->why.message[0] ? p->why.message : "another device was asked for");
-  if (p->device.type == TDICT_DEVICE_SIM)
-    printf("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU%s\n",
-           p->full ? "" : "; rows are made small, at most 4 MB");
-  printf("\n%-36s %10s %10s %10s %9s %9s %10s\n", "row", "median ms", "spread ms", "driver ms", "to driver", "GB/s",
-         "of line");
 }
 
 static bool write_outputs(const rows_run *run, int argc, char **argv) {
@@ -281,7 +246,9 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   if (bench_sink_open(&run.sink, o.common.json) && (!o.timeline || bench_can_write(o.timeline)) &&
       place_open(&run.place, o.common.device)) {
     run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
-    print_head(&run);
+    table_print_head(&run.place, scenario->name, scenario->summary);
+    if (run.place.device.type == TDICT_DEVICE_SIM && !run.place.full) printf("Rows are made small, at most 4 MB.\n");
+    table_print_columns();
     answer = run_rows(&run);
     if (answer == BENCH_OK && !write_outputs(&run, argc, argv)) answer = BENCH_FAILED;
   }

@@ -76,7 +76,6 @@ bool place_furnish(bench_place *p); /* what the line and reading back need; done
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
 bool place_line(bench_place *p, double *seconds); /* one copy of line_bytes from pinned memory, waited for */
 bool place_empty_caches(bench_place *p);          /* of everything else, by several threads */
-json_t *place_speed(bench_place *p); /* what this machine does without the library; NULL after a complaint */
 /* As many trees as the row wants; those of the row before when they fit. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);

@@ -329,7 +329,7 @@ static void show(const stress_job *job, double seconds) {
          bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
 }
 
-/* A row for docs/stress.md, written by the program alone. */
+/* Appends the totals as a row of a Markdown table. */
 static bool record(const stress_job *job, double seconds, const char *device) {
   char date[32], bytes[32];
   time_t now = time(NULL);
@@ -417,7 +417,7 @@ int stress_main(int argc, char **argv) {
       {"max-bytes", KEY_MAX, "N", 0, "the most that a tree has (default 268435456)", 0},
       {"first", KEY_FIRST, "N", 0, "begin with that tree (default 0)", 0},
       {"count", KEY_COUNT, "N", 0, "so many trees instead of a time", 0},
-      {"record", KEY_RECORD, "FILE", 0, "append the run as a row of docs/stress.md's table", 0},
+      {"record", KEY_RECORD, "FILE", 0, "append the totals there as a row of a Markdown table", 0},
       {"corrupt", KEY_CORRUPT, NULL, 0, "self-test: expect wrong bytes; the run must fail with exit status 3", 0},
       {0}};
   static const char doc[] = "Moves random trees in random ways and verifies every bit without the library."

@@ -1,25 +1,50 @@
 /* tdict-bench to-device: a flat tree of ordinary tensors goes to a device in every way that the library has, beside
  * plain driver calls in the same run. Rows take turns, so that drift hits all of them alike. */
-#include "to_device.h"
-
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-const to_device_way to_device_ways[TO_DEVICE_WAYS] = {
-    {"blocking", TDICT_MODE_BLOCKING, -1, false},
-    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, false},
-    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 0, true},
-    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 1, true},
-    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 2, true},
-    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 4, true},
-    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, 8, true},
-    {"non_blocking_pin", TDICT_MODE_NON_BLOCKING_PIN, -1, true},
+#include "options.h"
+#include "table.h"
+
+typedef struct to_device_options {
+  common_options common;
+  int64_t leaves, leaf_bytes, staging_bytes; /* -1: not given */
+  int64_t warmups, seed;
+  bool full, corrupt;
+  const char *trace;
+} to_device_options;
+
+/* A way through the library. */
+typedef struct to_device_way {
+  const char *name;
+  int32_t mode, threads; /* threads of -1 are the library's choice */
+} to_device_way;
+enum { WAYS = 8 };
+static const to_device_way ways[WAYS] = {
+    {"blocking", TDICT_MODE_BLOCKING, -1},
+    {"non_blocking", TDICT_MODE_NON_BLOCKING, -1},
+    {"non_blocking_pin, 0 threads", TDICT_MODE_NON_BLOCKING_PIN, 0},
+    {"non_blocking_pin, 1 thread", TDICT_MODE_NON_BLOCKING_PIN, 1},
+    {"non_blocking_pin, 2 threads", TDICT_MODE_NON_BLOCKING_PIN, 2},
+    {"non_blocking_pin, 4 threads", TDICT_MODE_NON_BLOCKING_PIN, 4},
+    {"non_blocking_pin, 8 threads", TDICT_MODE_NON_BLOCKING_PIN, 8},
+    {"non_blocking_pin, auto", TDICT_MODE_NON_BLOCKING_PIN, -1},
 };
 
-enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000, LINE_SAMPLES = 11 };
-static const size_t line_bytes_wanted = (size_t)1 << 30; /* the line rate is that of one large copy */
+typedef struct to_device_job {
+  to_device_options options;
+  bench_sink sink;
+  bench_place place;
+  check_source source;
+  raw_address raw_destination; /* cuda only */
+  size_t total_bytes;
+  bench_samples rows[WAYS], driver, line; /* driver: cuda only; line: not on the cpu */
+  int verified_ways;
+  size_t poisoned_bytes; /* of all results that were verified */
+} to_device_job;
+
+enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
 
 enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED };
 static const struct argp_option option_table[] = {
@@ -77,99 +102,41 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static bool open_context(to_device_job *job) {
-  tdict_error err;
-  tdict_sim_options sim = tdict_sim_options_default();
-  tdict_context_options o = tdict_context_options_default();
-  int64_t leaf = job->options.leaf_bytes > 0 ? job->options.leaf_bytes : FULL_LEAF_BYTES;
-  int64_t bytes;
-  /* room for the result, what the pool keeps, and padding; only what is touched is used */
-  if (__builtin_mul_overflow(leaf + 255, 4 * job->options.leaves, &bytes) || bytes < 0) {
-    bench_complain("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", job->options.leaves, leaf);
-    return false;
-  }
-  if ((size_t)bytes > sim.memory_bytes) sim.memory_bytes = (size_t)bytes;
-  options_place(job->options.common.device, &sim, &o);
-  if (job->options.staging_bytes > 0) o.staging_bytes = (size_t)job->options.staging_bytes;
-  if (tdict_context_create(&o, &job->context, &err) != TDICT_OK) {
-    bench_complain_error("no context", &err);
-    return false;
-  }
-  job->device = tdict_context_device(job->context, &job->why);
-  if (o.device.type == TDICT_DEVICE_CPU) job->why.message[0] = 0; /* no GPU was asked for */
-  return true;
-}
+static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
 
-/* The driver's side of the job: a destination, and one page-locked buffer that measures the line and reads back. */
-static bool open_raw(to_device_job *job) {
-  char why[256];
-  check_place *p = &job->place;
-  p->raw = raw_open(job->device.index, why, sizeof why);
-  if (!p->raw) {
-    bench_complain("the driver: %s", why);
-    return false;
-  }
-  job->line_bytes = job->total_bytes < line_bytes_wanted ? job->total_bytes : line_bytes_wanted;
-  p->bounce_bytes = job->line_bytes;
-  if (raw_alloc(p->raw, job->total_bytes, &job->raw_destination) &&
-      raw_host_alloc(p->raw, p->bounce_bytes, &p->bounce)) {
-    memset(p->bounce, 1, p->bounce_bytes);
-    return true;
-  }
-  bench_complain("the driver: %s", raw_why(p->raw));
-  return false;
-}
-
-static bool open_place(to_device_job *job) {
-  check_place *p = &job->place;
-  p->context = job->context;
-  p->device = job->device;
-  if (to_device_is_gpu(job)) return open_raw(job);
-  if (job->device.type == TDICT_DEVICE_CPU) return true;
-  tdict_error err;
-  if (tdict_stream_create(job->context, job->device, &p->stream, &err) != TDICT_OK) {
-    bench_complain_error("no stream", &err);
-    return false;
-  }
-  p->bounce_bytes = (size_t)4 << 20;
-  p->bounce = malloc(p->bounce_bytes);
-  if (!p->bounce) bench_complain("no memory to read back into");
-  return p->bounce != NULL;
+static bool reserve(to_device_job *job) {
+  int repeats = (int)job->options.common.repeats;
+  bool good = bench_samples_reserve(&job->driver, repeats) && bench_samples_reserve(&job->line, repeats);
+  for (int w = 0; w < WAYS; w++) good = bench_samples_reserve(&job->rows[w], repeats) && good;
+  if (!good) bench_complain("no memory for the samples");
+  return good;
 }
 
 static bool open_job(to_device_job *job) {
   to_device_options *o = &job->options;
-  if (!open_context(job)) return false;
-  if (o->leaf_bytes < 0) o->leaf_bytes = o->full || to_device_is_gpu(job) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
-  job->total_bytes = (size_t)o->leaves * (size_t)o->leaf_bytes;
+  bench_place *p = &job->place;
+  if (o->staging_bytes > 0) p->staging_bytes = (size_t)o->staging_bytes;
+  if (!reserve(job) || !place_open(p, o->common.device)) return false;
+  if (o->leaf_bytes < 0) o->leaf_bytes = o->full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
+  if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &job->total_bytes)) {
+    bench_complain("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
+    return false;
+  }
+  if (place_is_gpu(p) && !raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination)) {
+    bench_complain("the driver: %s", raw_why(p->check.raw));
+    return false;
+  }
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
-  bool good = bench_samples_reserve(&job->loop, (int)o->common.repeats);
-  int64_t line_samples = o->common.repeats > LINE_SAMPLES ? o->common.repeats : LINE_SAMPLES;
-  if (!bench_samples_reserve(&job->line, (int)line_samples)) good = false;
-  for (int i = 0; i < TO_DEVICE_WAYS; i++)
-    if (!bench_samples_reserve(&job->rows[i].samples, (int)o->common.repeats) ||
-        !bench_samples_reserve(&job->rows[i].cpu, (int)o->common.repeats))
-      good = false;
-  if (!good) bench_complain("no memory for the samples");
-  return good && open_place(job) && check_source_make(&job->source, &group, 1, NULL);
+  return check_source_make(&job->source, &group, 1, NULL);
 }
 
 static void close_job(to_device_job *job) {
-  check_place *p = &job->place;
   check_source_free(&job->source);
-  if (p->stream.handle) tdict_stream_destroy(job->context, p->stream);
-  if (p->raw) {
-    if (p->bounce) (void)raw_host_free(p->raw, p->bounce);
-    if (job->raw_destination) (void)raw_free(p->raw, job->raw_destination);
-  } else {
-    free(p->bounce);
-  }
-  tdict_context_destroy(job->context);
-  raw_close(p->raw);
-  bench_samples_free(&job->loop);
+  if (job->raw_destination) (void)raw_free(job->place.check.raw, job->raw_destination);
+  place_close(&job->place);
+  bench_samples_free(&job->driver);
   bench_samples_free(&job->line);
-  for (int i = 0; i < TO_DEVICE_WAYS; i++)
-    bench_samples_free(&job->rows[i].samples), bench_samples_free(&job->rows[i].cpu);
+  for (int w = 0; w < WAYS; w++) bench_samples_free(&job->rows[w]);
 }
 
 static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
@@ -178,51 +145,43 @@ static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_st
   o.mode = way->mode;
   o.num_threads = way->threads;
   o.stats = stats;
-  if (tdict_to_device(job->context, job->source.tree, job->device, &o, out, &err) == TDICT_OK) return true;
-  char threads[16];
+  if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, out, &err) == TDICT_OK) return true;
   bench_progress_end();
-  fprintf(stderr, "tdict-bench: %s with threads %s:\n", way->name,
-          to_device_threads_text(way, threads, sizeof threads));
-  bench_complain_error("the transfer failed", &err);
+  bench_complain_error(way->name, &err);
   return false;
 }
 
 /* One transfer of a way, checked. Sources are new each time: bytes that an earlier way left in memory that is used
  * again are then wrong bytes. */
 static int verify_way(to_device_job *job, int w) {
-  const to_device_way *way = &to_device_ways[w];
+  const to_device_way *way = &ways[w];
   check_source *s = &job->source;
   check_poison poison;
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  check_source_seed(s, (uint64_t)job->options.seed * TO_DEVICE_WAYS + (uint64_t)w);
-  if (!check_poison_result(&job->place, s, &poison)) return BENCH_FAILED;
-  bench_progress("verifying way %d of %d", w + 1, (int)TO_DEVICE_WAYS);
+  check_source_seed(s, (uint64_t)job->options.seed * WAYS + (uint64_t)w);
+  if (!check_poison_result(&job->place.check, s, &poison)) return BENCH_FAILED;
+  bench_progress("verifying way %d of %d", w + 1, (int)WAYS);
   if (!move(job, way, &stats, &result)) return BENCH_FAILED;
   if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
-  int answer = check_result(&job->place, s, result, &poison, &job->poisoned_bytes);
-  if (answer == BENCH_OK && job->device.type == TDICT_DEVICE_CPU && result != s->tree) {
+  int answer = check_result(&job->place.check, s, result, &poison, &job->poisoned_bytes);
+  if (answer == BENCH_OK && on_cpu(job) && result != s->tree) {
     bench_complain("a tree on the cpu did not stay where it is");
     answer = BENCH_FAILED;
   }
   if (answer == BENCH_OK) job->verified_ways++;
   tdict_release(result);
-  if (answer == BENCH_DIFFERS) {
-    char threads[16];
-    bench_complain("verification failed for %s, threads %s", way->name,
-                   to_device_threads_text(way, threads, sizeof threads));
-  }
+  if (answer == BENCH_DIFFERS) bench_complain("verification failed for %s", way->name);
   return answer;
 }
 
 static int verify(to_device_job *job) {
   int answer = BENCH_OK;
-  for (int w = 0; w < TO_DEVICE_WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
+  for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
   bench_progress_end();
   if (answer == BENCH_OK && job->options.corrupt) {
     /* the one case in which finding nothing is the failure: on the cpu the result is the source itself */
-    bench_complain("--corrupt: the changed byte was not found%s",
-                   job->device.type == TDICT_DEVICE_CPU ? "; on the cpu nothing is copied" : "");
+    bench_complain("--corrupt: the changed byte was not found%s", on_cpu(job) ? "; on the cpu nothing is copied" : "");
     return BENCH_FAILED;
   }
   return answer;
@@ -230,25 +189,19 @@ static int verify(to_device_job *job) {
 
 /* The result is made and released inside the clock. */
 static bool measure_way(to_device_job *job, int w, bool keep) {
-  to_device_row *row = &job->rows[w];
   tdict_tree *result = NULL;
-  tdict_transfer_stats stats = tdict_transfer_stats_default();
-  double cpu = bench_cpu_now(), begin = bench_now();
-  if (!move(job, &to_device_ways[w], &stats, &result)) return false;
+  double begin = bench_now();
+  if (!move(job, &ways[w], NULL, &result)) return false;
   tdict_release(result);
   double seconds = bench_now() - begin;
-  if (keep) bench_samples_add(&row->cpu, bench_cpu_now() - cpu);
-  if (stats.peak_staging_bytes > row->peak_staging_bytes) row->peak_staging_bytes = stats.peak_staging_bytes;
-  if (stats.num_threads > row->most_threads) row->most_threads = stats.num_threads;
-  row->stats = stats;
-  if (keep) bench_samples_add(&row->samples, seconds);
+  if (keep) bench_samples_add(&job->rows[w], seconds);
   return true;
 }
 
 /* What a program without a library does: the driver's copy, leaf by leaf, from ordinary memory. */
-static bool measure_loop(to_device_job *job, bool keep) {
+static bool measure_driver(to_device_job *job, bool keep) {
   const check_source *s = &job->source;
-  raw_driver *raw = job->place.raw;
+  raw_driver *raw = job->place.check.raw;
   raw_address to = job->raw_destination;
   bool good = true;
   double begin = bench_now();
@@ -256,28 +209,15 @@ static bool measure_loop(to_device_job *job, bool keep) {
     good = raw_copy_in(raw, to, s->data[i], s->bytes[i]);
   if (good) good = raw_finish(raw);
   double seconds = bench_now() - begin;
-  if (!good) bench_complain("the raw loop: %s", raw_why(raw));
-  if (good && keep) bench_samples_add(&job->loop, seconds);
+  if (!good) bench_complain("the driver's copies: %s", raw_why(raw));
+  if (good && keep) bench_samples_add(&job->driver, seconds);
   return good;
 }
 
 static bool measure_line(to_device_job *job, bool keep) {
-  raw_driver *raw = job->place.raw;
-  double begin = bench_now();
-  bool good = raw_copy_in_async(raw, job->raw_destination, job->place.bounce, job->line_bytes) && raw_finish(raw);
-  double seconds = bench_now() - begin;
-  if (!good) bench_complain("the raw line: %s", raw_why(raw));
-  if (good && keep) bench_samples_add(&job->line, seconds);
-  return good;
-}
-
-/* The line has more samples than the rows; they are spread evenly over the repetitions. */
-static bool measure_lines(to_device_job *job, int64_t repetition, bool keep) {
-  if (!keep) return measure_line(job, false);
-  int64_t wanted =
-      (job->line.capacity * (repetition + 1) + job->options.common.repeats - 1) / job->options.common.repeats;
-  while (job->line.count < wanted)
-    if (!measure_line(job, true)) return false;
+  double seconds;
+  if (!place_line(&job->place, &seconds)) return false;
+  if (keep) bench_samples_add(&job->line, seconds);
   return true;
 }
 
@@ -285,11 +225,11 @@ static bool measure(to_device_job *job) {
   const to_device_options *o = &job->options;
   for (int64_t i = -o->warmups; i < o->common.repeats; i++) {
     bool keep = i >= 0;
-    if (to_device_is_gpu(job) && (!measure_lines(job, i, keep) || !measure_loop(job, keep))) return false;
-    for (int w = 0; w < TO_DEVICE_WAYS; w++) {
+    if (!on_cpu(job) && !measure_line(job, keep)) return false;
+    if (place_is_gpu(&job->place) && !measure_driver(job, keep)) return false;
+    for (int w = 0; w < WAYS; w++) {
       bench_progress("%s %" PRId64 " of %" PRId64 ", way %d of %d", keep ? "repetition" : "warm-up",
-                     keep ? i + 1 : i + o->warmups + 1, keep ? o->common.repeats : o->warmups, w + 1,
-                     (int)TO_DEVICE_WAYS);
+                     keep ? i + 1 : i + o->warmups + 1, keep ? o->common.repeats : o->warmups, w + 1, (int)WAYS);
       if (!measure_way(job, w, keep)) return false;
     }
   }
@@ -298,30 +238,80 @@ static bool measure(to_device_job *job) {
 }
 
 static bool write_trace(to_device_job *job) {
-  static const to_device_way way = {"auto", TDICT_MODE_AUTO, -1, true};
+  static const to_device_way way = {"auto", TDICT_MODE_AUTO, -1};
   tdict_error err;
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_status status = tdict_trace_start(job->context, NULL, &err);
+  tdict_status status = tdict_trace_start(job->place.context, NULL, &err);
   if (status == TDICT_OK && !move(job, &way, &stats, &result)) return false;
   tdict_release(result);
-  if (status == TDICT_OK) status = tdict_trace_write(job->context, job->options.trace, &err);
-  tdict_trace_stop(job->context);
+  if (status == TDICT_OK) status = tdict_trace_write(job->place.context, job->options.trace, &err);
+  tdict_trace_stop(job->place.context);
   if (status != TDICT_OK) bench_complain_error("the timeline", &err);
   if (status == TDICT_OK)
     printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
   return status == TDICT_OK;
 }
 
-static void print_verified(const to_device_job *job) {
+static table_row row_of(const to_device_job *job, int w) {
+  return (table_row){ways[w].name,     &job->rows[w],         &job->driver, &job->line,
+                     job->total_bytes, job->place.line_bytes, !on_cpu(job)};
+}
+
+static void print_head(const to_device_job *job) {
+  char what[96], total[32];
+  snprintf(what, sizeof what, "%" PRId64 " leaves of %" PRId64 " bytes, %s of ordinary memory", job->options.leaves,
+           job->options.leaf_bytes, bench_format_bytes((double)job->total_bytes, total, sizeof total));
+  table_print_head(&job->place, "to-device", what);
+  fflush(stdout);
+}
+
+static void print_table(const to_device_job *job) {
+  table_print_columns();
+  for (int w = 0; w < WAYS; w++) {
+    table_row row = row_of(job, w);
+    table_print_row(&row);
+  }
+}
+
+static void print_foot(const to_device_job *job) {
   char text[32];
   double total = (double)job->total_bytes;
+  printf("\nMedian of %" PRId64 " after %" PRId64
+         " warm-ups, rows in turn; spread: slowest minus fastest. The result is "
+         "made and released within the time.\n",
+         job->options.common.repeats, job->options.warmups);
+  if (job->driver.count) printf("Driver: a loop of plain driver copies, leaf by leaf.\n");
+  if (job->line.count)
+    printf("Line: one driver copy from one pinned buffer%s.\n",
+           place_is_gpu(&job->place) ? "" : "; SIMULATED: the library's copy of one pinned leaf");
   printf("\nverified: %s in %d ways", bench_format_bytes(total, text, sizeof text), job->verified_ways);
-  if (job->device.type == TDICT_DEVICE_CPU)
-    printf(" (the same tree came back each time)\n");
+  if (on_cpu(job))
+    printf(" (same place: a tree on the cpu stays there, and nothing is copied)\n");
   else
     printf(", read back without the library; %.0f %% of the results' memory was filled with 0xA5 before\n",
            100 * (double)job->poisoned_bytes / (total * job->verified_ways));
+}
+
+static bool write_record(const to_device_job *job, int argc, char **argv) {
+  const to_device_options *o = &job->options;
+  json_t *record = bench_record("to-device", argc, argv), *rows = json_array();
+  json_object_set_new(record, "simulated", json_boolean(job->place.device.type == TDICT_DEVICE_SIM));
+  json_object_set_new(record, "device", place_describe(&job->place));
+  json_object_set_new(record, "work",
+                      json_pack("{s:I, s:I, s:I, s:I}", "leaves", (json_int_t)o->leaves, "leaf_bytes",
+                                (json_int_t)o->leaf_bytes, "warmups", (json_int_t)o->warmups, "seed",
+                                (json_int_t)o->seed));
+  for (int w = 0; w < WAYS; w++) {
+    table_row row = row_of(job, w);
+    json_t *one = json_pack("{s:s, s:I}", "row", row.name, "verified_bytes", (json_int_t)job->total_bytes);
+    table_record_row(one, &row);
+    json_array_append_new(rows, one);
+  }
+  json_object_set_new(record, "rows", rows);
+  bool good = bench_sink_write(&job->sink, record);
+  json_decref(record);
+  return good;
 }
 
 static int run(int argc, char **argv) {
@@ -334,15 +324,14 @@ static int run(int argc, char **argv) {
   int answer = BENCH_FAILED;
   if (bench_sink_open(&job.sink, job.options.common.json) &&
       (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job)) {
-    to_device_show_head(&job);
-    fflush(stdout);
+    print_head(&job);
     answer = verify(&job);
     if (answer == BENCH_OK && !measure(&job)) answer = BENCH_FAILED;
     if (answer == BENCH_OK) {
-      to_device_show_table(&job);
-      print_verified(&job);
+      print_table(&job);
+      print_foot(&job);
       if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
-      if (!to_device_write_record(&job, argc, argv)) answer = BENCH_FAILED;
+      if (!write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
   }
   close_job(&job);

@@ -11,7 +11,7 @@
 #include "options.h"
 #include "rows.h"
 #include "transfer/engine.h"
-#include "transfer/tuning_file.h"
+#include "transfer/plan/tuning_file.h"
 
 enum { SIZES = 7, LEAVES = 8 };
 static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (size_t)4 << 20, (size_t)11 << 20,
@@ -55,7 +55,7 @@ static void use_row(const tune_size *s, tdict_tuning_row row) {
     table.rows[d][0] = row;
     table.num_rows[d] = 1;
   }
-  tdict_engine_set_tuning(engine_of(s), &table);
+  engine_of(s)->tuning = table;
 }
 
 static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
@@ -90,7 +90,7 @@ static double measure_row(tune_size *s, const tdict_tuning_row *row) {
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
-  int64_t share = (int64_t)tdict_engine_num_slots(engine_of(s)) / row->workers;
+  int64_t share = (int64_t)engine_of(s)->num_slots / row->workers;
   if (row->slots > share) row->slots = share < 1 ? 1 : (int32_t)share;
   return true;
 }
@@ -180,7 +180,7 @@ static bool open_size(tune_size *s) {
   if (!bench_samples_reserve(&s->samples, (int)s->job->o.repeats)) return false;
   if (!check_source_make(&s->source, &group, 1, NULL)) return false;
   check_source_seed(&s->source, (uint64_t)s->bytes + (uint64_t)s->direction);
-  s->slot_bytes = tdict_engine_slot_bytes(engine_of(s));
+  s->slot_bytes = engine_of(s)->slot_bytes;
   if (s->direction == TDICT_TUNING_IN) return true;
   if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
     return true;

@@ -9,7 +9,6 @@
  *                                       are not counted before them; seconds of processors of the N, all threads'
  *   {"op": "verify"}                    verifies what such a repetition left
  *   {"op": "line", "count": N}          seconds of N line copies
- *   {"op": "speed"}                     what this machine does without the library, see speed.c
  *   {"op": "finish"}                    further facts; the row is over, its sources are kept for the next
  *   {"op": "drop"}                      kept sources are given back
  *   {"op": "quit"}
@@ -169,12 +168,6 @@ static json_t *run_line(worker *w, const json_t *request) {
   return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
 }
 
-static json_t *speed(worker *w) {
-  json_t *found = place_speed(&w->place);
-  return found ? json_pack("{s:b, s:o}", "ok", 1, "speed", found)
-               : failure("the machine's speed could not be measured");
-}
-
 static json_t *finish(worker *w) {
   json_t *more = w->row && w->row->kind->more ? w->row->kind->more(&w->job) : NULL;
   finish_row(w);
@@ -197,7 +190,6 @@ static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv
   if (strcmp(op, "prepare") == 0) return prepare(w, request);
   if (strcmp(op, "run") == 0) return run_samples(w, request);
   if (strcmp(op, "line") == 0) return run_line(w, request);
-  if (strcmp(op, "speed") == 0) return speed(w);
   if (strcmp(op, "verify") == 0) return verify(w);
   if (strcmp(op, "drop") == 0) return drop(w);
   if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return finish(w);

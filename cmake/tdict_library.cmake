@@ -27,7 +27,7 @@ if(TDICT_NVTX STREQUAL "ON" OR (TDICT_NVTX STREQUAL "AUTO" AND TDICT_CUDA))
 endif()
 message(STATUS "Ranges for NVIDIA's profilers (NVTX): ${tdict_nvtx}")
 if(NOT tdict_nvtx)
-  list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/transfer/ranges_nvtx.c)
+  list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/transfer/trace/nvtx.c)
 endif()
 
 add_library(tdict_objects OBJECT ${tdict_sources})
@@ -38,7 +38,7 @@ target_compile_definitions(tdict_objects PUBLIC TDICT_CUDA=$<BOOL:${TDICT_CUDA}>
 if(tdict_nvtx)
   target_include_directories(tdict_objects SYSTEM PRIVATE ${TDICT_NVTX_INCLUDE_DIR})
   if(TDICT_SANITIZE MATCHES thread) # NVTX sets itself up by atomic writes, and reads what they wrote by plain loads
-    set_source_files_properties(src/transfer/ranges_nvtx.c PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
+    set_source_files_properties(src/transfer/trace/nvtx.c PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
   endif()
 endif()
 target_include_directories(tdict_objects PRIVATE include src)

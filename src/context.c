@@ -13,7 +13,7 @@
 #include "sim/driver.h"
 #include "tdict/tdict.h"
 #include "transfer/engine.h"
-#include "transfer/tuning_file.h"
+#include "transfer/plan/tuning_file.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 enum { MAX_THREADS = 1024 };
@@ -32,6 +32,7 @@ tdict_pool *tdict_context_pool(const tdict_context *context) {
   return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* its threads are the parent's */
 }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
+tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
 
 static tdict_status check(const tdict_context_options *o, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""What operations on whole trees cost, tdict beside TensorDict and a plain C floor, measured in turn.
+"""Times of operations on whole trees: tdict, TensorDict and a plain C floor. Prints a table.
 
-usage: tree_ops.py TDICT_TREE_OPS FILE.json [ROUNDS]
-Runs the program tdict-tree-ops and the same work with TensorDict (which must be installed for this Python) one after the
-other, ROUNDS times (5), and keeps the median of each one's smallest times, so that a machine that is busy at times is as
-unkind to both. docs/container.md shows the file; bench/peers/tree_ops_page.py writes its table."""
+usage: tree_ops.py TDICT_TREE_OPS [ROUNDS]
+Runs the program tdict-tree-ops and the same work with TensorDict in turn, ROUNDS times (default 5). TensorDict must be
+installed for this Python. The table has the median over the rounds of the smallest time in each round."""
 
 import datetime
 import json
@@ -89,27 +88,52 @@ def machine():
     return f"{name}, {os.cpu_count()} CPUs"
 
 
+ROWS = [  # what, key, key of the floor
+    ("set 1000 tensors", "set", "set_floor"),
+    ("get a key", "get", "get_floor"),
+    ("get a path of three keys", "get_deep", None),
+    ("slice 1000 leaves", "slice", None),
+    ("shallow clone of 1000 leaves", "clone", None),
+    ("flatten_keys of 1000 leaves in 100 trees", "flatten_keys", None),
+    ("stack 32 samples of 7 leaves", "stack", "stack_floor"),
+    ("the same into an existing tree", "stack_into", "stack_into_floor"),
+    ("index_get by a list: 512 of 8192 rows of 5 leaves", "gather", "gather_floor"),
+    ("index_get by a mask", "gather_mask", "gather_floor"),
+    ("index_get by a list, into an existing tree", "gather_into", "gather_floor"),
+    ("index_set by a list", "scatter", "gather_floor"),
+    ("index_set by a mask", "scatter_mask", "gather_floor"),
+    ("fetch_batch of tdict_dataset_from_tree()", "fetch", "gather_floor"),
+]
+
+
+def seconds(value):
+    return f"{value * 1e9:.1f} ns" if value < 1e-6 else f"{value * 1e6:.1f} us" if value < 1e-3 else f"{value * 1e3:.2f} ms"
+
+
+def print_table(ours, theirs):
+    print("| operation | tdict | TensorDict | TensorDict / tdict | floor | tdict / floor |")
+    print("|---|---|---|---|---|---|")
+    for what, key, floor_key in ROWS:
+        mine, other, floor = ours[key], theirs.get(key), ours.get(floor_key)
+        peer = f"{seconds(other)} | {other / mine:.1f}" if other else "- | -"
+        print(f"| {what} | {seconds(mine)} | {peer} | {f'{seconds(floor)} | {mine / floor:.2f}' if floor else '- | -'} |")
+    print("\n| keys | set, a key | the floor's | get, a key | bytes of the tree, a key |\n|---|---|---|---|---|")
+    for n in (10, 100, 1000, 10000, 100000):
+        print(f"| {n} | {seconds(ours[f'set_{n}'] / n)} | {seconds(ours[f'set_floor_{n}'] / n)} | "
+              f"{seconds(ours[f'get_{n}'])} | {ours[f'bytes_{n}'] / n:.1f} |")
+
+
 def main():
-    program, name = sys.argv[1], sys.argv[2]
-    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    program = sys.argv[1]
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     ours, theirs = [], []
     for _ in range(rounds):
         ours.append(json.loads(subprocess.run([program], capture_output=True, text=True, check=True).stdout))
         theirs.append(peer())
     middle = lambda runs: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-    record = {
-        "command": "bench/peers/tree_ops.py build/release/bench/tdict-tree-ops docs/container.json",
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
-        "tensordict": tensordict.__version__,
-        "torch": torch.__version__,
-        "rounds": rounds,
-        "tdict": middle(ours),
-        "TensorDict": middle(theirs),
-    }
-    with open(name, "w") as out:
-        json.dump(record, out, indent=1)
-        out.write("\n")
+    print(f"{machine()}; {datetime.date.today().isoformat()}; TensorDict {tensordict.__version__}, PyTorch "
+          f"{torch.__version__}; medians of {rounds} rounds\n")
+    print_table(middle(ours), middle(theirs))
 
 
 main()

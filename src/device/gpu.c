@@ -50,8 +50,8 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
 
 static tdict_status push(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
-  tdict_status status = tdict_gpu_check(gpu, d->ops->ctx_push(d, gpu->context), "cuCtxPushCurrent", err);
-  if (status != TDICT_OK) return status;
+  tdict_cu result = d->ops->ctx_push(d, gpu->context);
+  if (result != TDICT_CU_SUCCESS) return tdict_gpu_check(gpu, result, "cuCtxPushCurrent", err);
   scope->capture_mode = TDICT_CU_CAPTURE_RELAXED;
   d->ops->capture_mode(d, &scope->capture_mode);
   scope->entered = true;
@@ -196,14 +196,40 @@ void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event) {
   if (!grown) tdict_counted_event_destroy(gpu->driver, event);
 }
 
+tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err) {
+  tdict_cu result = gpu->driver->ops->event_record(gpu->driver, event, stream);
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, "cuEventRecord", err);
+}
+
+tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err) {
+  tdict_cu result = gpu->driver->ops->stream_wait_event(gpu->driver, stream, event);
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, "cuStreamWaitEvent", err);
+}
+
+tdict_status tdict_gpu_sync_stream(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  tdict_cu result = gpu->driver->ops->stream_synchronize(gpu->driver, stream);
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, "cuStreamSynchronize", err);
+}
+
+tdict_status tdict_gpu_sync_event(tdict_gpu *gpu, tdict_cu_event event, tdict_error *err) {
+  tdict_cu result = gpu->driver->ops->event_synchronize(gpu->driver, event);
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, "cuEventSynchronize", err);
+}
+
+tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event) {
+  return gpu->driver->ops->event_query(gpu->driver, event);
+}
+
+tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err) {
+  return tdict_gpu_check(gpu, gpu->driver->ops->event_elapsed(gpu->driver, ms, from, to), "cuEventElapsedTime", err);
+}
+
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err) {
-  tdict_driver *d = gpu->driver;
   tdict_cu_event event;
   tdict_status status = tdict_gpu_take_event(gpu, &event, err);
   if (status != TDICT_OK) return status;
-  status = tdict_gpu_check(gpu, d->ops->event_record(d, event, after), "cuEventRecord", err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, d->ops->stream_wait_event(d, stream, event), "cuStreamWaitEvent", err);
+  status = tdict_gpu_record(gpu, event, after, err);
+  if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
   tdict_gpu_give_event(gpu, event); /* the wait holds what was recorded, so the event may be recorded again */
   return status;
 }

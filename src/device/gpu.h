@@ -75,6 +75,16 @@ void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
 /* Work queued on `stream` from here on waits for what is on `after` now. Inside a scope. */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
+/* Calls of the driver on the gpu's streams and events. Inside a scope. */
+tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
+tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err);
+tdict_status tdict_gpu_sync_stream(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err);
+tdict_status tdict_gpu_sync_event(tdict_gpu *gpu, tdict_cu_event event, tdict_error *err);
+/* Returns the driver's code: TDICT_CU_SUCCESS when the work before the event is done, TDICT_CU_NOT_READY, or an error. */
+tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
+/* Writes the milliseconds between two timing events that are done. */
+tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err);
+
 /* TDICT_ECAPTURE when the stream is being captured into a graph; `what` begins the message. Inside a scope. */
 tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err);
 /* Threads that queue copies take turns between these two, and do nothing else meanwhile. A thread whose turn does not come

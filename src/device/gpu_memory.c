@@ -161,15 +161,23 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_gpu *from, const tdic
   bool line = r->height == 1 || (r->dst_pitch == r->width && r->src_pitch == r->width);
   if (!line) return tdict_gpu_check(gpu, d->ops->copy_rect_async(d, r, stream), "cuMemcpy2DAsync", err);
   size_t bytes = r->width * r->height;
+  tdict_cu result = TDICT_CU_SUCCESS;
+  const char *call = "";
   switch (r->kind) {
   case TDICT_CU_H2D:
-    return tdict_gpu_check(gpu, d->ops->copy_h2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyHtoDAsync", err);
+    call = "cuMemcpyHtoDAsync";
+    result = d->ops->copy_h2d_async(d, r->dst, r->src, bytes, stream);
+    break;
   case TDICT_CU_D2H:
-    return tdict_gpu_check(gpu, d->ops->copy_d2h_async(d, r->dst, r->src, bytes, stream), "cuMemcpyDtoHAsync", err);
+    call = "cuMemcpyDtoHAsync";
+    result = d->ops->copy_d2h_async(d, r->dst, r->src, bytes, stream);
+    break;
   case TDICT_CU_D2D:
-    return tdict_gpu_check(gpu, d->ops->copy_d2d_async(d, r->dst, r->src, bytes, stream), "cuMemcpyAsync", err);
+    call = "cuMemcpyAsync";
+    result = d->ops->copy_d2d_async(d, r->dst, r->src, bytes, stream);
+    break;
   }
-  return TDICT_OK;
+  return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
 /* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. A driver that does not say

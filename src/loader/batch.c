@@ -10,7 +10,7 @@
 #include "sched/spin.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
-#include "transfer/engine.h"
+#include "transfer/job.h"
 #include "tree/create_from.h"
 
 #define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks if the loader stops */

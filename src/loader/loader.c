@@ -189,7 +189,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
                                 : "the dataset");
   tdict_loader_options o = tdict_loader_options_default();
   tdict_dataset d;
-  tdict_forkmark *mark = tdict_engine_mark(tdict_context_engine(context));
+  tdict_forkmark *mark = tdict_context_engine(context)->config.mark;
   tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
   if (status == TDICT_OK) status = check_loader_options(&o, err);
   if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
@@ -198,8 +198,8 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   tdict_loader *l = calloc(1, sizeof *l);
   if (!l) return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for its record");
   l->context = context;
-  l->tracer = tdict_engine_tracer(tdict_context_engine(context));
-  l->pool = tdict_engine_pool(tdict_context_engine(context));
+  l->tracer = tdict_context_tracer(context);
+  l->pool = tdict_context_engine(context)->config.pool;
   l->options = o;
   l->dataset = d;
   l->mark = tdict_forkmark_retain(mark);

@@ -10,7 +10,7 @@
 #include "base/forkmark.h"
 #include "memory/fence.h"
 #include "tdict/loader.h"
-#include "transfer/trace.h"
+#include "transfer/trace/trace.h"
 
 /* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
 typedef struct tdict_batch_position {

@@ -1,29 +1,28 @@
-/* The engine: what lives as long as its context. The life of one transfer is in turn.c. See engine.h. */
+/* The engine: what lives as long as its context. See engine.h for ownership and threads. */
 #include "transfer/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "transfer/engine_state.h"
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err) {
   tdict_engine *e = calloc(1, sizeof *e);
   if (!e) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its engine");
   e->config = *config;
   e->tuning = config->tuning ? *config->tuning : tdict_tuning_default();
+  e->slot_bytes = tdict_ring_slot_bytes(config->staging_bytes);
+  e->num_slots = config->staging_bytes / e->slot_bytes;
+  e->best_stores = tdict_stream_best();
   tdict_forkmark_retain(config->mark);
   tdict_log_retain(config->log);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_init(&e->ring_lock, NULL);
   pthread_cond_init(&e->idle, NULL);
-  tdict_tracer_init(&e->tracer);
+  tdict_tracer_init(&e->tracer, e->config.mark);
   *out = e;
   return TDICT_OK;
 }
-
-void tdict_engine_set_tuning(tdict_engine *e, const tdict_tuning *tuning) { e->tuning = *tuning; }
-const tdict_tuning *tdict_engine_tuning(const tdict_engine *e) { return &e->tuning; }
 
 void tdict_engine_wait(tdict_engine *e) {
   pthread_mutex_lock(&e->lock);
@@ -50,14 +49,6 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
-void tdict_engine_rouse(tdict_engine *e) {
-  int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
-  if (count > 0) tdict_pool_rouse(e->config.pool, count);
-}
-void tdict_engine_note_helpers(tdict_engine *e, int count) {
-  atomic_store_explicit(&e->last_helpers, count, memory_order_relaxed);
-}
-
 #define SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
@@ -79,15 +70,6 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
   pthread_mutex_unlock(&e->lock);
   tdict_plan_reset(plan);
 }
-
-tdict_devices *tdict_engine_devices(const tdict_engine *e) { return e->config.devices; }
-tdict_pool *tdict_engine_pool(const tdict_engine *e) { return e->config.pool; }
-tdict_forkmark *tdict_engine_mark(const tdict_engine *e) { return e->config.mark; }
-tdict_tracer *tdict_engine_tracer(tdict_engine *e) { return &e->tracer; }
-size_t tdict_engine_num_slots(const tdict_engine *e) {
-  return e->config.staging_bytes / tdict_ring_slot_bytes(e->config.staging_bytes);
-}
-size_t tdict_engine_slot_bytes(const tdict_engine *e) { return tdict_ring_slot_bytes(e->config.staging_bytes); }
 
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
   tdict_ring *ring = NULL;

@@ -1,72 +1,11 @@
-/* The future: waiting for a transfer, asking it, and counting. A transfer is also the fence that storages hold. */
-#include <stdlib.h>
-#include <string.h>
-
+/* The public calls of futures: waiting for a transfer, asking it, cancelling it, and counting handles. A future is the
+ * transfer itself, see job.h for ownership. Thread rule: safe from any thread. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "memory/pinned_pool.h"
-#include "transfer/engine_state.h"
-#include "transfer/fence.h"
 #include "transfer/hooks.h"
-#include "transfer/outbox.h"
-#include "transfer/work.h"
-
-enum { HELP_EVERY_NS = 200000 };
-
-/* In a fork nobody works any more, and locks may be held for ever by threads that are not there. */
-static bool is_forked(const tdict_future *t) { return tdict_forkmark_forked(t->mark); }
-
-static bool is_zero(const tdict_future *t, tdict_latch *latch) {
-  return is_forked(t) ? latch->count == 0 : tdict_latch_is_zero(latch);
-}
-
-/* Waits for a latch of the transfer. A thread of the pool works meanwhile: what it waits for may be queued behind it. */
-static bool wait_for(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
-  if (is_forked(t)) return latch->count == 0;
-  if (tdict_latch_is_zero(latch)) return true;
-  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait(latch, deadline_ns);
-  for (;;) {
-    int64_t now = tdict_now_ns();
-    if (now >= deadline_ns) return tdict_latch_is_zero(latch);
-    if (tdict_pool_help(t->pool, t)) continue;
-    if (tdict_latch_wait(latch, deadline_ns - now < HELP_EVERY_NS ? deadline_ns : now + HELP_EVERY_NS)) return true;
-  }
-}
-
-void tdict_transfer_wait_to_start(tdict_future *t) { wait_for(t, &t->may_start, INT64_MAX); }
-
-static bool fence_poll(tdict_fence *fence) {
-  tdict_future *t = (tdict_future *)fence;
-  return is_zero(t, &t->ended);
-}
-static bool fence_wait(tdict_fence *fence, int64_t deadline_ns) {
-  tdict_future *t = (tdict_future *)fence;
-  return wait_for(t, &t->ended, deadline_ns);
-}
-static void fence_retain(tdict_fence *fence) {
-  atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
-}
-static void fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
-
-const tdict_fence_ops *tdict_transfer_fence_ops(void) {
-  static const tdict_fence_ops ops = {fence_poll, fence_wait, NULL, fence_retain, fence_release};
-  return &ops;
-}
-
-int32_t tdict_transfer_pin_path(const tdict_future *t) {
-  const tdict_plan *p = &t->plan;
-  int way = t->arena ? tdict_pinned_pool_way(t->arena->memory, t->arena) : 0;
-  if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
-    for (uint32_t i = 0; i < p->num_items && !way; i++)
-      if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
-        way = tdict_engine_ring_way(t->engine, p->items[i].gpu);
-  return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
-         : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
-         : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
-         : way < 0                      ? TDICT_PIN_PAGEABLE
-                                        : TDICT_PIN_NONE;
-}
+#include "transfer/job.h"
+#include "transfer/run/worker.h"
 
 tdict_future *tdict_future_retain(const tdict_future *f) {
   if (!f) return NULL;
@@ -76,51 +15,14 @@ tdict_future *tdict_future_retain(const tdict_future *f) {
   return t;
 }
 
-/* An error that nobody was told goes to the log. */
-static void tell_log(const tdict_future *f) {
-  const tdict_error *e = &f->error;
-  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->observed, memory_order_relaxed)) return;
-  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer that nobody waited for failed: %s at '%s': %s",
-                  tdict_status_name((tdict_status)e->status), e->path, e->message);
-}
-
 /* The worker that has ended the transfer may still hold it; the result must not wait for that. */
 void tdict_future_release(tdict_future *f) {
-  if (!f || is_forked(f)) return;
+  if (!f || tdict_forkmark_forked(f->mark)) return;
   if (atomic_fetch_sub_explicit(&f->handles, 1, memory_order_acq_rel) == 1 && tdict_latch_is_zero(&f->ended)) {
     tdict_release(f->result);
     f->result = NULL;
   }
   tdict_transfer_release(f);
-}
-
-void tdict_transfer_release(tdict_future *f) {
-  if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
-  if (is_forked(f)) return;
-  tell_log(f);
-  tdict_trace_leave(f);
-  tdict_plan_reset(&f->plan);
-  for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
-  for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
-  tdict_gpu_release(f->gpu);
-  tdict_storage_release(f->arena);
-  tdict_release(f->mirror);
-  tdict_release(f->result);
-  free(f->rest);
-  free(f->shares);
-  tdict_outbox_destroy(f->outbox);
-  free(f->writes);
-  free(f->waits_for);
-  free(f->uses);
-  free(f->hashes);
-  tdict_hooks_let_go(f);
-  tdict_latch_reset(&f->ended);
-  tdict_latch_reset(&f->queued);
-  tdict_latch_reset(&f->may_start);
-  pthread_mutex_destroy(&f->error_lock);
-  tdict_log_release(f->log);
-  tdict_forkmark_release(f->mark);
-  free(f);
 }
 
 static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) {
@@ -133,12 +35,12 @@ static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) 
   return TDICT_OK;
 }
 
-/* What is wrong with waiting here and now. */
+/* Returns TDICT_OK if this thread may wait for f, else why not. */
 static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
-  if (tdict_hooks_is_inside(f))
+  if (tdict_pool_note() && tdict_hooks_is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
-  if (is_forked(f) && f->ended.count != 0)
+  if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
     return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork of the one that moves the bytes");
   return TDICT_OK;
 }
@@ -146,9 +48,9 @@ static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
-  tdict_rest_take(f);
+  if (f->deferred_tail) tdict_deferred_tail_run(f);
   if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
-  wait_for(f, &f->ended, INT64_MAX);
+  tdict_transfer_wait(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
 }
 
@@ -157,16 +59,16 @@ tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tr
   if (status != TDICT_OK) return status;
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
-  if (!wait_for(f, &f->ended, tdict_deadline_ns(timeout_ns)))
+  if (!tdict_transfer_wait(f, &f->ended, tdict_deadline_ns(timeout_ns)))
     return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
   return answer(f, out, err);
 }
 
-/* Sources are read when everything is queued, unless the driver still reads some by itself. */
+/* Waits for the end: the driver may read sources by itself until then. */
 tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
   tdict_status status = may_wait(f, err);
   if (status != TDICT_OK) return status;
-  wait_for(f, &f->ended, INT64_MAX);
+  tdict_transfer_wait(f, &f->ended, INT64_MAX);
   return answer(f, NULL, err);
 }
 
@@ -180,9 +82,7 @@ static tdict_status wait_for_tails(tdict_future *f, tdict_stream s, tdict_error 
   status = tdict_gpu_enter(own, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_refuse_capture(own, s.handle, "wait_on_stream", err);
   for (int i = 0; i < f->num_workers && status == TDICT_OK; i++)
-    if (f->workers[i].tail_gpu)
-      status = tdict_gpu_check(own, own->driver->ops->stream_wait_event(own->driver, s.handle, f->workers[i].tail),
-                               "cuStreamWaitEvent", err);
+    if (f->workers[i].tail_gpu) status = tdict_gpu_stream_wait(own, s.handle, f->workers[i].tail, err);
   tdict_gpu_leave(own, &scope);
   return status;
 }
@@ -207,10 +107,10 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
   tdict_status status = may_wait(f, err);
   if (status == TDICT_OK) status = check_stream(f, s, err);
   if (status != TDICT_OK) return status;
-  wait_for(f, &f->queued, INT64_MAX);
-  if (atomic_load_explicit(&f->tailless, memory_order_relaxed) || tdict_transfer_has_failed(f))
-    wait_for(f, &f->ended, INT64_MAX);
-  if (is_zero(f, &f->ended)) return answer(f, out, err);
+  tdict_transfer_wait(f, &f->queued, INT64_MAX);
+  if (atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(f))
+    tdict_transfer_wait(f, &f->ended, INT64_MAX);
+  if (tdict_transfer_is_open(f, &f->ended)) return answer(f, out, err);
   pthread_mutex_lock(&f->error_lock);
   bool ended = f->decided;
   if (!ended) status = wait_for_tails(f, s, err);
@@ -220,12 +120,12 @@ tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_
   }
   pthread_mutex_unlock(&f->error_lock);
   if (!ended) return status;
-  wait_for(f, &f->ended, INT64_MAX);
+  tdict_transfer_wait(f, &f->ended, INT64_MAX);
   return answer(f, out, err);
 }
 
 void tdict_future_cancel(tdict_future *f) {
-  if (!f || is_forked(f) || tdict_latch_is_zero(&f->ended)) return;
+  if (!f || tdict_forkmark_forked(f->mark) || tdict_latch_is_zero(&f->ended)) return;
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: it was cancelled");
   tdict_transfer_fail_at(f, "", &err);
@@ -233,7 +133,7 @@ void tdict_future_cancel(tdict_future *f) {
 
 tdict_future_state_code tdict_future_state(const tdict_future *f) {
   tdict_future *t = (tdict_future *)(uintptr_t)f;
-  if (!is_zero(t, &t->ended)) return TDICT_FUTURE_PENDING;
+  if (!tdict_transfer_is_open(t, &t->ended)) return TDICT_FUTURE_PENDING;
   return t->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
          : t->error.status                   ? TDICT_FUTURE_FAILED
                                              : TDICT_FUTURE_DONE;

@@ -1,27 +1,18 @@
-/* Running hooks. Each is a task that may wait, so threads that wait inside a hook run other work meanwhile. See hooks.h. */
+/* Running hooks of objects. Each is a task that may wait, so a thread that waits inside a hook runs other tasks meanwhile.
+ * See hooks.h for ownership and threads. */
 #include "transfer/hooks.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "tdict/hook.h"
-#include "tdict/transfer.h"
+#include "transfer/finish.h"
+#include "transfer/order.h"
 
 /* The hooks that a thread is in, innermost first: the pool's note of the thread. */
 typedef struct frame {
   const tdict_future *transfer;
   struct frame *outer;
 } frame;
-
-struct tdict_hook {
-  tdict_future *transfer;
-  tdict_context *context;
-  tdict_device device;    /* the cpu while pinning */
-  bool pins;              /* pin_memory runs */
-  tdict_gpu *gpu;         /* whose streams; NULL: none */
-  tdict_cu_stream stream; /* taken when it is first asked for */
-};
 
 typedef struct hook_task {
   tdict_task task; /* first: the pool gives it back */
@@ -55,7 +46,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   h->context = context;
   h->device = device;
   if (device.type != TDICT_DEVICE_CPU)
-    (void)!tdict_devices_gpu(tdict_engine_devices(t->engine), device, &h->gpu, NULL); /* it was found before */
+    (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL); /* it was found before */
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
@@ -70,10 +61,10 @@ typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void *
 static tdict_status call(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
   void *given = NULL;
   tdict_error said = {0};
-  const int64_t span = TDICT_SPAN_BEGIN(hook->transfer, TDICT_RANGE_HOOK);
+  const int64_t span = tdict_phase_begin(&hook->transfer->traced, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
   tdict_status status = fn((*box)->self, hook, &given, &said);
-  TDICT_SPAN_END(hook->transfer, TDICT_RANGE_HOOK, span, 0);
+  (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
   if (status == TDICT_OK && !given) status = (tdict_status)-1;
   if (status != TDICT_OK) {
     status = tdict_hook_failed((*box)->type, name, status, &said);
@@ -92,9 +83,7 @@ static tdict_status end_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu_scope scope;
   if (!hook->stream) return TDICT_OK;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, hook->stream),
-                             "cuStreamSynchronize", err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, hook->stream, err);
   tdict_gpu_leave(gpu, &scope);
   tdict_gpu_give_stream(gpu, hook->stream);
   hook->stream = NULL;
@@ -131,17 +120,25 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   return status;
 }
 
-/* All hooks have ended: the transfer goes on, unless its caller sees to that. */
-static void go_on(tdict_future *t) {
-  tdict_error err = {0};
-  if (t->on_caller) return;
-  tdict_status status = tdict_transfer_has_failed(t) ? TDICT_ECANCELLED : tdict_hooks_place(t, &err);
-  if (status == TDICT_OK && t->plan.num_items > 0) {
-    status = tdict_transfer_begin(t, &err);
-    if (status == TDICT_OK) return;
+/* Puts the results of the hooks into the tree. */
+static void place_results(tdict_future *t) {
+  for (uint32_t i = 0; i < t->plan.num_objects; i++) {
+    tdict_object_step *step = &t->plan.objects[i];
+    if (step->action != TDICT_OBJECT_HOOK || !step->result) continue;
+    *step->place = tdict_leaf_of_box(step->result);
+    step->result = NULL;
   }
-  if (status != TDICT_OK && err.status) tdict_transfer_fail(t, UINT32_MAX, &err);
+}
+
+bool tdict_hooks_begin_copies(tdict_future *t) {
+  if (!tdict_transfer_has_failed(t)) {
+    tdict_error err = {0};
+    place_results(t);
+    if (t->plan.num_items > 0 && tdict_transfer_begin(t, &err) == TDICT_OK) return true;
+    if (err.status) tdict_transfer_fail(t, UINT32_MAX, &err);
+  }
   tdict_transfer_finish(t);
+  return false;
 }
 
 static void run_task(tdict_task *task) {
@@ -155,81 +152,22 @@ static void run_task(tdict_task *task) {
     tdict_pool_set_note(here.outer);
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own->step->path, &err);
   }
-  if (atomic_fetch_sub_explicit(&t->hooks->left, 1, memory_order_acq_rel) == 1) go_on(t);
+  if (atomic_fetch_sub_explicit(&t->hooks->left, 1, memory_order_acq_rel) != 1) return;
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* else the caller does */
 }
 
 void tdict_hooks_run(tdict_future *t) {
+  pthread_mutex_lock(&t->engine->lock);
+  tdict_transfer_count_live(t);
+  pthread_mutex_unlock(&t->engine->lock);
   tdict_hooks *h = t->hooks;
   uint32_t count = h->count;
   bool here = t->on_caller;
-  tdict_pool *pool = tdict_engine_pool(t->engine);
+  tdict_pool *pool = t->engine->config.pool;
   for (uint32_t i = 0; i < count; i++) {
     if (here)
       run_task(&h->tasks[i].task);
     else
       tdict_pool_submit(pool, &h->tasks[i].task); /* from the last one on, h may be gone */
   }
-}
-
-tdict_status tdict_hooks_place(tdict_future *t, tdict_error *err) {
-  (void)err;
-  for (uint32_t i = 0; i < t->plan.num_objects; i++) {
-    tdict_object_step *step = &t->plan.objects[i];
-    if (step->action != TDICT_OBJECT_HOOK || !step->result) continue;
-    *step->place = tdict_leaf_of_box(step->result);
-    step->result = NULL;
-  }
-  return TDICT_OK;
-}
-
-void tdict_hooks_let_go(tdict_future *t) {
-  free(t->hooks);
-  t->hooks = NULL;
-}
-
-tdict_context *tdict_hook_context(const tdict_hook *hook) { return hook->context; }
-tdict_device tdict_hook_device(const tdict_hook *hook) { return hook->device; }
-tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
-  tdict_devices *devices = tdict_engine_devices(hook->transfer->engine);
-  return hook->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook->device);
-}
-bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_transfer_has_failed(hook->transfer); }
-
-tdict_stream tdict_hook_stream(const tdict_hook *hook) {
-  tdict_hook *own = (tdict_hook *)(uintptr_t)hook;
-  tdict_gpu_scope scope;
-  if (!own->stream && own->gpu && tdict_gpu_enter(own->gpu, &scope, NULL) == TDICT_OK) {
-    if (tdict_gpu_take_stream(own->gpu, &own->stream, NULL) != TDICT_OK) own->stream = NULL;
-    tdict_gpu_leave(own->gpu, &scope);
-  }
-  return (tdict_stream){own->gpu ? own->gpu->memory.device : tdict_cpu(), own->stream};
-}
-
-tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
-  char name[32];
-  if (tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "hook_pin: the tensor is on %s, wanted one on the cpu",
-                      tdict_device_format(tdict_tensor_device(tensor), name, sizeof name));
-  if (tdict_tensor_is_pinned(tensor)) {
-    *out = tdict_tensor_retain(tensor);
-    return TDICT_OK;
-  }
-  return tdict_tensor_clone(tensor, tdict_devices_pinned(tdict_engine_devices(hook->transfer->engine)), out, err);
-}
-
-tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
-  tdict_tree *one, *moved;
-  tdict_transfer_options options = tdict_transfer_options_default();
-  options.num_threads = 0;
-  tdict_status status = tdict_create(0, NULL, &one, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_set(one, "tensor", tensor, err);
-  if (status == TDICT_OK) status = tdict_to_device(hook->context, one, hook->device, &options, &moved, err);
-  tdict_release(one);
-  if (status != TDICT_OK) return status;
-  status = tdict_pop(moved, "tensor", out, err);
-  tdict_release(moved);
-  return status;
 }

@@ -1,18 +1,30 @@
-/* Objects in a transfer: which hook each needs, and running the hooks before the copies begin. A step belongs to its plan;
- * while hooks run each step is one thread's. */
+/* Objects in a transfer: running the hooks of their types before the copies begin. A step belongs to its plan; while hooks
+ * run each step is one thread's.
+ * Thread rule: the starting thread prepares and runs; hooks run on the pool, or on the starting thread if it works itself. */
 #ifndef TDICT_TRANSFER_HOOKS_H
 #define TDICT_TRANSFER_HOOKS_H
 
-#include "transfer/engine.h"
+#include "tdict/hook.h"
+#include "transfer/job.h"
 
-/* The hooks of a transfer's plan are to be run; `context` is theirs to use. TDICT_ENOMEM. */
+/* What a hook is given; lives while its step runs. */
+struct tdict_hook {
+  tdict_future *transfer;
+  tdict_context *context;
+  tdict_device device;    /* the cpu while pinning */
+  bool pins;              /* pin_memory runs */
+  tdict_gpu *gpu;         /* whose streams; NULL: none */
+  tdict_cu_stream stream; /* taken when it is first asked for */
+};
+
+/* Finds the hooks of the transfer's plan that are to run; `context` is theirs to use. TDICT_ENOMEM. */
 tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device, tdict_error *err);
-/* Runs them: on the pool, or here when the transfer works on its caller. When the last has ended the transfer goes on:
- * on the pool it begins (or ends, when nothing travels or a hook failed); here the caller sees to that. */
+/* Begins a transfer with hooks: runs them on the pool, where the last one begins the copies; or on the calling thread if the
+ * transfer works on its caller, who then begins the copies. */
 void tdict_hooks_run(tdict_future *transfer);
-/* Puts what the hooks gave into the result. TDICT_ENOMEM. */
-tdict_status tdict_hooks_place(tdict_future *transfer, tdict_error *err);
-void tdict_hooks_let_go(tdict_future *transfer);
+/* All hooks have ended: puts their objects into the result and begins the copies. If there are none, or a hook has failed,
+ * it ends the transfer and returns false. */
+bool tdict_hooks_begin_copies(tdict_future *transfer);
 /* True when the calling thread is in a hook of this transfer. */
 bool tdict_hooks_is_inside(const tdict_future *transfer);
 

@@ -7,15 +7,17 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "device/host.h"
-#include "transfer/check.h"
-#include "transfer/choose.h"
-#include "transfer/fence.h"
+#include "transfer/check_sources.h"
+#include "transfer/finish.h"
 #include "transfer/hooks.h"
-#include "transfer/lane.h"
-#include "transfer/outbox.h"
-#include "transfer/share.h"
-#include "transfer/twice.h"
-#include "transfer/work.h"
+#include "transfer/order.h"
+#include "transfer/plan/choose.h"
+#include "transfer/plan/collect.h"
+#include "transfer/plan/overlap.h"
+#include "transfer/plan/result.h"
+#include "transfer/run/batch.h"
+#include "transfer/run/chunk_parts.h"
+#include "transfer/run/worker.h"
 
 enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
 
@@ -24,6 +26,7 @@ typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
+  tdict_gpu *gpu;       /* of the device; NULL: it is the cpu, or there is a destination */
   tdict_memory *memory; /* of the result; NULL: plain host memory */
   bool want_pinned;     /* leaves that are not pinned do not stay where they are */
   tdict_plan plan;
@@ -35,13 +38,12 @@ typedef struct starter {
 static tdict_status check_options(const starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   const char *what = s->start->what;
-  int threads = tdict_pool_size(tdict_engine_pool(s->engine));
   if (!s->start->src) return tdict_fail(err, TDICT_EINVAL, "%s: src is NULL", what);
   if (o->mode < TDICT_MODE_AUTO || o->mode > TDICT_MODE_NON_BLOCKING_PIN)
     return tdict_fail(err, TDICT_EINVAL, "%s: mode is %d, wanted a tdict_mode", what, (int)o->mode);
-  if (o->num_threads < -1 || o->num_threads > threads)
+  if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
-                      what, (int)o->num_threads, threads);
+                      what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
   if (o->stats && !s->start->waits)
     return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended",
                       what);
@@ -54,20 +56,19 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
 static tdict_status check_after(const starter *s, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   tdict_gpu *gpu;
-  return after ? tdict_stream_open(tdict_engine_devices(s->engine), *after, "options.after", &gpu, err) : TDICT_OK;
+  return after ? tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err) : TDICT_OK;
 }
 
 /* Where the result's bytes come from. */
 static tdict_status choose_memory(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
-  tdict_devices *devices = tdict_engine_devices(s->engine);
+  tdict_devices *devices = s->engine->config.devices;
   char want[32], have[32];
   if (s->start->dst) return TDICT_OK;
   s->device = s->start->device.type == TDICT_DEVICE_AUTO ? tdict_devices_default(devices, NULL) : s->start->device;
   bool to_host = s->device.type == TDICT_DEVICE_CPU;
-  tdict_gpu *gpu;
   tdict_status status = tdict_device_check(s->device, s->start->what, err);
-  if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &gpu, err);
+  if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &s->gpu, err);
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s",
@@ -84,20 +85,21 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
   s->memory = o->memory;
   if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
-  if (!s->memory && !to_host) s->memory = &gpu->memory;
-  if (s->memory == tdict_host_memory()) s->memory = NULL;
+  if (!s->memory && !to_host) s->memory = &s->gpu->memory;
+  if (o->memory && o->memory == tdict_host_memory()) s->memory = NULL;
   return TDICT_OK;
 }
 
 /* Threads that may help the caller to read and to mark very many leaves. */
 static int count_helpers(const starter *s) {
-  const int asked = s->start->options.num_threads, others = tdict_pool_num_cpus(tdict_engine_pool(s->engine)) - 1;
+  const int asked = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
   return asked >= 0 ? asked : others < READERS ? others : READERS;
 }
 
 static tdict_status make_plan(starter *s, tdict_error *err) {
-  tdict_plan_request request = {.devices = tdict_engine_devices(s->engine),
+  tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
+                                .gpu = s->gpu,
                                 .dst = s->start->dst,
                                 .want_pinned = s->want_pinned,
                                 .host_only = s->start->pin,
@@ -109,7 +111,7 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
   request.spare = &spare;
   int asked = s->start->options.num_threads;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
-    request.pool = tdict_engine_pool(s->engine);
+    request.pool = s->engine->config.pool;
     request.num_helpers = count_helpers(s);
   }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
@@ -123,10 +125,9 @@ static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream st
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_GATES);
   tdict_gpu_scope scope;
   tdict_cu_event event = NULL;
-  tdict_driver *d = gpu->driver;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
-  if (status == TDICT_OK) status = tdict_gpu_check(gpu, d->ops->event_record(d, event, stream), "cuEventRecord", err);
+  if (status == TDICT_OK) status = tdict_gpu_record(gpu, event, stream, err);
   if (status == TDICT_OK)
     t->gates[t->num_gates++] = (tdict_gate){gpu, event};
   else if (event)
@@ -137,7 +138,7 @@ static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream st
 
 static tdict_status gate_after(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
   tdict_gpu *gpu;
-  tdict_status status = tdict_devices_gpu(tdict_engine_devices(s->engine), after->device, &gpu, err);
+  tdict_status status = tdict_devices_gpu(s->engine->config.devices, after->device, &gpu, err);
   return status == TDICT_OK ? add_gate(t, gpu, after->handle, err) : status;
 }
 
@@ -152,7 +153,7 @@ static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *e
     tdict_gpu *source;
     if (item->gpu) status = add_gate(t, item->gpu, NULL, err);
     if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
-    status = tdict_devices_gpu(tdict_engine_devices(s->engine), item->src->storage->device, &source, err);
+    status = tdict_devices_gpu(s->engine->config.devices, item->src->storage->device, &source, err);
     if (status == TDICT_OK) status = add_gate(t, source, NULL, err);
   }
   return status;
@@ -169,8 +170,7 @@ static int find_node(const tdict_plan *p) {
 static tdict_gpu *find_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
-  if (gpu || s->start->dst || s->device.type == TDICT_DEVICE_CPU) return gpu;
-  return tdict_devices_gpu(tdict_engine_devices(s->engine), s->device, &gpu, NULL) == TDICT_OK ? gpu : NULL;
+  return gpu ? gpu : s->gpu;
 }
 
 /* The storage that the result lies in. */
@@ -193,7 +193,7 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   if (status != TDICT_OK) return status;
   if (start->dst) {
     t->result = tdict_retain(start->dst);
-    return tdict_twice_check(&t->plan, t->mirror, err);
+    return tdict_overlap_check(&t->plan, t->mirror, err);
   }
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
 }
@@ -231,7 +231,7 @@ static bool is_there(const starter *s) {
 static bool is_queued_without_waiting(const tdict_plan *plan) {
   bool plain = true;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
-  return plain && plan->num_chunks <= TDICT_LANE_DIRECT;
+  return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
 static tdict_status fill(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
@@ -245,53 +245,108 @@ static tdict_status fill(const starter *s, tdict_future *t, tdict_context *conte
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
   if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
-  if (status == TDICT_OK) status = tdict_shares_create(t, err);
-  if (status == TDICT_OK) status = tdict_outbox_create(t, err);
+  if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
-  if (status == TDICT_OK) status = tdict_hooks_prepare(t, context, s->device, err);
+  if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
   return status == TDICT_OK ? make_gates(s, t, err) : status;
 }
 
-/* True when the caller has copies to see to. What goes wrong from here on is the future's. */
-static bool run_hooks(tdict_future *t) {
-  tdict_error err = {0};
-  bool here = t->on_caller;
-  tdict_transfer_begin_hooks(t);
-  if (!here) return false;
-  tdict_status status = tdict_transfer_has_failed(t) ? TDICT_ECANCELLED : tdict_hooks_place(t, &err);
-  if (status == TDICT_OK && t->plan.num_items > 0) {
-    status = tdict_transfer_begin(t, &err);
-    if (status == TDICT_OK) return true;
-  }
-  if (status != TDICT_OK && err.status) tdict_transfer_fail(t, UINT32_MAX, &err);
-  tdict_transfer_finish(t);
-  return false;
+/* Works here, if the transfer works on its caller. A thread of the pool may have taken it over, if it had to wait. */
+static void work_here(tdict_future *t, bool returns_early) {
+  if (!t->on_caller) return;
+  (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
+  if (t->on_caller && returns_early)
+    tdict_work_and_return(&t->workers[0]);
+  else if (t->on_caller)
+    tdict_work_with_others(&t->workers[0]);
 }
 
 static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
+  tdict_status status = TDICT_OK;
   if (t->plan.num_items == 0 && !t->hooks) {
     tdict_transfer_end_at_once(t);
-    return TDICT_OK;
+    return status;
   }
-  bool leaves = t->on_caller && !s->start->waits && !tdict_pool_is_worker(tdict_engine_pool(s->engine));
-  if (leaves && !tdict_rest_create(t))
+  const bool returns_early = t->on_caller && !s->start->waits && !tdict_pool_is_worker(s->engine->config.pool);
+  if (returns_early && !tdict_deferred_tail_create(t))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
-  bool hooks = t->hooks != NULL, goes_on = true, builds = builds_meanwhile(s, t);
-  tdict_status status = TDICT_OK;
+  if (t->hooks) { /* what goes wrong from here on is the future's */
+    const bool here = t->on_caller;
+    tdict_hooks_run(t);
+    if (here && tdict_hooks_begin_copies(t)) work_here(t, returns_early);
+    return status;
+  }
+  const bool builds = builds_meanwhile(s, t);
   if (builds) tdict_transfer_will_build(t);
-  if (hooks)
-    goes_on = run_hooks(t);
-  else
-    status = tdict_transfer_begin(t, err);
-  if (status != TDICT_OK || !goes_on) return status;
+  status = tdict_transfer_begin(t, err);
+  if (status != TDICT_OK) return status;
   if (builds) status = build_meanwhile(s, t, err);
-  if (t->on_caller) tdict_transfer_wait_to_start(t);
-  if (t->on_caller && leaves) /* a thread of the pool may have it after all */
-    tdict_work_and_leave(&t->workers[0]);
-  else if (t->on_caller)
-    tdict_work_with_others(&t->workers[0]);
+  work_here(t, returns_early);
   if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
   return status;
+}
+
+/* The plan's threads and chunks; wakes threads while the rest is prepared. */
+static void choose(starter *s) {
+  const tdict_start *start = s->start;
+  s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
+                                                   .pool = s->engine->config.pool,
+                                                   .tuning = &s->engine->tuning,
+                                                   .slot_bytes = s->engine->slot_bytes,
+                                                   .num_slots = s->engine->num_slots,
+                                                   .asked = start->options.num_threads,
+                                                   .mode = s->mode,
+                                                   .waits = start->waits});
+  int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
+  atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
+  if (others > 0) tdict_pool_rouse(s->engine->config.pool, others);
+}
+
+/* Reads the tree and makes the future, which owns the plan. */
+static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_future *t;
+  tdict_status status = make_plan(s, err);
+  if (status != TDICT_OK) return status;
+  choose(s);
+  status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
+  if (status != TDICT_OK) {
+    tdict_plan_reset(&s->plan);
+    return status;
+  }
+  t->plan = s->plan;
+  for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
+  tdict_gpu *gpu = find_gpu(s, &t->plan);
+  t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
+  t->begin_ns = s->begin_ns;
+  t->mode = s->mode;
+  t->on_caller = s->choice.on_caller;
+  t->if_free = s->choice.if_free;
+  t->row = s->choice.row;
+  t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
+  t->num_parts = s->choice.num_parts;
+  t->spin_ns = s->choice.spin_ns;
+  t->num_helpers = s->choice.num_workers > 1 ? count_helpers(s) : 0;
+  t->source = start->src;
+  t->waits = start->waits;
+  t->uncounted = start->waits && !start->options.stats;
+  t->pins = start->pin;
+  *out = t;
+  return TDICT_OK;
+}
+
+/* The next transfer is likely to want as many threads of the pool as the last: they wake up while its tree is read. */
+static void rouse(const tdict_engine *e) {
+  int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
+  if (count > 0) tdict_pool_rouse(e->config.pool, count);
+}
+
+static tdict_status check(starter *s, tdict_error *err) {
+  tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
+  if (status == TDICT_OK) status = check_options(s, err);
+  if (status == TDICT_OK) status = check_after(s, err);
+  return status == TDICT_OK ? choose_memory(s, err) : status;
 }
 
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
@@ -300,45 +355,20 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
   starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
-  tdict_status status = tdict_forkmark_check(tdict_engine_mark(s.engine), start->what, err);
-  if (status == TDICT_OK) status = check_options(&s, err);
-  if (status == TDICT_OK) status = check_after(&s, err);
-  if (status == TDICT_OK) status = choose_memory(&s, err);
-  if (status == TDICT_OK && start->src->keys->num_live >= LONG_READ) tdict_engine_rouse(s.engine);
-  tdict_range_push(TDICT_RANGE_PLAN);
-  if (status == TDICT_OK) status = make_plan(&s, err);
-  tdict_range_pop();
-  if (status != TDICT_OK) return status;
-  s.choice = tdict_choose(&(tdict_choice_request){s.engine, &s.plan, start->options.num_threads, s.mode, start->waits});
-  int others = s.choice.num_workers - (s.choice.on_caller ? 1 : 0);
-  tdict_engine_note_helpers(s.engine, others);
-  if (others > 0) tdict_pool_rouse(tdict_engine_pool(s.engine), others); /* they wake up while the rest is prepared */
   tdict_future *t;
-  status = tdict_transfer_create(s.engine, s.choice.num_workers, &t, err);
+  tdict_status status = check(&s, err);
+  if (status != TDICT_OK) return status;
+  if (start->src->keys->num_live >= LONG_READ) rouse(s.engine);
+  tdict_range_push(TDICT_RANGE_PLAN);
+  status = make_future(&s, &t, err);
   if (status != TDICT_OK) {
-    tdict_plan_reset(&s.plan);
+    tdict_range_pop();
     return status;
   }
-  t->plan = s.plan;
-  tdict_gpu *gpu = find_gpu(&s, &t->plan);
-  t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
-  t->begin_ns = s.begin_ns;
-  t->mode = s.mode;
-  t->on_caller = s.choice.on_caller;
-  t->if_free = s.choice.if_free;
-  t->row = s.choice.row;
-  t->num_parts = s.choice.num_parts;
-  t->spin_ns = s.choice.spin_ns;
-  t->num_helpers = s.choice.num_workers > 1 ? count_helpers(&s) : 0;
-  t->source = start->src;
-  t->waits = start->waits;
-  t->uncounted = start->waits && !start->options.stats;
-  t->pins = start->pin;
-  tdict_trace_join(t, tdict_engine_tracer(s.engine));
-  tdict_range_push(TDICT_RANGE_PLAN);
+  tdict_tracer *tracer = &s.engine->tracer;
+  if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->pool);
   status = fill(&s, t, context, err);
-  tdict_range_pop();
-  if (t->recording) tdict_trace_add(t, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
   if (status == TDICT_OK) status = run(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);

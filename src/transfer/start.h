@@ -2,7 +2,7 @@
 #ifndef TDICT_TRANSFER_START_H
 #define TDICT_TRANSFER_START_H
 
-#include "transfer/engine.h"
+#include "tdict/transfer.h"
 
 typedef struct tdict_start {
   const char *what; /* the call, for messages */

@@ -66,7 +66,7 @@ static void obey(tdict_task *task) {
 static bool tell_pool(tdict_context *context, int64_t n, bool lasts) {
   order o = {.task = {.run = obey}, .n = n, .lasts = lasts};
   tdict_latch_init(&o.done, 1);
-  tdict_pool_submit(tdict_engine_pool(tdict_context_engine(context)), &o.task);
+  tdict_pool_submit(tdict_context_engine(context)->config.pool, &o.task);
   tdict_latch_wait(&o.done, INT64_MAX);
   tdict_latch_reset(&o.done);
   return o.hit;

@@ -8,7 +8,7 @@
 #include "ops/visit.h"
 #include "sim/queue.h"
 #include "tdict/trace.h"
-#include "transfer/engine_state.h"
+#include "transfer/job.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \

@@ -2,7 +2,7 @@
 #include "context.h"
 #include "memory/pinned_blocks.h"
 #include "sched/gate.h"
-#include "transfer/engine.h"
+#include "transfer/job.h"
 #include "trees.h"
 
 /* The same context, seen from each of its two devices. */
@@ -120,7 +120,7 @@ SIM_CASE(transfer_from_several_devices) {
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   pair p = open_pair();
   world *w = &p.zero;
-  tdict_pool *pool = tdict_engine_pool(tdict_context_engine(w->c));
+  tdict_pool *pool = tdict_context_engine(w->c)->config.pool;
   pool_gate gates[2][64]; /* its thread looks at one after it was opened */
   const int threads = tdict_pool_size(pool);
   assert_in_range(threads, 1, 64);

@@ -1,0 +1,66 @@
+/* check_sources: 64-bit hashes of the sources' bytes in C order. See check_sources.h. */
+#include "transfer/check_sources.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tensor/layout.h"
+
+static uint64_t mix(uint64_t h, uint64_t word) {
+  h = (h ^ word) * 0x9e3779b97f4a7c15u;
+  return h ^ h >> 29;
+}
+
+static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t count) {
+  size_t at = 0;
+  for (uint64_t word; at + sizeof word <= count; at += sizeof word) {
+    memcpy(&word, bytes + at, sizeof word);
+    h = mix(h, word);
+  }
+  for (; at < count; at++) h = mix(h, bytes[at]);
+  return h;
+}
+
+static tdict_status hash_rect(void *user, const tdict_rect *r, tdict_error *err) {
+  (void)err;
+  uint64_t *h = user;
+  for (size_t i = 0; i < r->height; i++)
+    *h = hash_bytes(*h, (const unsigned char *)r->src + (int64_t)i * r->src_pitch, r->width);
+  return TDICT_OK;
+}
+
+static uint64_t hash_item(const tdict_item *item) {
+  const tdict_tensor *t = item->src;
+  uint64_t h = 0x243f6a8885a308d3u;
+  if (item->src_plain) return hash_bytes(h, t->data, item->bytes);
+  tdict_pair pair;
+  tdict_pair_init(&pair, t->ndim, t->dims, NULL, tdict_tensor_dims_strides(t), tdict_dtype_bytes(t->dtype));
+  tdict_pair_part part = {NULL, t->data, 0, item->bytes};
+  (void)!tdict_pair_walk(&pair, &part, hash_rect, &h, NULL);
+  return h;
+}
+
+static bool is_on_host(const tdict_item *item) { return item->src->storage->device.type == TDICT_DEVICE_CPU; }
+
+tdict_status tdict_check_sources_prepare(tdict_future *t, tdict_error *err) {
+  t->hashes = calloc((size_t)t->plan.num_items + 1, sizeof *t->hashes);
+  return t->hashes ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to check its sources");
+}
+
+void tdict_check_sources_before(tdict_future *t) {
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
+    if (is_on_host(&t->plan.items[i])) t->hashes[i] = hash_item(&t->plan.items[i]);
+}
+
+void tdict_check_sources_after(tdict_future *t) {
+  if (tdict_transfer_has_failed(t)) return;
+  for (uint32_t i = 0; i < t->plan.num_items; i++) {
+    if (!is_on_host(&t->plan.items[i]) || hash_item(&t->plan.items[i]) == t->hashes[i]) continue;
+    tdict_error err;
+    (void)!tdict_fail(&err, TDICT_ECHANGED,
+                      "transfer: the source was changed while it was being read; wait_source first");
+    tdict_transfer_fail(t, i, &err);
+    return;
+  }
+}

@@ -1,0 +1,240 @@
+/* The end of a transfer: statistics, letting sources go, waking the transfers that wait for it. See finish.h for threads.
+ * All that a transfer owns is let go here or, for one that never began, with its last reference in job.c. */
+#include "transfer/finish.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "memory/pinned_pool.h"
+#include "transfer/check_sources.h"
+#include "transfer/order.h"
+#include "transfer/plan/result.h"
+#include "transfer/run/chunk_parts.h"
+
+static void name_failure(tdict_future *t) {
+  const tdict_tree *tree = t->mirror || t->shown ? t->mirror : t->result;
+  char path[sizeof t->error.path];
+  if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
+  tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
+  if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
+}
+
+static void give_gates(tdict_future *t) {
+  for (int i = 0; i < t->num_gates; i++) tdict_gpu_give_event(t->gates[i].gpu, t->gates[i].event);
+  t->num_gates = 0;
+}
+
+/* How the pinned memory of this transfer was obtained: a tdict_pin_path. */
+static int32_t pin_path(const tdict_future *t) {
+  const tdict_plan *p = &t->plan;
+  int way = t->arena ? tdict_pinned_pool_way(t->arena->memory, t->arena) : 0;
+  if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
+    for (uint32_t i = 0; i < p->num_items && !way; i++)
+      if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
+        way = tdict_engine_ring_way(t->engine, p->items[i].gpu);
+  return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
+         : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
+         : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
+         : way < 0                      ? TDICT_PIN_PAGEABLE
+                                        : TDICT_PIN_NONE;
+}
+
+static void fill_stats(tdict_future *t) {
+  tdict_transfer_stats *s = &t->stats;
+  const tdict_plan *p = &t->plan;
+  s->num_leaves = p->num_leaves;
+  s->num_shared_leaves = p->num_shared;
+  s->total_bytes = p->total_bytes;
+  s->direct_bytes = p->way_bytes[TDICT_WAY_DIRECT];
+  s->staged_bytes = p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT];
+  s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
+  s->host_bytes = p->way_bytes[TDICT_WAY_HOST];
+  s->num_chunks = p->num_chunks;
+  s->num_objects = p->num_objects;
+  s->num_objects_untouched = p->num_untouched;
+  for (uint32_t i = 0; i < p->num_objects; i++)
+    s->num_objects_pinned += p->objects[i].pin || (t->pins && p->objects[i].action == TDICT_OBJECT_FLAT);
+  s->mode = t->mode;
+  for (int i = 0; i < t->num_workers; i++) {
+    const tdict_worker *w = &t->workers[i];
+    s->num_threads += w->worked;
+    s->copy_seconds += 1e-9 * (double)w->copy_ns;
+    s->wait_seconds += 1e-9 * (double)w->wait_ns;
+    s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
+  }
+  s->peak_staging_bytes = (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->engine->slot_bytes;
+  tdict_memory_counts pinned;
+  tdict_memory_get_counts(tdict_devices_pinned(t->engine->config.devices), &pinned);
+  s->peak_pinned_bytes = pinned.peak_bytes;
+  s->pin_path = pin_path(t);
+  s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
+}
+
+/* Under the error's lock: streams that waited have what they wait for, and nobody else needs to. */
+static void give_tails(tdict_future *t) {
+  for (int i = 0; i < t->num_workers; i++) {
+    tdict_worker *w = &t->workers[i];
+    if (!w->tail_gpu) continue;
+    tdict_gpu_give_event(w->tail_gpu, w->tail);
+    tdict_gpu_release(w->tail_gpu);
+    w->tail_gpu = NULL;
+  }
+}
+
+/* Bytes of a failed transfer never came; those of a good one have, whatever was lost before. */
+static void tell_destinations(const tdict_future *t) {
+  const bool lost = t->error.status != 0;
+  bool tells = lost;
+  for (uint32_t i = 0; i < t->num_writes && !tells; i++) tells = tdict_storage_has_lost(t->writes[i].storage);
+  if (lost && t->arena) tdict_storage_lose_all(t->arena);
+  for (uint32_t i = 0; i < t->plan.num_items && tells; i++) {
+    const tdict_tensor *dst = t->plan.items[i].dst;
+    if (dst && lost) tdict_tensor_lose(dst);
+    if (dst && !lost) tdict_tensor_regain(dst);
+  }
+}
+
+/* Tensors of one slab that follow one another are released with one count. */
+typedef struct releasing {
+  tdict_slab *slab;
+  int64_t count;
+} releasing;
+static void release_slab(releasing *r) {
+  if (r->count) tdict_slab_release(r->slab, r->count);
+  r->count = 0;
+}
+
+/* The source has been read, or never will be: takes its mark off and releases it. Early, the program's own memory is
+ * kept: its release callback is nothing for the middle of a transfer. False when it was. */
+static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
+  tdict_fence_node *node = &p->nodes[i];
+  tdict_tensor *src = p->items[i].src;
+  if (node->storage) tdict_storage_detach(node);
+  node->storage = NULL;
+  if (p->borrows || !src) return true;
+  if (early && src->storage->flags & TDICT_STORAGE_FOREIGN) return false;
+  p->items[i].src = NULL;
+  if (!src->slab) {
+    tdict_tensor_release(src);
+    return true;
+  }
+  if (r->slab != src->slab) release_slab(r);
+  r->slab = src->slab;
+  r->count++;
+  return true;
+}
+
+/* A mark that stands for the items behind it, too, goes with the last of them, at the end. */
+void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
+  tdict_plan *p = &t->plan;
+  if (t->hashes) return; /* they are read once more */
+  uint32_t begin = chunk->first, end;
+  while (begin < p->num_items && p->items[begin].offset < chunk->begin) begin++;
+  for (end = begin; end < p->num_items && p->items[end].offset < chunk->end; end++)
+    if (p->items[end].offset + p->items[end].bytes > chunk->end) break;
+  for (uint32_t i = begin; i < end; i++)
+    if (!p->nodes[i].fence || (i + 1 < p->num_items && !p->nodes[i + 1].fence)) return;
+  releasing r = {0};
+  bool all = true;
+  enum { AHEAD = 16 };
+  for (uint32_t i = begin; i < end; i++) {
+    if (i + AHEAD < end) {
+      __builtin_prefetch(p->nodes[i + AHEAD].storage, 1);
+      if (!p->borrows) __builtin_prefetch(p->items[i + AHEAD].src, 1);
+    }
+    all &= release_source(p, i, true, &r);
+  }
+  release_slab(&r);
+  tdict_chunk *own = &p->chunks[chunk - p->chunks];
+  own->end_inside = end;
+  own->was_read = all;
+}
+
+/* What no chunk has left: those of chunks that were are passed, but for the items at their borders. */
+static void release_sources(tdict_future *t) {
+  tdict_plan *p = &t->plan;
+  releasing r = {0};
+  uint32_t i = 0;
+  for (uint32_t k = 0; k < p->num_chunks; k++) {
+    const tdict_chunk *c = &p->chunks[k];
+    if (!c->was_read) continue;
+    for (; i < p->num_items && (i <= c->first || p->items[i].offset < c->begin); i++) release_source(p, i, false, &r);
+    if (c->end_inside > i) i = c->end_inside;
+  }
+  for (; i < p->num_items; i++) release_source(p, i, false, &r);
+  release_slab(&r);
+  p->borrows = true; /* nothing of them is counted any more */
+}
+
+/* Lets go of everything but the result. Releases may call the program back: no lock is held. */
+static void release_all(tdict_future *t) {
+  if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
+  give_gates(t);
+  if (t->marked) {
+    release_sources(t);
+    tdict_transfer_unmark(t, t->num_writes);
+    t->marked = false;
+  }
+  for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
+  t->num_uses = 0;
+  free(t->hooks);
+  t->hooks = NULL;
+  tdict_engine_give_plan(t->engine, &t->plan);
+  if (t->mirror) tdict_release(t->mirror);
+  t->mirror = NULL;
+  tdict_storage_release(t->arena);
+  t->arena = NULL; /* the result stays, lost or not: wait_on_stream may be handing it out */
+}
+
+void tdict_transfer_finish(tdict_future *t) {
+  tdict_engine *e = t->engine;
+  if (t->chunk_parts) tdict_chunk_parts_close(t);
+  if (t->hashes) tdict_check_sources_after(t);
+  pthread_mutex_lock(&t->error_lock);
+  t->decided = true;
+  name_failure(t);
+  give_tails(t);
+  pthread_mutex_unlock(&t->error_lock);
+  if (!t->uncounted) fill_stats(t);
+  if (t->marked) tell_destinations(t); /* before others see that it is finished, and take what is lost for good */
+  pthread_mutex_lock(&e->lock);
+  t->finished = true;
+  tdict_dependent *next = t->dependents;
+  t->dependents = NULL;
+  pthread_mutex_unlock(&e->lock);
+  release_all(t);
+  tdict_latch_open(&t->queued);
+  tdict_latch_open(&t->ended);
+  while (next) {
+    tdict_dependent *d = next;
+    next = d->next;
+    tdict_future *waiting = d->waiting;
+    pthread_mutex_lock(&e->lock);
+    bool ready = --waiting->pending == 0;
+    pthread_mutex_unlock(&e->lock);
+    if (ready) tdict_transfer_launch(waiting); /* d may be gone from here on */
+  }
+  tdict_transfer_release(t);
+  pthread_mutex_lock(&e->lock);
+  if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
+  pthread_mutex_unlock(&e->lock);
+}
+
+void tdict_transfer_will_build(tdict_future *t) {
+  atomic_store_explicit(&t->workers_left, t->num_workers + 1, memory_order_relaxed);
+}
+
+void tdict_transfer_built(tdict_future *t) {
+  if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
+}
+
+void tdict_transfer_end_at_once(tdict_future *t) {
+  if (!t->uncounted) fill_stats(t);
+  t->finished = true;
+  release_all(t);
+  tdict_latch_open(&t->queued);
+  tdict_latch_open(&t->ended);
+}
+
+void tdict_transfer_abort(tdict_future *t) { tdict_transfer_finish(t); }

@@ -1,0 +1,52 @@
+/* The public calls for hooks: what a hook may ask, and moving or pinning a tensor from inside one. A hook belongs to the
+ * transfer that runs it. Thread rule: the thread that runs the hook. */
+#include "base/error.h"
+#include "tdict/transfer.h"
+#include "transfer/hooks.h"
+
+tdict_context *tdict_hook_context(const tdict_hook *hook) { return hook->context; }
+tdict_device tdict_hook_device(const tdict_hook *hook) { return hook->device; }
+tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
+  tdict_devices *devices = hook->transfer->engine->config.devices;
+  return hook->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook->device);
+}
+bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_transfer_has_failed(hook->transfer); }
+
+tdict_stream tdict_hook_stream(const tdict_hook *hook) {
+  tdict_hook *own = (tdict_hook *)(uintptr_t)hook;
+  tdict_gpu_scope scope;
+  if (!own->stream && own->gpu && tdict_gpu_enter(own->gpu, &scope, NULL) == TDICT_OK) {
+    if (tdict_gpu_take_stream(own->gpu, &own->stream, NULL) != TDICT_OK) own->stream = NULL;
+    tdict_gpu_leave(own->gpu, &scope);
+  }
+  return (tdict_stream){own->gpu ? own->gpu->memory.device : tdict_cpu(), own->stream};
+}
+
+tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
+  char name[32];
+  if (tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "hook_pin: the tensor is on %s, wanted one on the cpu",
+                      tdict_device_format(tdict_tensor_device(tensor), name, sizeof name));
+  if (tdict_tensor_is_pinned(tensor)) {
+    *out = tdict_tensor_retain(tensor);
+    return TDICT_OK;
+  }
+  return tdict_tensor_clone(tensor, tdict_devices_pinned(hook->transfer->engine->config.devices), out, err);
+}
+
+tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
+  tdict_tree *one, *moved;
+  tdict_transfer_options options = tdict_transfer_options_default();
+  options.num_threads = 0;
+  tdict_status status = tdict_create(0, NULL, &one, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set(one, "tensor", tensor, err);
+  if (status == TDICT_OK) status = tdict_to_device(hook->context, one, hook->device, &options, &moved, err);
+  tdict_release(one);
+  if (status != TDICT_OK) return status;
+  status = tdict_pop(moved, "tensor", out, err);
+  tdict_release(moved);
+  return status;
+}

@@ -1,0 +1,124 @@
+/* A transfer: making it, its references, its first error, waiting for its latches, and the fence that storages hold. See
+ * job.h for ownership and threads. */
+#include "transfer/job.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { HELP_EVERY_NS = 200000 };
+
+/* In a fork no thread works on the transfer, and locks may be held for ever by threads that are not there. */
+bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
+  return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
+}
+
+bool tdict_transfer_wait(tdict_future *t, tdict_latch *latch, int64_t deadline_ns) {
+  if (tdict_forkmark_forked(t->mark)) return latch->count == 0;
+  if (tdict_latch_is_zero(latch)) return true;
+  if (!tdict_pool_is_worker(t->pool)) return tdict_latch_wait(latch, deadline_ns);
+  for (;;) {
+    int64_t now = tdict_now_ns();
+    if (now >= deadline_ns) return tdict_latch_is_zero(latch);
+    if (tdict_pool_help(t->pool, t)) continue;
+    if (tdict_latch_wait(latch, deadline_ns - now < HELP_EVERY_NS ? deadline_ns : now + HELP_EVERY_NS)) return true;
+  }
+}
+
+static bool fence_poll(tdict_fence *fence) {
+  tdict_future *t = (tdict_future *)fence;
+  return tdict_transfer_is_open(t, &t->ended);
+}
+static bool fence_wait(tdict_fence *fence, int64_t deadline_ns) {
+  tdict_future *t = (tdict_future *)fence;
+  return tdict_transfer_wait(t, &t->ended, deadline_ns);
+}
+static void fence_retain(tdict_fence *fence) {
+  atomic_fetch_add_explicit(&((tdict_future *)fence)->refs, 1, memory_order_relaxed);
+}
+static void fence_release(tdict_fence *fence) { tdict_transfer_release((tdict_future *)fence); }
+
+static const tdict_fence_ops fence_ops = {fence_poll, fence_wait, NULL, fence_retain, fence_release};
+
+tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err) {
+  tdict_future *t = calloc(1, sizeof *t + (size_t)num_workers * sizeof t->workers[0]);
+  if (!t) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its record");
+  t->fence.ops = &fence_ops;
+  atomic_init(&t->refs, 1);
+  atomic_init(&t->handles, 1);
+  t->engine = engine;
+  t->pool = engine->config.pool;
+  t->num_workers = num_workers;
+  t->num_parts = 1;
+  atomic_init(&t->workers_left, num_workers);
+  t->error_item = UINT32_MAX;
+  pthread_mutex_init(&t->error_lock, NULL);
+  pthread_mutex_init(&t->batch_lock, NULL);
+  for (int i = 0; i < num_workers; i++) t->workers[i].transfer = t;
+  tdict_latch_init(&t->ended, 1);
+  tdict_latch_init(&t->may_start, 1);
+  tdict_latch_init(&t->queued, num_workers);
+  t->mark = tdict_forkmark_retain(engine->config.mark);
+  if (engine->config.log) t->log = tdict_log_retain(engine->config.log);
+  t->streams = tdict_devices_streams(engine->config.devices);
+  t->stats.struct_size = sizeof t->stats;
+  *out = t;
+  return TDICT_OK;
+}
+
+/* An error that nobody was told goes to the log. */
+static void tell_log(const tdict_future *f) {
+  const tdict_error *e = &f->error;
+  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->observed, memory_order_relaxed)) return;
+  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer that nobody waited for failed: %s at '%s': %s",
+                  tdict_status_name((tdict_status)e->status), e->path, e->message);
+}
+
+void tdict_transfer_release(tdict_future *f) {
+  if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
+  if (tdict_forkmark_forked(f->mark)) return;
+  tell_log(f);
+  if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
+  if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan); /* else its memory was kept */
+  for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
+  for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
+  tdict_gpu_release(f->gpu);
+  if (f->arena) tdict_storage_release(f->arena);
+  if (f->mirror) tdict_release(f->mirror);
+  if (f->result) tdict_release(f->result);
+  free(f->deferred_tail);
+  free(f->chunk_parts);
+  free(f->batch);
+  free(f->writes);
+  free(f->waits_for);
+  free(f->uses);
+  free(f->hashes);
+  free(f->hooks);
+  tdict_latch_reset(&f->ended);
+  tdict_latch_reset(&f->queued);
+  tdict_latch_reset(&f->may_start);
+  pthread_mutex_destroy(&f->error_lock);
+  pthread_mutex_destroy(&f->batch_lock);
+  if (f->log) tdict_log_release(f->log);
+  tdict_forkmark_release(f->mark);
+  free(f);
+}
+
+static void note_failure(tdict_future *t, uint32_t item, const char *path, const tdict_error *error) {
+  pthread_mutex_lock(&t->error_lock);
+  if (!t->error.status && !t->decided) {
+    t->error = *error;
+    t->error_item = item;
+    if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
+  }
+  pthread_mutex_unlock(&t->error_lock);
+  atomic_store_explicit(&t->failed, true, memory_order_relaxed);
+}
+
+/* The leaf gets its name at the end: the tree that has its path may still be being made. */
+void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) { note_failure(t, item, "", error); }
+
+void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error *error) {
+  note_failure(t, UINT32_MAX, path, error);
+}

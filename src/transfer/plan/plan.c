@@ -1,0 +1,183 @@
+/* Placing the leaves of a plan and cutting its line into chunks. See plan.h for ownership and threads. */
+#include "transfer/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+
+/* Neighbours of one slab are let go with one count. */
+static void drop_sources(tdict_plan *plan) {
+  for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
+    const tdict_tensor *first = plan->items[i++].src;
+    if (!first || !first->slab) {
+      tdict_tensor_release((tdict_tensor *)first);
+      continue;
+    }
+    int64_t together = 1;
+    for (; i < plan->num_items && plan->items[i].src && plan->items[i].src->slab == first->slab; i++) together++;
+    tdict_slab_release(first->slab, together);
+  }
+  for (uint32_t i = 0; i < plan->num_items && plan->writes_old; i++) tdict_tensor_release(plan->items[i].dst);
+}
+
+void tdict_plan_clear(tdict_plan *plan) {
+  drop_sources(plan);
+  for (uint32_t i = 0; i < plan->num_objects; i++) {
+    tdict_box_release(plan->objects[i].box);
+    tdict_box_release(plan->objects[i].result);
+    tdict_release(plan->objects[i].flat);
+    tdict_release(plan->objects[i].moved);
+  }
+  free(plan->objects);
+  tdict_plan kept = {.items = plan->items,
+                     .nodes = plan->nodes,
+                     .cap_items = plan->cap_items,
+                     .item_of_leaf = plan->item_of_leaf,
+                     .cap_leaves = plan->cap_leaves,
+                     .chunks = plan->chunks,
+                     .cap_chunks = plan->cap_chunks};
+  *plan = kept;
+}
+
+void tdict_plan_reset(tdict_plan *plan) {
+  tdict_plan_clear(plan);
+  free(plan->items);
+  free(plan->nodes);
+  free(plan->item_of_leaf);
+  free(plan->chunks);
+  memset(plan, 0, sizeof *plan);
+}
+
+void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
+  for (uint32_t i = 0; i < plan->num_items && arena->data; i++) /* no data: leaves without bytes, which have no place */
+    if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
+}
+
+bool tdict_plan_gap_is_free(const tdict_tensor *t) {
+  return !t || (t->slab && t->slab->storage && t->storage->flags & TDICT_STORAGE_ARENA);
+}
+
+/* One driver copy may go on from item a into item b: both sides lie as the line does, within one storage each, and what
+ * is between them is nobody's. */
+static bool goes_on(const tdict_item *a, const tdict_item *b) {
+  if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
+  if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
+    return false;
+  if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
+  size_t step = b->offset - a->offset;
+  if ((uintptr_t)b->src->data - (uintptr_t)a->src->data != step ||
+      (uintptr_t)b->dst_data - (uintptr_t)a->dst_data != step)
+    return false;
+  return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
+}
+
+uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
+  uint32_t end = plan->one_run ? plan->num_items : first + 1;
+  while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
+  return end;
+}
+
+void tdict_plan_pack(tdict_plan *plan) {
+  if (!plan->way_bytes[TDICT_WAY_DIRECT]) return;
+  for (uint32_t i = 0, end; i < plan->num_items; i = end) {
+    end = i + 1;
+    if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
+    end = tdict_plan_run_end(plan, i);
+    plan->one_run = i == 0 && end == plan->num_items;
+    size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
+    if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
+    for (uint32_t k = i; k < end; k++) {
+      plan->items[k].way = TDICT_WAY_STAGE_IN;
+      plan->way_bytes[TDICT_WAY_DIRECT] -= plan->items[k].bytes;
+      plan->way_bytes[TDICT_WAY_STAGE_IN] += plan->items[k].bytes;
+    }
+  }
+}
+
+static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *err) {
+  if (plan->num_chunks == plan->cap_chunks) {
+    uint32_t cap = plan->cap_chunks ? 2 * plan->cap_chunks : 64;
+    tdict_chunk *grown = realloc(plan->chunks, cap * sizeof *grown);
+    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u chunks", cap);
+    plan->chunks = grown;
+    plan->cap_chunks = cap;
+  }
+  plan->chunks[plan->num_chunks++] = chunk;
+  return TDICT_OK;
+}
+
+uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
+  for (uint32_t high = plan->num_items - 1; low < high;) {
+    uint32_t middle = low + (high - low) / 2;
+    if (plan->items[middle].offset + plan->items[middle].bytes <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
+ * last one. */
+static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
+  size_t before = at - whole.begin, after = whole.end - at;
+  size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+  return piece < low ? low : piece > high ? high : piece;
+}
+
+/* The interval [begin, end) of the line in pieces of `low` to `high` bytes. `first` holds `begin`. */
+static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  uint32_t first = whole.first;
+  const bool uniform = tdict_plan_is_uniform(plan);
+  for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
+    if (uniform)
+      first = tdict_plan_item_at(plan, first, at);
+    else
+      while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
+    size_t piece = piece_at(whole, at, low, high);
+    end = whole.end - at < piece ? whole.end : at + piece;
+    status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
+  }
+  return status;
+}
+
+/* The end of the run of items that share slots with `first`: the same way and gpu, one behind the other. */
+static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
+  uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
+  while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
+         plan->items[end].gpu == plan->items[first].gpu)
+    end++;
+  return end;
+}
+
+/* The end of the runs that are queued together with the one from `first` to `end`. */
+static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
+  const tdict_item *a = &plan->items[first];
+  if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;
+  for (int runs = 1; runs < TDICT_CU_MOST_LINES && end < plan->num_items; runs++) {
+    const tdict_item *b = &plan->items[end];
+    if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
+    uint32_t next = tdict_plan_run_end(plan, end);
+    if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > TDICT_LARGE_DIRECT_BYTES) break;
+    end = next;
+  }
+  return end;
+}
+
+tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
+    const tdict_item *item = &plan->items[i];
+    bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
+    bool direct = item->way == TDICT_WAY_DIRECT;
+    end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
+    tdict_chunk span = {.begin = item->offset, .first = i};
+    span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
+    size_t most = whole ? SIZE_MAX / 2 : direct ? TDICT_LARGE_DIRECT_BYTES : chunk_bytes;
+    status = add_pieces(plan, span, whole || direct ? most : first_bytes, most, err);
+  }
+  return status;
+}

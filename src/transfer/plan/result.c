@@ -1,0 +1,217 @@
+/* The tree that a transfer gives: the source's nodes with leaves of its own, made at once from one slab. */
+#include "transfer/plan/result.h"
+
+#include "base/error.h"
+#include "tree/cursor.h"
+
+/* What a build works with; lives for one call. */
+typedef struct builder {
+  const tdict_plan *plan;
+  tdict_slab *slab;
+  const tdict_device *device;
+  bool mirror; /* every leaf is the source's, flattened objects are trees */
+  uint32_t leaf, object;
+} builder;
+
+static tdict_status no_memory(tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its result");
+}
+
+static tdict_tensor *make_leaf(builder *b, tdict_tensor *src) {
+  uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
+  if (place == TDICT_SHARED) return tdict_tensor_retain(src);
+  return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
+}
+
+/* The tensors that follow one another from the frame's slot on, which is moved behind them. What is read of those to come
+ * lies all over memory and is asked for in time. */
+enum { LOOK_AHEAD = 8 };
+static void make_leaves(builder *b, tdict_frame *top) {
+  const tdict_tree *node = top->node;
+  tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
+  const uint32_t end = node->keys->num_slots;
+  for (uint32_t i = top->slot; i < end; top->slot = ++i) {
+    if (i + LOOK_AHEAD < end) {
+      const char *next = tdict_leaf_pointer(node->leaves[i + LOOK_AHEAD]);
+      __builtin_prefetch(next);
+      if (next) __builtin_prefetch(next + 64);
+    }
+    tdict_leaf leaf = node->leaves[i];
+    if (!leaf) continue;
+    if (tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return;
+    places[i] = tdict_leaf_of_tensor(make_leaf(b, tdict_leaf_tensor(leaf)));
+  }
+}
+
+static tdict_status make_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+  tdict_status status = tdict_node_like(like, out, err);
+  if (status == TDICT_OK && b->device) {
+    (*out)->has_device = true;
+    (*out)->device = *b->device;
+  }
+  return status;
+}
+
+/* The next object's tensors when they are gone through like a tree, else NULL; leaves of one that is kept are passed. */
+static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
+  *step = &b->plan->objects[b->object++];
+  if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
+  b->leaf += (*step)->num_leaves;
+  return NULL;
+}
+
+/* An object's place in the result. *child is the tree to go into, *made its counterpart, or NULL. */
+static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
+                                tdict_error *err) {
+  tdict_object_step *step;
+  *child = next_flat(b, &step);
+  if (!b->mirror) step->place = place;
+  if (!*child) {
+    if (b->mirror || step->action == TDICT_OBJECT_KEEP) *place = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
+  tdict_status status = make_node(b, *child, made, err);
+  if (status != TDICT_OK) return status;
+  if (b->mirror)
+    *place = tdict_leaf_of_tree(*made);
+  else
+    step->moved = *made; /* goes into the object when it is whole */
+  return TDICT_OK;
+}
+
+static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  cursor.frames[0].mark = (size_t)(uintptr_t)result;
+  tdict_status status = TDICT_OK;
+  tdict_leaf leaf;
+  make_leaves(b, &cursor.frames[0]);
+  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_leaf *place = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
+    tdict_tree *child = tdict_leaf_tree(leaf), *made = NULL;
+    if (tdict_leaf_tensor(leaf)) {
+      *place = tdict_leaf_of_tensor(make_leaf(b, tdict_leaf_tensor(leaf)));
+    } else if (child) {
+      status = make_node(b, child, &made, err);
+      if (status == TDICT_OK) *place = tdict_leaf_of_tree(made);
+    } else {
+      status = make_object(b, leaf, place, &child, &made, err);
+    }
+    if (status != TDICT_OK || !child) continue;
+    if (!tdict_cursor_enter(&cursor, child)) {
+      status = no_memory(err);
+      continue;
+    }
+    cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)made;
+    make_leaves(b, &cursor.frames[cursor.depth - 1]);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+/* Makes an object around the tensors that were moved for it. */
+static tdict_status unflatten(tdict_object_step *step, tdict_error *err) {
+  const tdict_type *type = step->box->type;
+  void *given = NULL;
+  tdict_error said = {0};
+  tdict_status status = type->unflatten(step->box->self, step->moved, &given, &said);
+  if (status == TDICT_OK && !given) status = (tdict_status)-1;
+  if (status != TDICT_OK) {
+    status = tdict_hook_failed(type, "unflatten", status, &said);
+    if (err) *err = said;
+    return tdict_error_at(err, status, step->path);
+  }
+  tdict_box *box;
+  status = tdict_box_of(step->box, given, &box, err);
+  if (status == TDICT_OK) *step->place = tdict_leaf_of_box(box);
+  return status;
+}
+
+static tdict_status unflatten_all(const tdict_plan *plan, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (uint32_t i = 0; i < plan->num_objects && status == TDICT_OK; i++) {
+    tdict_object_step *step = &plan->objects[i];
+    if (step->action != TDICT_OBJECT_FLAT) continue;
+    status = unflatten(step, err);
+    tdict_release(step->moved);
+    step->moved = NULL;
+  }
+  return status;
+}
+
+/* Locks the nodes of the result whose originals are locked by a call of their own. */
+static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+  if (tdict_node_is_locked(src)) {
+    tdict_lock(result);
+    return TDICT_OK;
+  }
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  cursor.frames[0].mark = (size_t)(uintptr_t)result;
+  tdict_status status = TDICT_OK;
+  tdict_leaf leaf;
+  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (!child) continue;
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *other = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
+    if (tdict_node_is_locked(child))
+      tdict_lock(other);
+    else if (!tdict_cursor_enter(&cursor, child))
+      status = no_memory(err);
+    else
+      cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)other;
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+static tdict_status build(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  tdict_tree *result;
+  tdict_status status = make_node(b, src, &result, err);
+  if (status != TDICT_OK) return status;
+  status = fill(b, src, result, err);
+  if (b->slab)
+    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors); /* whatever the status: they hang in the result */
+  if (status == TDICT_OK && !b->mirror) status = unflatten_all(b->plan, err);
+  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = lock_like(src, result, err);
+  if (status != TDICT_OK) {
+    tdict_release(result);
+    return status;
+  }
+  *out = result;
+  return TDICT_OK;
+}
+
+tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
+                                const tdict_device *device, tdict_tree **out, tdict_error *err) {
+  builder b = {.plan = plan, .device = device};
+  tdict_status status =
+      plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, arena, &b.slab, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  status = build(&b, src, out, err);
+  if (b.slab) tdict_slab_release(b.slab, 1);
+  return status;
+}
+
+tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  builder b = {.plan = plan, .mirror = true};
+  return build(&b, src, out, err);
+}
+
+void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, tree, false);
+  buffer[0] = 0;
+  tdict_leaf leaf;
+  while ((leaf = tdict_cursor_next(&cursor)) != 0) {
+    if (tdict_leaf_tree(leaf)) {
+      if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) break;
+    } else if (tdict_leaf_tensor(leaf) && n-- == 0) {
+      tdict_cursor_path(&cursor, NULL, buffer, bytes);
+      break;
+    }
+  }
+  tdict_cursor_reset(&cursor);
+}

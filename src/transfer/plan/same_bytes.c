@@ -1,0 +1,88 @@
+/* A hash table of leaves by the address of their first element. */
+#include "transfer/plan/same_bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/layout.h"
+
+bool tdict_same_bytes_is_alone(const tdict_tensor *t) {
+  return !t->slab && atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 &&
+         atomic_load_explicit(&t->storage->refs, memory_order_relaxed) == 1;
+}
+
+bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t) {
+  const uintptr_t begin = (uintptr_t)t->data;
+  const size_t bytes = tdict_tensor_nbytes(t);
+  if (!bytes || !tdict_layout_is_contiguous(t->ndim, t->dims, tdict_tensor_dims_strides(t))) return false;
+  if (same->num_runs && same->runs[same->num_runs - 1] == t->storage) {
+    if (begin < same->run_end) return false;
+  } else {
+    for (int i = 0; i < same->num_runs; i++)
+      if (same->runs[i] == t->storage) return false;
+    if (same->num_runs == TDICT_SAME_BYTES_RUNS) return false;
+    same->runs[same->num_runs++] = t->storage;
+  }
+  same->run_end = begin + bytes;
+  return true;
+}
+
+static size_t slot_of(const tdict_same_bytes *same, const tdict_tensor *t) {
+  uint64_t x = (uint64_t)(uintptr_t)t->data * 0x9e3779b97f4a7c15u;
+  return (size_t)(x >> 32) & (same->cap - 1);
+}
+
+static bool is_same(const tdict_tensor *a, const tdict_tensor *b) {
+  if (a->storage != b->storage || a->data != b->data || tdict_tensor_nbytes(a) != tdict_tensor_nbytes(b)) return false;
+  bool a_plain = tdict_layout_is_contiguous(a->ndim, a->dims, tdict_tensor_dims_strides(a));
+  bool b_plain = tdict_layout_is_contiguous(b->ndim, b->dims, tdict_tensor_dims_strides(b));
+  if (a_plain && b_plain) return true;
+  return a->dtype == b->dtype && a->ndim == b->ndim &&
+         memcmp(a->dims, b->dims, 2 * (size_t)a->ndim * sizeof *a->dims) == 0;
+}
+
+void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place) {
+  if (!same->cap || !t->data) return;
+  for (size_t i = slot_of(same, t); same->table[i]; i = (i + 1) & (same->cap - 1)) {
+    if (!is_same(same->tensors[i], t)) continue;
+    *place = same->table[i] - 1;
+    return;
+  }
+}
+
+static void put(tdict_same_bytes *same, const tdict_tensor *t, uint32_t entry) {
+  size_t i = slot_of(same, t);
+  while (same->table[i]) i = (i + 1) & (same->cap - 1);
+  same->table[i] = entry;
+  same->tensors[i] = t;
+}
+
+static bool grow(tdict_same_bytes *same) {
+  tdict_same_bytes bigger = *same;
+  bigger.cap = same->cap ? 2 * same->cap : 64;
+  bigger.table = calloc(bigger.cap, sizeof *bigger.table);
+  bigger.tensors = malloc(bigger.cap * sizeof *bigger.tensors);
+  if (!bigger.table || !bigger.tensors) {
+    tdict_same_bytes_reset(&bigger);
+    return false;
+  }
+  for (size_t i = 0; i < same->cap; i++)
+    if (same->table[i]) put(&bigger, same->tensors[i], same->table[i]);
+  tdict_same_bytes_reset(same);
+  *same = bigger;
+  return true;
+}
+
+bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item) {
+  if (!t->data) return true;
+  if (2 * (same->count + 1) > same->cap && !grow(same)) return false;
+  put(same, t, item + 1);
+  same->count++;
+  return true;
+}
+
+void tdict_same_bytes_reset(tdict_same_bytes *same) {
+  free(same->table);
+  free(same->tensors);
+  memset(same, 0, sizeof *same);
+}

@@ -1,0 +1,102 @@
+/* The built-in tuning table, measured on an H200 with 16 cores and PCIe 5. See tuning.h for ownership and threads. */
+#include "transfer/plan/tuning.h"
+
+#include "base/error.h"
+
+#define KIB(n) ((size_t)(n) << 10)
+#define MIB(n) ((size_t)(n) << 20)
+
+/* up to, chunk, first, workers, slots, streaming, caller, spin_us */
+static const tdict_tuning built_in =
+    {.rows[TDICT_TUNING_IN] =
+         {
+             {KIB(384), KIB(256), KIB(256), 1, 4, 1, 1, 300},
+             {MIB(2), KIB(384), KIB(384), 3, 4, 1, 1, 300},
+             {MIB(24), MIB(1), MIB(1), 6, 4, 1, 1, 300},
+             {MIB(80), MIB(2), MIB(2), 8, 2, 1, 1, 300},
+             {MIB(256), MIB(2), MIB(2), 8, 2, 0, 1, 50},
+             {MIB(800), MIB(2), KIB(512), 12, 2, 0, 1, 50},
+             {SIZE_MAX, MIB(2), MIB(2), 8, 4, 0, 1, 50},
+         },
+     .rows[TDICT_TUNING_OUT] =
+         {
+             {KIB(192), KIB(192), KIB(192), 1, 4, 0, 1, 300},
+             {KIB(768), KIB(128), KIB(128), 2, 4, 1, 1, 300},
+             {MIB(3), KIB(256), KIB(256), 3, 4, 1, 1, 300},
+             {MIB(10), KIB(256), KIB(256), 6, 2, 1, 1, 300},
+             {MIB(24), KIB(512), KIB(512), 4, 4, 1, 1, 300},
+             {MIB(48), MIB(1), MIB(1), 4, 4, 1, 1, 300},
+             {MIB(160), MIB(2), MIB(2), 4, 4, 1, 1, 300},
+             {SIZE_MAX, MIB(2), MIB(2), 8, 4, 1, 1, 50},
+         },
+     .rows[TDICT_TUNING_OUT_NEW] =
+         {
+             {KIB(512), KIB(512), KIB(512), 1, 4, 0, 1, 300},
+             {MIB(3), KIB(256), KIB(256), 4, 4, 1, 1, 300},
+             {MIB(32), MIB(1), MIB(1), 8, 2, 1, 1, 300},
+             {SIZE_MAX, MIB(2), MIB(2), 16, 1, 0, 1, 50},
+         },
+     .rows[TDICT_TUNING_HOST] =
+         {
+             {KIB(512), KIB(512), KIB(512), 1, 1, 0, 1, 300},
+             {MIB(2), KIB(128), KIB(128), 4, 1, 1, 1, 300},
+             {MIB(6), KIB(256), KIB(256), 8, 1, 1, 1, 300},
+             {MIB(80), KIB(512), KIB(512), 12, 1, 1, 1, 300},
+             {MIB(256), MIB(1), MIB(1), 16, 1, 1, 1, 300},
+             {SIZE_MAX, MIB(4), MIB(4), 16, 1, 1, 1, 50},
+         },
+     .num_rows = {[TDICT_TUNING_IN] = 7, [TDICT_TUNING_OUT] = 8, [TDICT_TUNING_OUT_NEW] = 4, [TDICT_TUNING_HOST] = 6}};
+
+tdict_tuning tdict_tuning_default(void) { return built_in; }
+
+const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes) {
+  const tdict_tuning_row *row = tuning->rows[direction];
+  while (row->up_to_bytes < bytes) row++;
+  return row;
+}
+
+static tdict_status check_row(const tdict_tuning_row *r, const char *where, int number, tdict_error *err) {
+  if (r->chunk_bytes == 0 || r->chunk_bytes % 256 != 0)
+    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: chunk_bytes is %zu, wanted a multiple of 256", where,
+                      number, r->chunk_bytes);
+  if (r->first_bytes == 0 || r->first_bytes % 256 != 0 || r->first_bytes > r->chunk_bytes)
+    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: first_bytes is %zu, wanted a multiple of 256 up to %zu",
+                      where, number, r->first_bytes, r->chunk_bytes);
+  if (r->workers < 1 || r->workers > TDICT_TUNING_MAX_WORKERS)
+    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: workers is %d, wanted 1 to %d", where, number,
+                      (int)r->workers, TDICT_TUNING_MAX_WORKERS);
+  if (r->slots < 1)
+    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: slots is %d, wanted at least 1", where, number,
+                      (int)r->slots);
+  if (r->streaming < 0 || r->streaming > 1 || r->caller < 0 || r->caller > 1)
+    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: streaming is %d and caller %d, wanted 0 or 1", where,
+                      number, (int)r->streaming, (int)r->caller);
+  if (r->spin_us < 0 || r->spin_us > TDICT_TUNING_MAX_SPIN_US)
+    return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: spin_us is %d, wanted 0 to %d", where, number,
+                      (int)r->spin_us, TDICT_TUNING_MAX_SPIN_US);
+  return TDICT_OK;
+}
+
+tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err) {
+  static const char *const names[] = {[TDICT_TUNING_IN] = "in",
+                                      [TDICT_TUNING_OUT] = "out",
+                                      [TDICT_TUNING_OUT_NEW] = "out_new",
+                                      [TDICT_TUNING_HOST] = "host"};
+  for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
+    int count = tuning->num_rows[d];
+    if (count < 1 || count > TDICT_TUNING_ROWS)
+      return tdict_fail(err, TDICT_EINVAL, "tuning: %s has %d rows, wanted 1 to %d", names[d], count,
+                        TDICT_TUNING_ROWS);
+    for (int i = 0; i < count; i++) {
+      const tdict_tuning_row *row = &tuning->rows[d][i];
+      if (i > 0 && row->up_to_bytes <= row[-1].up_to_bytes)
+        return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before",
+                          names[d], i, row->up_to_bytes);
+      tdict_status status = check_row(row, names[d], i, err);
+      if (status != TDICT_OK) return status;
+    }
+    if (tuning->rows[d][count - 1].up_to_bytes != SIZE_MAX)
+      return tdict_fail(err, TDICT_EINVAL, "tuning: the last %s row is not for all sizes", names[d]);
+  }
+  return TDICT_OK;
+}

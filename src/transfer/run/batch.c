@@ -1,0 +1,114 @@
+/* Batches of copies that are queued together. See batch.h for ownership and threads. */
+#include "transfer/run/batch.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "sched/spin.h"
+
+static bool by_slots(const tdict_item *item) {
+  return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
+}
+
+tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
+  const tdict_plan *p = &t->plan;
+  if (p->num_chunks < TDICT_BATCH_CHUNKS) return TDICT_OK;
+  uint32_t chunk = 0;
+  while (chunk < p->num_chunks && !by_slots(&p->items[p->chunks[chunk].first])) chunk++;
+  if (chunk == p->num_chunks) return TDICT_OK;
+  tdict_batch *b = calloc(1, sizeof *b);
+  if (!b) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for copies that are queued together");
+  b->gpu = p->items[p->chunks[chunk].first].gpu;
+  b->kind = (tdict_cu_kind)p->items[p->chunks[chunk].first].kind;
+  t->batch = b;
+  return TDICT_OK;
+}
+
+static void lock(tdict_future *t) {
+  if (!tdict_spin_try(&t->batch_lock)) pthread_mutex_lock(&t->batch_lock);
+}
+static void unlock(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
+
+/* True while the last batch has not begun, so that more copies can wait. They take at most three sixteenths of the slots: then
+ * two such batches on their way and a third that waits leave 14 of 32 slots, for the twelve threads that may want one. */
+static bool can_wait(const tdict_future *t, tdict_gpu *gpu) {
+  const tdict_batch *b = t->batch;
+  const size_t part = t->engine->num_slots * 3 / 16;
+  const int most = part < TDICT_BATCH_MOST ? (int)part : TDICT_BATCH_MOST;
+  return b->count < most && b->before && tdict_gpu_query_event(gpu, b->before) == TDICT_CU_NOT_READY;
+}
+
+static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream *s, tdict_error *err) {
+  const tdict_batch *b = t->batch;
+  size_t bytes = 0;
+  for (int i = 0; i < b->count; i++) bytes += b->lines[i].bytes;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
+  const bool has_turn = tdict_gpu_begin_queue(s->gpu);
+  tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, s->gpu, s->stream, bytes) : NULL;
+  tdict_status status = tdict_gpu_queue_lines(s->gpu, b->kind, b->lines, (size_t)b->count, s->stream, err);
+  if (slice) tdict_trace_close(slice, s->gpu);
+  for (int i = 0; i < b->count && status == TDICT_OK; i++)
+    status = tdict_gpu_record(s->gpu, b->slots[i]->event, s->stream, err);
+  tdict_gpu_end_queue(s->gpu, has_turn);
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, begin, bytes);
+  return status;
+}
+
+/* Clears the batch. The slots belong to their lanes again; if the batch was not queued, their threads see that the transfer has
+ * failed. */
+static void clear(tdict_batch *b) {
+  for (int i = 0; i < b->count; i++) atomic_store_explicit(&b->slots[i]->posted, false, memory_order_release);
+  b->count = 0;
+}
+
+static tdict_status queue_all(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
+  tdict_batch *b = t->batch;
+  if (b->count == 0) return TDICT_OK;
+  tdict_status status = queue_copies(t, s, err);
+  for (int i = 0; i < b->count; i++) s->queued_for_others |= b->lanes[i] != s->lane;
+  if (status == TDICT_OK) {
+    b->before = b->last;
+    b->last = b->slots[b->count - 1]->event;
+  } else {
+    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some may be under way, and no event would tell */
+    tdict_transfer_fail(t, b->items[0], err);
+  }
+  clear(b);
+  return status;
+}
+
+tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot *slot, const tdict_cu_line *line,
+                              uint32_t item, tdict_error *err) {
+  tdict_batch *b = t->batch;
+  tdict_status status = TDICT_OK;
+  lock(t);
+  b->slots[b->count] = slot;
+  b->lanes[b->count] = s->lane;
+  b->lines[b->count] = *line;
+  b->items[b->count++] = item;
+  /* Relaxed: the lock orders it for the thread that clears it, and its reader is this thread. */
+  atomic_store_explicit(&slot->posted, true, memory_order_relaxed);
+  if (!can_wait(t, s->gpu)) status = queue_all(t, s, err);
+  unlock(t);
+  return status;
+}
+
+bool tdict_batch_is_empty(tdict_future *t) {
+  lock(t);
+  const bool empty = t->batch->count == 0;
+  unlock(t);
+  return empty;
+}
+
+tdict_status tdict_batch_flush(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
+  lock(t);
+  tdict_status status = queue_all(t, s, err);
+  unlock(t);
+  return status;
+}
+
+void tdict_batch_discard(tdict_future *t) {
+  lock(t);
+  clear(t->batch);
+  unlock(t);
+}

@@ -1,0 +1,93 @@
+/* Chunks that several threads fill together. See chunk_parts.h for ownership and threads. */
+#include "transfer/run/chunk_parts.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "sched/spin.h"
+
+tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
+  const uint32_t count = t->plan.num_chunks;
+  if (!t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
+  if (t->num_parts < 2 || count == 0) return TDICT_OK;
+  t->chunk_parts = malloc(count * sizeof *t->chunk_parts);
+  if (!t->chunk_parts)
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the parts of %u chunks", count);
+  for (uint32_t i = 0; i < count; i++) {
+    atomic_init(&t->chunk_parts[i].slot, NULL);
+    atomic_init(&t->chunk_parts[i].left, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
+  }
+  return TDICT_OK;
+}
+
+void tdict_chunk_parts_close(tdict_future *t) {
+  for (uint32_t i = 0; t->chunk_parts && i < t->plan.num_chunks; i++) {
+    tdict_slot *slot = atomic_load_explicit(&t->chunk_parts[i].slot, memory_order_relaxed);
+    tdict_ring *ring;
+    if (!slot) continue;
+    tdict_gpu *gpu = t->plan.items[t->plan.chunks[i].first].gpu;
+    if (tdict_engine_ring(t->engine, gpu, &ring, NULL) == TDICT_OK) tdict_ring_give(ring, slot, false);
+  }
+}
+
+uint32_t tdict_chunk_parts_count(const tdict_future *t, const tdict_chunk *chunk) {
+  const uint32_t count = tdict_parts_of_bytes(chunk->end - chunk->begin);
+  return count < t->num_parts ? count : t->num_parts;
+}
+
+tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
+  const size_t step = (size_t)tdict_chunk_parts_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
+  const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
+  tdict_chunk part = {.begin = chunk->begin + n * each, .end = chunk->begin + (n + 1) * each, .first = chunk->first};
+  if (part.end > chunk->end) part.end = chunk->end;
+  if (n > 0) part.first = tdict_plan_item_at(&t->plan, chunk->first, part.begin);
+  return part;
+}
+
+static tdict_slot *slot_of(tdict_chunk_parts *parts) {
+  return atomic_load_explicit(&parts->slot, memory_order_acquire);
+}
+
+/* Usually set within microseconds, so spin first. If not, the ring is full: return our finished slots and sleep, or the thread
+ * that should take the slot never gets one. */
+static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
+  enum { TRIES = 400 };
+  static const struct timespec pause = {0, 20000};
+  const tdict_future *t = lane->worker->transfer;
+  tdict_slot *slot = NULL;
+  tdict_status status = TDICT_OK;
+  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+  for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(parts)) && !tdict_transfer_has_failed(t); i++)
+    tdict_spin_pause();
+  while (!slot && !(slot = slot_of(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+    status = tdict_lane_give_done(lane, err);
+    if (status == TDICT_OK) nanosleep(&pause, NULL);
+  }
+  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  *out = slot;
+  return status;
+}
+
+tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
+                                    tdict_error *err) {
+  if (!first) {
+    *out = slot_of(parts);
+    return *out ? TDICT_OK : wait_for_slot(lane, parts, out, err);
+  }
+  tdict_status status = tdict_lane_slot(lane, out, err);
+  if (status != TDICT_OK || !*out) return status;
+  tdict_lane_hand_over(lane);
+  atomic_store_explicit(&parts->slot, *out, memory_order_release);
+  return TDICT_OK;
+}
+
+bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
+  return atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) == 1;
+}
+
+tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
+  tdict_status status = tdict_lane_take_over(lane, err);
+  if (status == TDICT_OK) atomic_store_explicit(&parts->slot, NULL, memory_order_relaxed);
+  return status;
+}

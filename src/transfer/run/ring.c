@@ -1,0 +1,145 @@
+/* The staging ring: one list of idle slots, one of slots that a copy may still use. */
+#include "transfer/run/ring.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
+#define MAX_SLOT_BYTES ((size_t)4 << 20)
+
+static void push_idle(tdict_ring *ring, tdict_slot *slot) {
+  slot->next = ring->idle;
+  ring->idle = slot;
+  ring->num_idle++;
+}
+
+static tdict_status make_slots(tdict_ring *ring, char *data, tdict_error *err) {
+  ring->slots = calloc((size_t)ring->num_slots, sizeof *ring->slots);
+  if (!ring->slots) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for %d slots", ring->num_slots);
+  for (int i = 0; i < ring->num_slots; i++) {
+    tdict_slot *slot = &ring->slots[i];
+    tdict_status status = tdict_gpu_take_event(ring->gpu, &slot->event, err);
+    if (status != TDICT_OK) return status;
+    slot->data = data + (size_t)i * ring->slot_bytes;
+    push_idle(ring, slot);
+  }
+  return TDICT_OK;
+}
+
+size_t tdict_ring_slot_bytes(size_t staging_bytes) {
+  size_t slot = staging_bytes / WANTED_SLOTS / SLOT_STEP * SLOT_STEP;
+  return slot < SLOT_STEP ? SLOT_STEP : slot > MAX_SLOT_BYTES ? MAX_SLOT_BYTES : slot;
+}
+
+tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
+                               tdict_error *err) {
+  tdict_ring *ring = calloc(1, sizeof *ring);
+  if (!ring) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for its record");
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_mutex_init(&ring->lock, NULL);
+  pthread_cond_init(&ring->given, &attributes);
+  pthread_condattr_destroy(&attributes);
+  ring->gpu = gpu;
+  ring->pinner = tdict_gpu_pinner(gpu, pool);
+  if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE; /* only the library copies from here */
+  ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
+  ring->num_slots = (int)(staging_bytes / ring->slot_bytes < 4096 ? staging_bytes / ring->slot_bytes : 4096);
+  size_t bytes = ring->slot_bytes * (size_t)ring->num_slots;
+  char *data = NULL;
+  tdict_status status = TDICT_OK;
+  if (tdict_pinned_pages_get(&ring->pinner, bytes, &ring->pages, NULL) == TDICT_OK)
+    data = ring->pages.data;
+  else if (posix_memalign(&ring->pageable, SLOT_STEP, bytes) == 0)
+    data = ring->pageable;
+  else
+    status = tdict_fail(err, TDICT_ENOMEM, "staging: no memory for %zu bytes, pinned or not", bytes);
+  if (status == TDICT_OK) status = make_slots(ring, data, err);
+  if (status != TDICT_OK) {
+    tdict_ring_destroy(ring);
+    return status;
+  }
+  *out = ring;
+  return TDICT_OK;
+}
+
+void tdict_ring_destroy(tdict_ring *ring) {
+  if (!ring) return;
+  for (tdict_slot *slot = ring->oldest_busy; slot; slot = slot->next)
+    (void)!tdict_gpu_sync_event(ring->gpu, slot->event, NULL);
+  for (int i = 0; ring->slots && i < ring->num_slots; i++)
+    if (ring->slots[i].event) tdict_gpu_give_event(ring->gpu, ring->slots[i].event);
+  if (ring->pages.data) tdict_pinned_pages_put(&ring->pinner, &ring->pages);
+  free(ring->pageable);
+  free(ring->slots);
+  pthread_cond_destroy(&ring->given);
+  pthread_mutex_destroy(&ring->lock);
+  free(ring);
+}
+
+static tdict_slot *pop_idle(tdict_ring *ring) {
+  tdict_slot *slot = ring->idle;
+  ring->idle = slot->next;
+  ring->num_idle--;
+  return slot;
+}
+
+/* Busy slots whose copies are done become idle, until more than `leave` are. If the driver cannot tell, it is asked to wait;
+ * fails if it cannot do that either. */
+static tdict_status collect(tdict_ring *ring, int leave, tdict_error *err) {
+  tdict_slot *before = NULL, *next;
+  for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= leave; slot = next) {
+    next = slot->next;
+    tdict_cu answer = tdict_gpu_query_event(ring->gpu, slot->event);
+    if (answer == TDICT_CU_NOT_READY) {
+      before = slot;
+      continue;
+    }
+    tdict_status status = answer == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_sync_event(ring->gpu, slot->event, err);
+    if (status != TDICT_OK) return status;
+    *(before ? &before->next : &ring->oldest_busy) = next;
+    if (ring->newest_busy == slot) ring->newest_busy = before;
+    push_idle(ring, slot);
+  }
+  return TDICT_OK;
+}
+
+/* Until a slot is given back, or for a while: nobody tells that a copy is done, or that a transfer has failed. */
+static void wait_a_while(tdict_ring *ring) {
+  enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
+  const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
+  const struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+  pthread_cond_timedwait(&ring->given, &ring->lock, &deadline);
+}
+
+tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err) {
+  pthread_mutex_lock(&ring->lock);
+  tdict_status status = ring->num_idle > leave ? TDICT_OK : collect(ring, leave, err);
+  if (ring->num_idle <= leave && wait && status == TDICT_OK) {
+    wait_a_while(ring);
+    status = collect(ring, leave, err);
+  }
+  *out = ring->num_idle > leave ? pop_idle(ring) : NULL;
+  pthread_mutex_unlock(&ring->lock);
+  return status; /* not OK: there is no slot */
+}
+
+void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
+  pthread_mutex_lock(&ring->lock);
+  if (busy) {
+    slot->next = NULL;
+    if (ring->newest_busy && ring->oldest_busy)
+      ring->newest_busy->next = slot;
+    else
+      ring->oldest_busy = slot;
+    ring->newest_busy = slot;
+  } else {
+    push_idle(ring, slot);
+  }
+  pthread_cond_signal(&ring->given);
+  pthread_mutex_unlock(&ring->lock);
+}

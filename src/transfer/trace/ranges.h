@@ -1,0 +1,32 @@
+/* The kinds of work that a timeline shows, and ranges of them for NVIDIA's profilers. Without the profilers' header at build
+ * time ranges are nothing; with it, and without a profiler, they are a load and a test. Thread rule: a range is pushed and
+ * popped by one thread, nested. */
+#ifndef TDICT_TRANSFER_TRACE_RANGES_H
+#define TDICT_TRANSFER_TRACE_RANGES_H
+
+typedef enum tdict_range {
+  TDICT_RANGE_PLAN,
+  TDICT_RANGE_COPY,
+  TDICT_RANGE_SUBMIT,
+  TDICT_RANGE_WAIT,
+  TDICT_RANGE_HOOK,
+  TDICT_RANGE_TRANSFER, /* all of one; on streams: a copy */
+  TDICT_RANGE_FETCH,    /* a loader's batch: fetched, collated, handed to the engine */
+  TDICT_RANGE_READY,    /* no work but a count: batches that a loader holds ready */
+  TDICT_NUM_RANGES
+} tdict_range;
+static inline const char *tdict_range_name(tdict_range range) {
+  static const char *const names[TDICT_NUM_RANGES] = {"plan", "copy",     "submit", "wait",
+                                                      "hook", "transfer", "fetch",  "ready batches"};
+  return names[range];
+}
+
+#if TDICT_NVTX
+void tdict_range_push(tdict_range range);
+void tdict_range_pop(void);
+#else
+#define tdict_range_push(range) ((void)(range))
+#define tdict_range_pop() ((void)0)
+#endif
+
+#endif

@@ -1,0 +1,222 @@
+/* Writing a recording as a timeline: the "JSON Array Format" within an object of Chrome's "Trace Event Format", which
+ * Perfetto reads, too. Times are microseconds since the recording began. All that the writer owns lives for one call.
+ * Thread rule: see trace.h; slices that are not complete are left out. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "transfer/trace/ranges.h"
+#include "transfer/trace/recording.h"
+
+enum { HOST_PID = 1, FIRST_GPU_PID = 10, FIRST_WORKER_TID = 1000, MAX_STREAMS = 1024, PIECE = 1 << 16, LINE = 512 };
+
+typedef struct stream_track {
+  tdict_cu_stream stream;
+  double last_us; /* the end of its last slice */
+} stream_track;
+
+typedef struct writer {
+  tdict_recording *r;
+  tdict_trace_sink write;
+  void *user;
+  tdict_status status;             /* the first that was not OK */
+  int64_t num_slices, num_written; /* all that were taken, and those of them that stand in the text */
+  bool comma;
+  int num_streams;
+  stream_track streams[MAX_STREAMS]; /* of the gpu that is written */
+  size_t used;
+  char text[PIECE];
+} writer;
+
+static void flush(writer *w) {
+  if (w->status == TDICT_OK && w->used)
+    w->status = tdict_callback_status(w->write(w->user, w->text, w->used), "trace: write", NULL);
+  w->used = 0;
+}
+
+static void put(writer *w, const char *format, ...) TDICT_PRINTF(2, 3);
+static void put(writer *w, const char *format, ...) {
+  va_list list;
+  if (w->used + LINE > PIECE) flush(w);
+  va_start(list, format);
+  int length = vsnprintf(w->text + w->used, LINE, format, list);
+  va_end(list);
+  if (length > 0) w->used += (size_t)length < LINE ? (size_t)length : LINE - 1;
+}
+
+/* What stands before each event. */
+static const char *next(writer *w) {
+  const char *text = w->comma ? ",\n" : "\n";
+  w->comma = true;
+  return text;
+}
+
+static void put_name(writer *w, int pid, int tid, const char *what, const char *name) {
+  put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", next(w), pid, tid, what,
+      name);
+  if (tid)
+    put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
+        next(w), pid, tid, tid);
+}
+
+static int tid_of(const tdict_track *track) { return track->worker ? FIRST_WORKER_TID + track->number : track->number; }
+
+static void put_threads(writer *w) {
+  put_name(w, HOST_PID, 0, "process_name", "host threads");
+  for (int i = 0; i < TDICT_TRACE_TRACKS; i++) {
+    tdict_track *track = &w->r->tracks[i];
+    int32_t id = atomic_load_explicit(&track->id, memory_order_acquire);
+    char name[64];
+    if (!id) continue;
+    snprintf(name, sizeof name, "%s %d (thread %d)", track->worker ? "worker" : "caller", (int)track->number, (int)id);
+    put_name(w, HOST_PID, tid_of(track), "thread_name", name);
+  }
+}
+
+static double us(const writer *w, int64_t ns) { return 1e-3 * (double)(ns - w->r->begin_ns); }
+
+typedef struct place {
+  int pid, tid;
+  double begin_us, end_us;
+} place;
+
+static void put_slice(writer *w, const tdict_slice *s, const place *p) {
+  put(w,
+      "%s{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"transfer\":%" PRIu32
+      ",\"bytes\":%zu}}",
+      next(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), p->begin_us, p->end_us - p->begin_us,
+      s->transfer, s->bytes);
+}
+
+/* All of a transfer has a row of its own, since transfers overlap as they like. */
+static void put_transfer(writer *w, const tdict_slice *s) {
+  static const char *const edges[] = {"b", "e"};
+  const double at[] = {us(w, s->begin_ns), us(w, s->end_ns)};
+  for (int i = 0; i < 2; i++)
+    put(w,
+        "%s{\"ph\":\"%s\",\"cat\":\"transfer\",\"id\":%" PRIu32
+        ",\"pid\":%d,\"tid\":0,\"name\":\"transfer\",\"ts\":%.3f,\"args\":{\"transfer\":%" PRIu32 ",\"bytes\":%zu}}",
+        next(w), edges[i], s->transfer, HOST_PID, at[i], s->transfer, s->bytes);
+}
+
+static void put_count(writer *w, const tdict_slice *s) {
+  put(w, "%s{\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"batches\":%zu}}", next(w),
+      HOST_PID, tdict_range_name((tdict_range)s->range), us(w, s->end_ns), s->bytes);
+}
+
+static void put_host_slices(writer *w) {
+  for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
+    tdict_slice *s = &w->r->slices[i];
+    bool complete = atomic_load_explicit(&s->complete, memory_order_acquire);
+    if (!complete || s->gpu >= 0) continue;
+    w->num_written++;
+    place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), us(w, s->begin_ns), us(w, s->end_ns)};
+    if (s->range == TDICT_RANGE_TRANSFER)
+      put_transfer(w, s);
+    else if (s->range == TDICT_RANGE_READY)
+      put_count(w, s);
+    else
+      put_slice(w, s, &p);
+  }
+}
+
+/* When a copy ran, on the host's clock but for an offset that all of a gpu share; false: it is not done. */
+static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, place *p) {
+  float after_ms, took_ms;
+  if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
+  if (tdict_gpu_elapsed(g->gpu, s->from, s->to, &took_ms, NULL) != TDICT_OK) return false;
+  p->begin_us = us(w, g->base_ns) + 1e3 * (double)after_ms;
+  p->end_us = p->begin_us + 1e3 * (double)took_ms;
+  return true;
+}
+
+static stream_track *find_stream(writer *w, int pid, tdict_cu_stream stream) {
+  for (int i = 0; i < w->num_streams; i++)
+    if (w->streams[i].stream == stream) return &w->streams[i];
+  if (w->num_streams == MAX_STREAMS) return NULL;
+  char name[32];
+  w->streams[w->num_streams++] = (stream_track){stream, 0};
+  snprintf(name, sizeof name, "stream %d", w->num_streams);
+  put_name(w, pid, w->num_streams, "thread_name", name);
+  return &w->streams[w->num_streams - 1];
+}
+
+static bool is_on(const tdict_slice *s, int index) {
+  return atomic_load_explicit(&s->complete, memory_order_acquire) && s->gpu == index;
+}
+
+/* So much must all slices of a gpu be moved that none begins before it was queued. */
+static double find_shift(const writer *w, int index) {
+  double shift = 0;
+  place p;
+  for (int64_t i = 0; i < w->num_slices; i++) {
+    const tdict_slice *s = &w->r->slices[i];
+    if (!is_on(s, index) || !read_times(w, &w->r->gpus[index], s, &p)) continue;
+    double late = us(w, s->begin_ns) - p.begin_us;
+    if (late > shift) shift = late;
+  }
+  return shift;
+}
+
+/* Slices of one stream follow each other; what rounding makes overlap is put right. */
+static void put_gpu_slices(writer *w, int index) {
+  const tdict_trace_gpu *g = &w->r->gpus[index];
+  tdict_gpu_scope scope;
+  char device[32], name[64];
+  place p = {.pid = FIRST_GPU_PID + index};
+  w->num_streams = 0;
+  snprintf(name, sizeof name, "%s streams", tdict_device_format(g->gpu->memory.device, device, sizeof device));
+  put_name(w, p.pid, 0, "process_name", name);
+  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* a lost device answers no times */
+  double shift = find_shift(w, index);
+  for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
+    const tdict_slice *s = &w->r->slices[i];
+    if (!is_on(s, index)) continue;
+    stream_track *track = read_times(w, g, s, &p) ? find_stream(w, p.pid, s->stream) : NULL;
+    if (!track) continue;
+    w->num_written++;
+    p.tid = (int)(track - w->streams) + 1;
+    p.begin_us += shift;
+    p.end_us += shift;
+    if (p.begin_us < track->last_us) p.begin_us = track->last_us;
+    if (p.end_us < p.begin_us) p.end_us = p.begin_us;
+    track->last_us = p.end_us;
+    put_slice(w, s, &p);
+  }
+  tdict_gpu_leave(g->gpu, &scope);
+}
+
+static void put_end(writer *w) {
+  tdict_recording *r = w->r;
+  int64_t beyond = atomic_load_explicit(&r->next, memory_order_relaxed) - r->capacity;
+  int64_t dropped = (beyond > 0 ? beyond : 0) + atomic_load_explicit(&r->dropped, memory_order_relaxed);
+  put(w,
+      "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"library\":\"tdict\",\"transfers\":%" PRIu32
+      ",\"dropped_events\":%" PRId64 ",\"unfinished_events\":%" PRId64 ",",
+      atomic_load_explicit(&r->num_transfers, memory_order_relaxed), dropped, w->num_slices - w->num_written);
+  put(w, "\"stream_times\":\"device events before and after each copy; waiting for the copy engine is within\"}}\n");
+}
+
+tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, void *user, tdict_error *err) {
+  writer *w = calloc(1, sizeof *w);
+  if (!w) return tdict_fail(err, TDICT_ENOMEM, "trace: no host memory to write it");
+  w->r = r;
+  w->write = write;
+  w->user = user;
+  int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire); /* before tracks and gpus are looked at */
+  w->num_slices = taken < r->capacity ? taken : r->capacity;
+  pthread_mutex_lock(&r->lock);
+  int num_gpus = r->num_gpus;
+  pthread_mutex_unlock(&r->lock);
+  put(w, "{\"traceEvents\":[");
+  put_threads(w);
+  put_host_slices(w);
+  for (int i = 0; i < num_gpus; i++) put_gpu_slices(w, i);
+  put_end(w);
+  flush(w);
+  tdict_status status = w->status;
+  free(w);
+  return status == TDICT_OK ? TDICT_OK : tdict_fail(err, status, "trace: its text could not be handed over");
+}

@@ -1,0 +1,214 @@
+/* Lanes: which slots a transfer leaves to others, and what it waits for when there are none. */
+#include "transfer/run/lane.h"
+
+#include "transfer/run/lanes.h"
+#include "transfer/trees.h"
+#include "transfer/wrap.h"
+
+enum { THREADS = 17 };
+static const int64_t PATIENCE = 20 * INT64_C(1000000000);
+
+static world open_large(tdict_context_options *o) {
+  *o = tdict_context_options_default();
+  o->staging_bytes = STAGING; /* 32 slots of 32 KiB */
+  o->num_threads = THREADS;
+  memset(&wrap, 0, sizeof wrap);
+  return open_wrapped(o);
+}
+
+/* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
+ * directions, with few threads and with many. */
+SIM_CASE(lane_leaves_slots_to_others) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_tree *src = new_tree(), *other = new_tree(), *device, *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  give(other, "y", random_tensor(TDICT_U8, SHAPE(300001), NULL));
+  device = to_device(&w, src, w.device);
+  for (int i = 0; i < 12; i++) {
+    const bool out = i % 2;
+    held_stream held;
+    hold_stream(&w, &held);
+    tdict_transfer_options o = behind(&held), one = tdict_transfer_options_default();
+    tdict_future *first = NULL, *second = NULL;
+    o.num_threads = i % 4 < 2 ? 5 : 16;
+    one.num_threads = 1;
+    td_ok(tdict_to_device_async(w.c, out ? device : src, out ? tdict_cpu() : w.device, &o, &first, err));
+    while (atomic_load(&first->slots_held) == 0) usleep(100);
+    td_rest(); /* it takes what it will */
+    td_ok(tdict_to_device_async(w.c, other, w.device, &one, &second, err));
+    td_ok(tdict_future_wait_for(second, PATIENCE, &there, err));
+    check_tree(&w, other, there);
+    assert_false(tdict_future_is_ready(first));
+    assert_in_range(atomic_load(&first->slots_held), 1, 29); /* 28, and one that was asked for before all others */
+    tdict_release(there);
+    tdict_future_release(second);
+    atomic_store(&held.open, true);
+    td_ok(tdict_future_wait(first, &there, err));
+    check_tree(&w, src, there);
+    tdict_release(there);
+    tdict_future_release(first);
+    tdict_stream_destroy(w.c, held.s);
+  }
+  tdict_release(device);
+  tdict_release(other);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
+GPU_CASE(lane_takes_the_last_slot) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  const int taken = take_all_but(&w, 1, &ring, slots);
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(700001), NULL));
+  for (int threads = 1; threads < 6; threads++) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_future *f = NULL;
+    o.num_threads = threads;
+    o.after = &s;
+    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
+    check_tree(&w, src, there);
+    tdict_release(there);
+    tdict_future_release(f);
+  }
+  give_slots(ring, taken, slots);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
+GPU_CASE(lane_waits_no_longer_than_its_transfer) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  const int taken = take_all_but(&w, 0, &ring, slots);
+  tdict_tree *src = new_tree();
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  for (int threads = 1; threads < 4; threads++) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    tdict_future *f = NULL;
+    o.num_threads = threads;
+    td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+    td_rest();
+    assert_false(tdict_future_is_ready(f));
+    tdict_future_cancel(f);
+    td_fails(TDICT_ECANCELLED, "", tdict_future_wait_for(f, PATIENCE, NULL, err));
+    tdict_future_release(f);
+  }
+  give_slots(ring, taken, slots);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* No stream can wait for another: threads that have filled slots find out, while the next stands without one. */
+static _Atomic(int) stopped;
+static atomic_bool goes_on;
+static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
+  (void)d;
+  (void)s;
+  (void)e;
+  atomic_fetch_add(&stopped, 1);
+  while (!atomic_load(&goes_on)) usleep(100);
+  return TDICT_CU_UNKNOWN;
+}
+SIM_CASE(lane_ends_when_slots_never_come) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  there = to_device(&w, src, w.device);
+  tdict_release(there);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_future *f = NULL;
+  o.num_threads = THREADS;
+  o.after = &s;
+  wrap.ops.stream_wait_event = wait_fails;
+  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  while (atomic_load(&stopped) == 0) usleep(100);
+  td_rest(); /* until the other threads have filled slots, or wait for one */
+  atomic_store(&goes_on, true);
+  td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait_for(f, PATIENCE, NULL, err));
+  wrap.ops.stream_wait_event = wrap_wait;
+  tdict_future_release(f);
+  for (int i = 0; i < 3; i++) { /* all slots are back */
+    there = to_device(&w, src, w.device);
+    check_tree(&w, src, there);
+    tdict_release(there);
+  }
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* A transfer that fails while the device stands still waits for copies that are under way: they read the program's bytes. */
+SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  tdict_tree *src = new_tree();
+  for (int i = 0; i < 3; i++) {
+    const char key[2] = {(char)('a' + i), 0};
+    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
+  }
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_future *f = NULL;
+  o.num_threads = 1;
+  td_ok(tdict_sim_hold(w.c, err));
+  fail_call(CALL_COPY, 3);
+  td_ok(tdict_to_device_async(w.c, src, w.device, &o, &f, err));
+  for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
+  td_rest();
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
+  assert_false(tdict_future_is_ready(f));
+  td_ok(tdict_sim_resume(w.c, err));
+  td_fails(TDICT_EDEVICE, "999", tdict_future_wait_for(f, PATIENCE, NULL, err));
+  assert_string_equal(td_last_error.path, "c");
+  tdict_future_release(f);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
+SIM_CASE(lane_tells_of_a_lost_device) {
+  tdict_context_options options;
+  world w = open_large(&options);
+  const size_t line = 200000;
+  const int64_t bytes = 256;
+  tdict_tensor *to = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
+  tdict_future *t = planned(&w, &line, 1, 2);
+  td_ok(tdict_plan_cut(&t->plan, 65536, 65536, err));
+  t->row.slots = 4;
+  t->workers[0].transfer = t;
+  tdict_lane lane = {.worker = &t->workers[0]};
+  tdict_slot *slot = NULL;
+  td_ok(tdict_lane_open(&lane, gpu_of(&w), err));
+  td_ok(tdict_lane_slot(&lane, &slot, err));
+  assert_non_null(slot);
+  td_ok(tdict_sim_hold(w.c, err));
+  assert_int_equal(lane.gpu->driver->ops->copy_h2d_async(lane.gpu->driver, to->data, slot->data, 256, lane.stream),
+                   TDICT_CU_SUCCESS);
+  td_ok(tdict_lane_launch(&lane, slot, &t->plan.chunks[0], false, err));
+  td_ok(tdict_lane_give_done(&lane, err)); /* not yet */
+  assert_int_equal(lane.count, 1);
+  assert_false(tdict_transfer_has_failed(t));
+  fail_call(CALL_QUERY, 1);
+  fail_call(CALL_SYNC, 1);
+  td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_lane_give_done(&lane, err));
+  assert_true(tdict_transfer_has_failed(t));
+  td_ok(tdict_sim_resume(w.c, err));
+  (void)!tdict_lane_close(&lane, true, NULL);
+  drop(t);
+  tdict_tensor_release(to);
+  close_world(&w);
+}
