@@ -37,7 +37,7 @@ typedef struct advise_job {
   bench_sink sink;
 } advise_job;
 
-static double scale(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
+static double scale_to_tree(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
 
 static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way *way, double *seconds) {
   tdict_error err;
@@ -49,12 +49,12 @@ static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way
   o.stats = &stats;
   double begin = bench_now();
   if (tdict_to_device(job->place.context, src, job->place.device, &o, &out, &err) != TDICT_OK) {
-    bench_complain_error(way->name, &err);
+    bench_print_status(way->name, &err);
     return false;
   }
   tdict_release(out);
   *seconds = bench_now() - begin;
-  way->cpu_ms = stats.cpu_seconds * 1e3 * scale(job);
+  way->cpu_ms = stats.cpu_seconds * 1e3 * scale_to_tree(job);
   way->worked = stats.num_threads;
   return true;
 }
@@ -67,7 +67,7 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
     good = move_sample(job, src, way, &seconds);
     if (good && i >= 0) bench_samples_add(&samples, seconds);
   }
-  way->ms = good ? bench_samples_median(&samples) * 1e3 * scale(job) : 0;
+  way->ms = good ? bench_samples_median(&samples) * 1e3 * scale_to_tree(job) : 0;
   bench_samples_free(&samples);
   return good;
 }
@@ -80,17 +80,17 @@ static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_context_trim(job->place.context, tdict_cpu(), 0);
   double begin = bench_now();
   if (tdict_pin_memory(job->place.context, src, NULL, &pinned, &err) != TDICT_OK) {
-    bench_complain_error("pin_memory", &err);
+    bench_print_status("pin_memory", &err);
     return false;
   }
-  job->pin_ms = (bench_now() - begin) * 1e3 * scale(job);
+  job->pin_ms = (bench_now() - begin) * 1e3 * scale_to_tree(job);
   bool good = measure_way(job, pinned, &way);
   job->pinned_ms = way.ms;
   tdict_release(pinned);
   return good;
 }
 
-static bool measure(advise_job *job) {
+static bool measure_ways(advise_job *job) {
   static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0},
                                     {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0},
                                     {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0},
@@ -240,21 +240,21 @@ static void print_record(const advise_job *job) {
              json_string_value(json_object_get(factor, "answer")));
 }
 
-static int run(advise_job *job) {
+static int run_advise(advise_job *job) {
   tdict_error err;
   tdict_tuning table = tdict_tuning_default();
   if (!bench_sink_open(&job->sink, job->o.json)) return BENCH_FAILED;
   if (job->o.tuning && tdict_tuning_read(job->o.tuning, &table, NULL, &err) != TDICT_OK) {
-    bench_complain_error("--tuning", &err);
+    bench_print_status("--tuning", &err);
     return BENCH_FAILED;
   }
   job->place.tuning_file = job->o.tuning;
   if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_complain("advise needs a device: on the cpu nothing is moved");
+    bench_print_error("advise needs a device: on the cpu nothing is moved");
     return BENCH_FAILED;
   }
-  if (!measure(job)) return BENCH_FAILED;
+  if (!measure_ways(job)) return BENCH_FAILED;
   fill_record(job, &table);
   print_record(job);
   return bench_sink_write(&job->sink, job->record) ? BENCH_OK : BENCH_FAILED;
@@ -307,7 +307,7 @@ int advise_main(int argc, char **argv) {
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
   job.record = bench_record("advise", argc, argv);
-  int answer = run(&job);
+  int answer = run_advise(&job);
   json_decref(job.record);
   if (job.place.context) place_close(&job.place);
   return answer;

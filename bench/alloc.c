@@ -9,7 +9,7 @@ static bool take_pinned(bench_job *job, tdict_tensor **out) {
   const int64_t shape[1] = {(int64_t)job->total_bytes};
   tdict_memory *memory = tdict_pinned_memory(job->place->context);
   if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, &err) == TDICT_OK) return true;
-  bench_complain_error("pinned memory", &err);
+  bench_print_status("pinned memory", &err);
   return false;
 }
 
@@ -22,12 +22,12 @@ static int alloc_verify(bench_job *job) {
   memset(bytes, CHECK_POISON, job->total_bytes);
   for (size_t i = 0; i < job->total_bytes && good; i += 4096) good = bytes[i] == CHECK_POISON;
   tdict_tensor_release(block);
-  if (!good) bench_complain("the memory is not pinned, or does not keep what is written");
+  if (!good) bench_print_error("the memory is not pinned, or does not keep what is written");
   return good ? BENCH_OK : BENCH_DIFFERS;
 }
 
 /* Nothing is cached, and the block is given back to the system after the clock has stopped. */
-static bool first_sample(bench_job *job, int tree, double *seconds) {
+static bool alloc_first_sample(bench_job *job, int tree, double *seconds) {
   tdict_tensor *block = NULL;
   (void)tree;
   tdict_context_trim(job->place->context, tdict_cpu(), 0);
@@ -47,7 +47,7 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
   bool good = raw_host_alloc(raw, job->total_bytes, &block);
   *seconds = bench_now() - begin;
   if (good) good = raw_host_free(raw, block);
-  if (!good) bench_complain("pinned memory by the driver: %s", raw_why(raw));
+  if (!good) bench_print_error("pinned memory by the driver: %s", raw_why(raw));
   return good;
 }
 
@@ -62,7 +62,8 @@ static bool again_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-static const bench_kind kind_first = {"alloc", false, true, NULL, alloc_verify, first_sample, first_driver, NULL, NULL};
+static const bench_kind kind_first = {"alloc",      false, true, NULL, alloc_verify, alloc_first_sample,
+                                      first_driver, NULL,  NULL};
 static const bench_kind kind_again = {"alloc_again", false, true, NULL, alloc_verify, again_sample, NULL, NULL, NULL};
 
 #define GIGABYTE .groups = {{1, 1073741824}}, .source = "pinned", .peers = "torch"

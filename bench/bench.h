@@ -49,8 +49,8 @@ void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)
 void bench_progress_end(void);
 
 /* One sentence on stderr, "tdict-bench: ..."; the second adds path, message and name of a status. */
-void bench_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void bench_complain_error(const char *what, const tdict_error *err);
+void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void bench_print_status(const char *what, const tdict_error *err);
 
 /* "4.00 GB", "100.00 MB", "12 bytes": powers of ten. Returns @p buffer. */
 char *bench_format_bytes(double bytes, char *buffer, size_t size);

@@ -27,7 +27,7 @@ static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},
 static const tdict_schema schema = {fields, 5};
 
 /* A tree of those fields. */
-static tdict_status make(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
+static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
   const int64_t batch[2] = {rows, columns};
   return tdict_create_from(&schema, ndim, batch, NULL, out, &job->err);
 }
@@ -59,16 +59,16 @@ static tdict_status prepare_leaves(cost_job *job) {
 }
 
 /* The trees of many rows. */
-static tdict_status prepare_rows(cost_job *job) {
+static tdict_status prepare_row_trees(cost_job *job) {
   static const int64_t rows[1] = {COST_ROWS};
   static const int turn[2] = {1, 0};
   const int64_t strip[2] = {job->picked, 16};
   tdict_error *err = &job->err;
   tdict_tensor *flat = NULL;
-  tdict_status status = make(job, 1, COST_ROWS, 0, &job->table);
-  if (status == TDICT_OK) status = make(job, 1, job->picked, 0, &job->part);
-  if (status == TDICT_OK) status = make(job, 1, job->picked, 0, &job->step);
-  if (status == TDICT_OK) status = make(job, 2, job->picked, 8, &job->square);
+  tdict_status status = make_tree(job, 1, COST_ROWS, 0, &job->table);
+  if (status == TDICT_OK) status = make_tree(job, 1, job->picked, 0, &job->part);
+  if (status == TDICT_OK) status = make_tree(job, 1, job->picked, 0, &job->step);
+  if (status == TDICT_OK) status = make_tree(job, 2, job->picked, 8, &job->square);
   if (status == TDICT_OK) status = tdict_get(job->part, "c", &job->column, err);
   if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_BOOL, 1, rows, NULL, &job->mask, err);
   if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_F32, 2, strip, NULL, &flat, err);
@@ -81,28 +81,28 @@ static tdict_status prepare_rows(cost_job *job) {
 }
 
 static tdict_status prepare_items(cost_job *job) {
-  tdict_status status = make(job, 1, job->items, 0, &job->stacked);
-  if (status == TDICT_OK) status = make(job, 1, job->items / 2 * 3, 0, &job->joined);
+  tdict_status status = make_tree(job, 1, job->items, 0, &job->stacked);
+  if (status == TDICT_OK) status = make_tree(job, 1, job->items / 2 * 3, 0, &job->joined);
   for (int64_t i = 0; i < job->items && status == TDICT_OK; i++) {
     job->ones[i] = 1;
-    status = make(job, 0, 0, 0, &job->samples[i]);
-    if (status == TDICT_OK) status = make(job, 1, 1 + i % 2, 0, &job->pieces[i]);
+    status = make_tree(job, 0, 0, 0, &job->samples[i]);
+    if (status == TDICT_OK) status = make_tree(job, 1, 1 + i % 2, 0, &job->pieces[i]);
   }
   return status;
 }
 
-static tdict_status prepare(cost_job *job, int scale) {
+static tdict_status prepare_job(cost_job *job, int scale) {
   job->leaves = (int64_t)scale * COST_LEAVES;
   job->picked = (int64_t)scale * COST_PICKED;
   job->items = (int64_t)scale * COST_ITEMS;
   job->dataset = tdict_dataset_default();
   job->schema = (tdict_schema){job->fields, (size_t)job->leaves};
   tdict_status status = prepare_leaves(job);
-  if (status == TDICT_OK) status = prepare_rows(job);
+  if (status == TDICT_OK) status = prepare_row_trees(job);
   return status == TDICT_OK ? prepare_items(job) : status;
 }
 
-static void end(cost_job *job) {
+static void release_job(cost_job *job) {
   tdict_tree *const trees[] = {job->wide, job->other, job->nested, job->dotted,  job->deep,  job->table,
                                job->part, job->step,  job->square, job->stacked, job->joined};
   tdict_dataset_reset(&job->dataset);
@@ -146,7 +146,7 @@ static bool count_calls(void) {
 }
 
 /* Does each operation, and prints a line for it; counts the operations that made a system call. */
-static tdict_status run_all(cost_job *job, int *num_calling) {
+static tdict_status run_operations(cost_job *job, int *num_calling) {
   tdict_status status = TDICT_OK;
   for (int i = 0; i < cost_num_ops && status == TDICT_OK; i++) {
     const cost_op *op = &cost_ops[i];
@@ -177,17 +177,17 @@ int main(int argc, char **argv) {
   }
   cost_job *job = calloc(1, sizeof *job);
   if (!job) return 1;
-  tdict_status status = prepare(job, calls ? 2 : scale);
+  tdict_status status = prepare_job(job, calls ? 2 : scale);
   printf("function\tunit\tunits\toperation\tsystem calls\n");
   fflush(stdout); /* what stdio asks the kernel for the first time */
   if (calls && !count_calls()) {
     fprintf(stderr, "tdict-costs: no filter of system calls: %s\n", strerror(errno));
     return 1;
   }
-  if (status == TDICT_OK) status = run_all(job, &num_calling);
+  if (status == TDICT_OK) status = run_operations(job, &num_calling);
   if (status != TDICT_OK)
     fprintf(stderr, "tdict-costs: %s: %s (%s)\n", job->err.path, job->err.message, tdict_status_name(status));
-  end(job);
+  release_job(job);
   if (calls && status == TDICT_OK)
     printf(num_calling ? "%d operations make system calls\n" : "no operation makes a system call\n", num_calling);
   const int code = status == TDICT_OK && num_calling == 0 ? 0 : 1;

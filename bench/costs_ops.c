@@ -41,7 +41,7 @@
 #define WIDES (const tdict_tree *const[]){job->wide, job->other}, 2
 #define PICKED TDICT_LIST(job->positions, job->picked)
 
-static tdict_status fail(cost_job *job, const char *text) {
+static tdict_status fail_operation(cost_job *job, const char *text) {
   snprintf(job->err.message, sizeof job->err.message, "%s", text);
   return TDICT_EINVAL;
 }
@@ -60,7 +60,7 @@ static tdict_status get_one(cost_job *job, const tdict_tree *td, const char *pat
 }
 REPEATS(get, job->leaves, get_one(job, job->wide, job->keys[i]))
 REPEATS(get_deep, job->leaves, get_one(job, job->deep, "next.obs.pixels"))
-REPEATS(has, job->leaves, tdict_has(job->wide, job->keys[i]) ? TDICT_OK : fail(job, "a key is not there"))
+REPEATS(has, job->leaves, tdict_has(job->wide, job->keys[i]) ? TDICT_OK : fail_operation(job, "a key is not there"))
 REPEATS(set_again, job->leaves, tdict_set(job->wide, job->keys[i], job->tensors[i], ERR))
 COST(rename) {
   tdict_status status = TDICT_OK;
@@ -89,9 +89,9 @@ static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_erro
 COST(walk) {
   int64_t count = 0;
   tdict_status status = tdict_walk(job->wide, count_entry, &count, ERR);
-  return status == TDICT_OK && count != job->leaves ? fail(job, "a walk did not show all leaves") : status;
+  return status == TDICT_OK && count != job->leaves ? fail_operation(job, "a walk did not show all leaves") : status;
 }
-static tdict_status look(void *user, const tdict_leaves *at, tdict_error *err) {
+static tdict_status visit_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)user, (void)at, (void)err;
   return TDICT_OK;
 }
@@ -111,20 +111,20 @@ COST(split_keys) {
   for (int i = 0; i < 2 && status == TDICT_OK; i++) tdict_release(job->out[i]);
   return status;
 }
-DOES(visit, tdict_visit(WIDES, look, NULL, ERR))
+DOES(visit, tdict_visit(WIDES, visit_leaf, NULL, ERR))
 MAKES(apply, tdict_apply(WIDES, keep_first, NULL, &out, ERR))
 MAKES(filter, tdict_filter(job->nested, keep_all, NULL, &out, ERR))
 MAKES(clone, tdict_clone(job->nested, &out, ERR))
 MAKES(clone_deep, tdict_clone_deep(job->wide, NULL, &out, ERR))
-DOES(equal, tdict_equal(job->wide, job->other) ? TDICT_OK : fail(job, "equal trees are not"))
-DOES(bytes, tdict_bytes(job->nested) ? TDICT_OK : fail(job, "no bytes"))
+DOES(equal, tdict_equal(job->wide, job->other) ? TDICT_OK : fail_operation(job, "equal trees are not"))
+DOES(bytes, tdict_bytes(job->nested) ? TDICT_OK : fail_operation(job, "no bytes"))
 COST(unique_bytes) {
   size_t bytes;
   return tdict_unique_bytes(job->nested, &bytes, ERR);
 }
 COST(format) {
   char text[256];
-  return tdict_format(job->nested, text, sizeof text) ? TDICT_OK : fail(job, "no text");
+  return tdict_format(job->nested, text, sizeof text) ? TDICT_OK : fail_operation(job, "no text");
 }
 COST(lock) {
   tdict_lock(job->nested);
@@ -220,7 +220,7 @@ COST(tensors) {
     if (status == TDICT_OK) status = tdict_tensor_copy(made, job->tensors[i], ERR);
     if (status == TDICT_OK) status = tdict_tensor_slice(made, &range, &cut, ERR);
     if (status == TDICT_OK && (!tdict_tensor_data(made) || !tdict_tensor_const_data(cut)))
-      status = fail(job, "no data");
+      status = fail_operation(job, "no data");
     tdict_tensor_release(cut);
     tdict_tensor_release(made);
   }

@@ -74,7 +74,7 @@ static json_t *numa_section(void) {
   return nodes;
 }
 
-static json_t *limit(int resource) {
+static json_t *describe_limit(int resource) {
   struct rlimit l;
   if (getrlimit((__rlimit_resource_t)resource, &l) != 0) return json_null();
   return l.rlim_cur == RLIM_INFINITY ? json_string("unlimited") : json_integer((json_int_t)l.rlim_cur);
@@ -82,8 +82,8 @@ static json_t *limit(int resource) {
 
 static json_t *limits_section(void) {
   json_t *cgroup = line_or_null("/sys/fs/cgroup/memory.max");
-  return json_pack("{s:o, s:o, s:o, s:o}", "locked_bytes", limit(RLIMIT_MEMLOCK), "address_bytes", limit(RLIMIT_AS),
-                   "open_files", limit(RLIMIT_NOFILE), "cgroup_memory", cgroup);
+  return json_pack("{s:o, s:o, s:o, s:o}", "locked_bytes", describe_limit(RLIMIT_MEMLOCK), "address_bytes",
+                   describe_limit(RLIMIT_AS), "open_files", describe_limit(RLIMIT_NOFILE), "cgroup_memory", cgroup);
 }
 
 static json_t *gpu_section(raw_driver *raw, int ordinal) {

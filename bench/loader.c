@@ -56,7 +56,7 @@ static bool write_shard(const run *r, const char *path) {
   if (file && fclose(file) != 0) good = false;
   int why = errno; /* free() may change it */
   free(part);
-  if (!good) bench_complain("the shard %s cannot be written: %s", path, strerror(why));
+  if (!good) bench_print_error("the shard %s cannot be written: %s", path, strerror(why));
   return good;
 }
 
@@ -67,7 +67,7 @@ static bool open_shard(const char *path, tdict_dataset *out) {
   o.num_paths = 1;
   o.window = WINDOW;
   if (tdict_dataset_from_tokens(&o, out, &err) == TDICT_OK) return true;
-  bench_complain_error("the shard", &err);
+  bench_print_status("the shard", &err);
   return false;
 }
 
@@ -77,8 +77,8 @@ static bool open_temporary_shard(const run *r, tdict_dataset *out) {
   char folder[4096], path[4096 + 16];
   int length = snprintf(folder, sizeof folder, "%s/tdict-bench-XXXXXX", place && *place ? place : "/tmp");
   if (length >= (int)sizeof folder || !mkdtemp(folder)) {
-    bench_complain("no temporary folder for the shard: %s",
-                   strerror(length < (int)sizeof folder ? errno : ENAMETOOLONG));
+    bench_print_error("no temporary folder for the shard: %s",
+                      strerror(length < (int)sizeof folder ? errno : ENAMETOOLONG));
     return false;
   }
   snprintf(path, sizeof path, "%s/tokens.bin", folder);
@@ -113,7 +113,7 @@ static bool open_samples(run *r, tdict_dataset *out) {
   static const tdict_schema schema = {fields, sizeof fields / sizeof fields[0]};
   tdict_error err;
   if (tdict_create_from(&schema, 1, &r->samples, NULL, &r->source, &err) != TDICT_OK) {
-    bench_complain_error("the samples", &err);
+    bench_print_status("the samples", &err);
     return false;
   }
   uint64_t state = 2;
@@ -127,7 +127,7 @@ static bool open_samples(run *r, tdict_dataset *out) {
     }
   }
   if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
-  bench_complain_error("the samples", &err);
+  bench_print_status("the samples", &err);
   return false;
 }
 
@@ -147,25 +147,25 @@ static bool open_loader(run *r) {
   o.endless = !r->digest;                         /* which counts epochs */
   int64_t samples = dataset.length(dataset.self); /* the loader takes the dataset */
   if (samples < o.batch_size) {
-    bench_complain("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
+    bench_print_error("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
     tdict_dataset_reset(&dataset);
     return false;
   }
   if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) != TDICT_OK) {
     tdict_dataset_reset(&dataset);
-    bench_complain_error("no loader", &err);
+    bench_print_status("no loader", &err);
     return false;
   }
   return true;
 }
 
-static bool open_context(run *r) {
+static bool open_loader_context(run *r) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   options_place(r->device, &sim, &o);
   if (tdict_context_create(&o, &r->context, &err) != TDICT_OK) {
-    bench_complain_error("no context", &err);
+    bench_print_status("no context", &err);
     return false;
   }
   r->place = tdict_context_device(r->context, NULL);
@@ -173,12 +173,12 @@ static bool open_context(run *r) {
 }
 
 /* Takes batches for a time, each on a stream of the program's, as a training loop does. */
-static int measure(run *r) {
+static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};
   bool gpu = r->place.type != TDICT_DEVICE_CPU;
   if (gpu && tdict_stream_create(r->context, r->place, &stream, &err) != TDICT_OK) {
-    bench_complain_error("no stream", &err);
+    bench_print_status("no stream", &err);
     return BENCH_FAILED;
   }
   tdict_status status = TDICT_OK;
@@ -206,7 +206,7 @@ static int measure(run *r) {
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
   if (gpu) tdict_stream_destroy(r->context, stream);
   if (status != TDICT_OK) {
-    bench_complain_error("a batch", &err);
+    bench_print_status("a batch", &err);
     return BENCH_FAILED;
   }
   r->rate = (double)(batches + 1) / r->elapsed;
@@ -237,11 +237,11 @@ static bool read_state(run *r) {
                 &s.weights_hash, &s.sampler_kind, &s.world_size, &r->sum);
   fclose(file);
   if (got != 12) {
-    bench_complain("%s is not a state that this program wrote", r->state);
+    bench_print_error("%s is not a state that this program wrote", r->state);
     return false;
   }
   if (tdict_loader_set_state(r->loader, &s, &err) == TDICT_OK) return true;
-  bench_complain_error("the state", &err);
+  bench_print_status("the state", &err);
   return false;
 }
 
@@ -255,12 +255,12 @@ static bool write_state(const run *r) {
   good = good && fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRIu64 "\n",
                          s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
-  if (!good) bench_complain("%s cannot be written: %s", r->state, strerror(errno));
+  if (!good) bench_print_error("%s cannot be written: %s", r->state, strerror(errno));
   return good;
 }
 
 /* The batches of some epochs, one number for all in their order, read back from the device. */
-static int digest(run *r) {
+static int print_digest(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
   r->sum = UINT64_C(14695981039346656037);
@@ -277,14 +277,14 @@ static int digest(run *r) {
     r->stopped = r->stop > 0 && taken + 1 == r->stop;
   }
   if (status != TDICT_OK) {
-    bench_complain_error("a batch", &err);
+    bench_print_status("a batch", &err);
     return BENCH_FAILED;
   }
   if (r->state && r->stopped && !write_state(r)) return BENCH_FAILED;
   return BENCH_OK;
 }
 
-static int report(const run *r, int argc, char **argv) {
+static int report_rate(const run *r, int argc, char **argv) {
   char name[32];
   tdict_device_format(r->place, name, sizeof name);
   if (r->digest) {
@@ -418,9 +418,9 @@ int loader_main(int argc, char **argv) {
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
   bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));
-  int code = good && open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
-  if (code == BENCH_OK) code = r.digest ? digest(&r) : measure(&r);
-  if (code == BENCH_OK) code = report(&r, argc, argv);
+  int code = good && open_loader_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
+  if (code == BENCH_OK) code = r.digest ? print_digest(&r) : measure_rate(&r);
+  if (code == BENCH_OK) code = report_rate(&r, argc, argv);
   tdict_loader_destroy(r.loader);
   tdict_context_destroy(r.context);
   tdict_release(r.source);

@@ -66,6 +66,6 @@ int main(int argc, char **argv) {
     argv[1] = name;
     return others[i].run(argc - 1, argv + 1);
   }
-  bench_complain("there is no scenario '%s'; 'tdict-bench --help' lists them", argv[1]);
+  bench_print_error("there is no scenario '%s'; 'tdict-bench --help' lists them", argv[1]);
   return BENCH_USAGE;
 }

@@ -80,7 +80,7 @@ void bench_progress_end(void) {
   if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
-void bench_complain(const char *format, ...) {
+void bench_print_error(const char *format, ...) {
   va_list list;
   va_start(list, format);
   bench_progress_end();
@@ -90,9 +90,9 @@ void bench_complain(const char *format, ...) {
   va_end(list);
 }
 
-void bench_complain_error(const char *what, const tdict_error *err) {
-  bench_complain("%s: %s%s%s (%s)", what, err->path, err->path[0] ? ": " : "", err->message,
-                 tdict_status_name((tdict_status)err->status));
+void bench_print_status(const char *what, const tdict_error *err) {
+  bench_print_error("%s: %s%s%s (%s)", what, err->path, err->path[0] ? ": " : "", err->message,
+                    tdict_status_name((tdict_status)err->status));
 }
 
 char *bench_format_bytes(double bytes, char *buffer, size_t size) {

@@ -34,22 +34,22 @@ static void sim_kernel(void *user) {
   nanosleep(&t, NULL);
 }
 
-static tdict_stream program_stream(const bench_job *job) {
+static tdict_stream overlap_stream(const bench_job *job) {
   const bench_place *p = job->place;
   if (!place_is_gpu(p)) return p->check.stream;
   return (tdict_stream){p->device, raw_stream(p->check.raw)};
 }
 
-static bool launch(bench_job *job) {
+static bool launch_kernel(bench_job *job) {
   tdict_error err;
   overlap_state *state = job->state;
   if (place_is_gpu(job->place)) {
     if (raw_spin(job->place->check.raw, (uint64_t)state->kernel_ns)) return true;
-    bench_complain("the kernel: %s", raw_why(job->place->check.raw));
+    bench_print_error("the kernel: %s", raw_why(job->place->check.raw));
     return false;
   }
-  if (tdict_sim_launch(program_stream(job), sim_kernel, state, &err) == TDICT_OK) return true;
-  bench_complain_error("the simulated kernel", &err);
+  if (tdict_sim_launch(overlap_stream(job), sim_kernel, state, &err) == TDICT_OK) return true;
+  bench_print_status("the simulated kernel", &err);
   return false;
 }
 
@@ -57,17 +57,17 @@ static void sim_mark(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC
 
 static bool finish_kernel(bench_job *job) {
   if (place_is_gpu(job->place)) return raw_finish_own(job->place->check.raw);
-  return tdict_stream_synchronize(job->place->context, program_stream(job), NULL) == TDICT_OK;
+  return tdict_stream_synchronize(job->place->context, overlap_stream(job), NULL) == TDICT_OK;
 }
 
 static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   tdict_error err;
   bench_place *p = job->place;
-  tdict_stream stream = program_stream(job);
+  tdict_stream stream = overlap_stream(job);
   tdict_transfer_options o = move_options(job);
   if (strcmp(job->row.calls, "same_stream") == 0) o.after = &stream;
   if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
-  bench_complain_error("a transfer could not be started", &err);
+  bench_print_status("a transfer could not be started", &err);
   return false;
 }
 
@@ -75,7 +75,7 @@ static bool end_transfer(tdict_future *future, tdict_tree **out) {
   tdict_error err;
   tdict_status status = tdict_future_wait(future, out, &err);
   tdict_future_release(future);
-  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
   return status == TDICT_OK;
 }
 
@@ -84,7 +84,7 @@ static bool overlap_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   tdict_tree *result = NULL;
   double begin = bench_now();
-  if (!launch(job) || !begin_transfer(job, tree, &future) || !end_transfer(future, &result)) return false;
+  if (!launch_kernel(job) || !begin_transfer(job, tree, &future) || !end_transfer(future, &result)) return false;
   bool good = finish_kernel(job);
   tdict_release(result);
   *seconds = bench_now() - begin;
@@ -105,13 +105,13 @@ static bool measure_alone(bench_job *job) {
 }
 
 /* One repetition whose ends are watched from outside: begin, launched, called, transfer done, kernel done. */
-static bool watch(bench_job *job) {
+static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
   tdict_future *future = NULL;
   double *at = state->at, begin = bench_now();
   bool kernel = false, transfer = false, marked = false, gpu = place_is_gpu(job->place);
-  if (!launch(job)) return false;
-  if (!gpu && tdict_sim_launch(program_stream(job), sim_mark, &marked, NULL) != TDICT_OK) return false;
+  if (!launch_kernel(job)) return false;
+  if (!gpu && tdict_sim_launch(overlap_stream(job), sim_mark, &marked, NULL) != TDICT_OK) return false;
   at[1] = bench_now() - begin;
   bool good = begin_transfer(job, 0, &future);
   at[2] = bench_now() - begin;
@@ -134,7 +134,7 @@ static int overlap_verify(bench_job *job) {
   check_poison poison;
   tdict_future *future = NULL;
   tdict_tree *result = NULL;
-  if (!check_poison_result(c, s, &poison) || !launch(job) || !begin_transfer(job, 0, &future) ||
+  if (!check_poison_result(c, s, &poison) || !launch_kernel(job) || !begin_transfer(job, 0, &future) ||
       !end_transfer(future, &result) || !finish_kernel(job))
     return BENCH_FAILED;
   int answer = check_result(c, s, result, &poison, &job->poisoned_bytes);
@@ -143,7 +143,7 @@ static int overlap_verify(bench_job *job) {
 }
 
 /* An event of the trace format that chrome://tracing and Perfetto read; times in microseconds. */
-static json_t *event(const char *name, const char *track, double begin, double end) {
+static json_t *make_trace_event(const char *name, const char *track, double begin, double end) {
   return json_pack("{s:s, s:s, s:i, s:s, s:f, s:f}", "name", name, "ph", "X", "pid", 1, "tid", track, "ts", begin * 1e6,
                    "dur", (end - begin) * 1e6);
 }
@@ -151,12 +151,12 @@ static json_t *event(const char *name, const char *track, double begin, double e
 static json_t *overlap_more(bench_job *job) {
   overlap_state *state = job->state;
   json_t *trace = json_array();
-  if (watch(job)) {
+  if (watch_repetition(job)) {
     const double *at = state->at;
-    json_array_append_new(trace, event("launch", "program", 0, at[1]));
-    json_array_append_new(trace, event("tdict_to_device_async", "program", at[1], at[2]));
-    json_array_append_new(trace, event("kernel", "kernel's stream", at[1], at[4]));
-    json_array_append_new(trace, event("transfer", "transfer", at[1], at[3]));
+    json_array_append_new(trace, make_trace_event("launch", "program", 0, at[1]));
+    json_array_append_new(trace, make_trace_event("tdict_to_device_async", "program", at[1], at[2]));
+    json_array_append_new(trace, make_trace_event("kernel", "kernel's stream", at[1], at[4]));
+    json_array_append_new(trace, make_trace_event("transfer", "transfer", at[1], at[3]));
   }
   return json_pack("{s:f, s:f, s:o}", "alone_seconds", bench_samples_median(&state->alone), "kernel_seconds",
                    (double)state->kernel_ns * 1e-9, "trace", trace);

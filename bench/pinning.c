@@ -37,7 +37,7 @@ static bool prepare_copies(pinning_job *job) {
   raw_driver *raw = job->place.check.raw;
   if (raw && raw_alloc(raw, OWN_BYTES, &job->own_device) && raw_host_alloc(raw, OWN_BYTES, &job->own)) return true;
   if (raw) {
-    bench_complain("the driver: %s", raw_why(raw));
+    bench_print_error("the driver: %s", raw_why(raw));
     return false;
   }
   tdict_error err;
@@ -46,7 +46,7 @@ static bool prepare_copies(pinning_job *job) {
   if (!check_source_make(&job->own_source, &group, 1, tdict_pinned_memory(p->context))) return false;
   if (tdict_to_device(p->context, job->own_source.tree, p->device, NULL, &job->own_target, &err) == TDICT_OK)
     return true;
-  bench_complain_error("the program's own leaf", &err);
+  bench_print_status("the program's own leaf", &err);
   return false;
 }
 
@@ -59,17 +59,17 @@ static void end_copies(pinning_job *job) {
 }
 
 /* A copy of the program's own, as in tdict-bench latency: on a GPU by the driver, simulated by the library. */
-static bool copy_own(pinning_job *job, double *longest) {
+static bool time_small_copy(pinning_job *job, double *longest) {
   raw_driver *raw = job->place.check.raw;
   tdict_error err;
   double begin = bench_now();
   if (raw) {
     if (!raw_copy_in_async(raw, job->own_device, job->own, OWN_BYTES) || !raw_finish_own(raw)) {
-      bench_complain("the program's own copy: %s", raw_why(raw));
+      bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
   } else if (tdict_copy_into(job->place.context, job->own_source.tree, job->own_target, NULL, &err) != TDICT_OK) {
-    bench_complain_error("the program's own copy", &err);
+    bench_print_status("the program's own copy", &err);
     return false;
   }
   double seconds = bench_now() - begin;
@@ -94,7 +94,7 @@ static void *pin_block(void *user) {
   p->good =
       tdict_tensor_empty(TDICT_U8, 1, shape, tdict_pinned_memory(p->job->place.context), &p->block, &err) == TDICT_OK;
   p->seconds = bench_now() - begin;
-  if (!p->good) bench_complain_error("pinned memory", &err);
+  if (!p->good) bench_print_status("pinned memory", &err);
   atomic_store_explicit(&p->done, true, memory_order_release);
   return NULL;
 }
@@ -111,16 +111,16 @@ static void *unpin_block(void *user) {
 }
 
 /* Has a thread do it, and copies until it has. */
-static bool beside(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
+static bool copy_during(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
   pthread_t thread;
   double longest = 0;
   bool good = true;
   atomic_store(&p->done, false);
   if (pthread_create(&thread, NULL, work, p) != 0) {
-    bench_complain("no thread to be had");
+    bench_print_error("no thread to be had");
     return false;
   }
-  do good = copy_own(p->job, &longest);
+  do good = time_small_copy(p->job, &longest);
   while (good && !atomic_load_explicit(&p->done, memory_order_acquire));
   pthread_join(thread, NULL);
   bench_samples_add(seconds, p->seconds);
@@ -128,18 +128,18 @@ static bool beside(pinner *p, void *(*work)(void *), bench_samples *seconds, ben
   return good && p->good;
 }
 
-static bool measure(pinning_job *job, int repeats) {
+static bool measure_pinning(pinning_job *job, int repeats) {
   times *t = &job->all;
   if (!bench_samples_reserve(&t->pin, repeats) || !bench_samples_reserve(&t->pin_wait, repeats) ||
       !bench_samples_reserve(&t->unpin, repeats) || !bench_samples_reserve(&t->unpin_wait, repeats))
     return false;
   double first = 0; /* the driver makes ready */
   for (int i = 0; i < ALONE; i++)
-    if (!copy_own(job, i < ALONE / 10 ? &first : &job->alone)) return false;
+    if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
   for (int i = 0; i < repeats; i++) {
     pinner p = {.job = job, .good = true};
-    if (!beside(&p, pin_block, &t->pin, &t->pin_wait)) return false;
-    if (!beside(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
+    if (!copy_during(&p, pin_block, &t->pin, &t->pin_wait)) return false;
+    if (!copy_during(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
   }
   return true;
 }
@@ -159,7 +159,7 @@ static json_t *describe(const pinning_job *job, int argc, char **argv) {
   return record;
 }
 
-static void show(const pinning_job *job) {
+static void print_pinning(const pinning_job *job) {
   const times *t = &job->all;
   char bytes[32], piece[32] = "one registration";
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
@@ -171,18 +171,18 @@ static void show(const pinning_job *job) {
          bench_samples_median(&t->unpin) * 1e3, bench_samples_median(&t->unpin_wait) * 1e3, job->alone * 1e3);
 }
 
-static int run(pinning_job *job, const common_options *common, int argc, char **argv) {
+static int run_pinning(pinning_job *job, const common_options *common, int argc, char **argv) {
   bench_sink sink;
   if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
   job->place.bare = true;
   job->place.pin_piece_bytes = (size_t)job->o.piece_bytes;
   if (!place_open(&job->place, common->device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_complain("pinning needs a device: pinned memory is a device's to read");
+    bench_print_error("pinning needs a device: pinned memory is a device's to read");
     return BENCH_FAILED;
   }
-  if (!prepare_copies(job) || !measure(job, (int)common->repeats)) return BENCH_FAILED;
-  show(job);
+  if (!prepare_copies(job) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
+  print_pinning(job);
   if (!sink.path) return BENCH_OK;
   json_t *record = describe(job, argc, argv);
   bool good = bench_sink_write(&sink, record);
@@ -214,7 +214,7 @@ int pinning_main(int argc, char **argv) {
   job.o = (pinning_options){INT64_C(1) << 30, 0};
   int answer = options_parse(argc, argv, OPTIONS_RECORD, &common, &argp, &job.o);
   if (answer != BENCH_OK) return answer;
-  answer = run(&job, &common, argc, argv);
+  answer = run_pinning(&job, &common, argc, argv);
   end_copies(&job);
   if (job.place.context) place_close(&job.place);
   bench_samples *all[] = {&job.all.pin, &job.all.pin_wait, &job.all.unpin, &job.all.unpin_wait};

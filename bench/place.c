@@ -13,7 +13,7 @@ static const size_t evict_bytes = (size_t)768 << 20; /* more than two of the lar
 static const size_t touch_bytes = (size_t)64 << 20;  /* more does not stay in a core's caches anyway */
 static const int64_t pause_ns = 5000000;             /* about what a training step leaves between two batches */
 
-static bool open_context(bench_place *p, const char *device) {
+static bool open_place_context(bench_place *p, const char *device) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -24,7 +24,7 @@ static bool open_context(bench_place *p, const char *device) {
   o.pin_piece_bytes = p->pin_piece_bytes;
   if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
   if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {
-    bench_complain_error("no context", &err);
+    bench_print_status("no context", &err);
     return false;
   }
   p->device = tdict_context_device(p->context, &p->why);
@@ -37,7 +37,7 @@ static bool open_cuda(bench_place *p) {
   check_place *c = &p->check;
   c->raw = raw_open(p->device.index, why, sizeof why);
   if (!c->raw) {
-    bench_complain("the driver: %s", why);
+    bench_print_error("the driver: %s", why);
     return false;
   }
   return p->bare || place_furnish(p);
@@ -51,7 +51,7 @@ bool place_furnish(bench_place *p) {
     memset(c->bounce, 1, c->bounce_bytes);
     return true;
   }
-  bench_complain("the driver: %s", raw_why(c->raw));
+  bench_print_error("the driver: %s", raw_why(c->raw));
   return false;
 }
 
@@ -63,7 +63,7 @@ static bool open_sim(bench_place *p) {
   c->bounce_bytes = line_bytes_sim;
   c->bounce = malloc(c->bounce_bytes);
   if (!c->bounce) {
-    bench_complain("no memory to read back into");
+    bench_print_error("no memory to read back into");
     return false;
   }
   if (!check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
@@ -71,12 +71,12 @@ static bool open_sim(bench_place *p) {
   if (tdict_stream_create(p->context, p->device, &c->stream, &err) == TDICT_OK &&
       tdict_to_device(p->context, p->line_source.tree, p->device, NULL, &p->line_target, &err) == TDICT_OK)
     return true;
-  bench_complain_error("the simulated device", &err);
+  bench_print_status("the simulated device", &err);
   return false;
 }
 
 bool place_open(bench_place *p, const char *device) {
-  if (!open_context(p, device)) return false;
+  if (!open_place_context(p, device)) return false;
   p->check.context = p->context;
   p->check.device = p->device;
   if (place_is_gpu(p)) return open_cuda(p);
@@ -107,11 +107,11 @@ bool place_line(bench_place *p, double *seconds) {
   if (place_is_gpu(p)) {
     raw_driver *raw = p->check.raw;
     if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, p->line_bytes) || !raw_finish(raw)) {
-      bench_complain("the line: %s", raw_why(raw));
+      bench_print_error("the line: %s", raw_why(raw));
       return false;
     }
   } else if (tdict_copy_into(p->context, p->line_source.tree, p->line_target, NULL, &err) != TDICT_OK) {
-    bench_complain_error("the simulated line", &err);
+    bench_print_status("the simulated line", &err);
     return false;
   }
   *seconds = bench_now() - begin;
@@ -165,7 +165,7 @@ json_t *place_describe(const bench_place *p) {
 }
 
 /* Leaves of a small run: at most 4 MB in all, sizes before counts, so that the row keeps its kind. */
-static void shrink(bench_row *row) {
+static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
     total = 0;
@@ -194,7 +194,7 @@ static bench_row complete(const bench_place *p, const bench_row *row) {
   r.statistic = or_first(r.statistic, "time");
   if (r.worth == 0) r.worth = 2;
   if (r.trees == 0) r.trees = BENCH_TREES;
-  if (!p->full) shrink(&r);
+  if (!p->full) shrink_row(&r);
   return r;
 }
 
@@ -207,8 +207,8 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
     job->total_bytes += (size_t)job->row.groups[g].leaves * job->row.groups[g].leaf_bytes;
   const bench_kind *kind = job->row.kind;
   if (place->device.type == TDICT_DEVICE_CPU && !kind->on_host) {
-    bench_complain("%s/%s needs a device: %s", scenario->name, row->name,
-                   place->why.message[0] ? place->why.message : "the cpu was asked for");
+    bench_print_error("%s/%s needs a device: %s", scenario->name, row->name,
+                      place->why.message[0] ? place->why.message : "the cpu was asked for");
     return false;
   }
   if (kind->no_sources) place_drop_sources(place);
@@ -233,7 +233,7 @@ void job_close(bench_job *job) {
 int job_verify(bench_job *job) {
   int answer = job->row.kind->verify(job);
   bench_progress_end();
-  if (answer == BENCH_DIFFERS) bench_complain("verification failed for %s/%s", job->scenario, job->row.name);
+  if (answer == BENCH_DIFFERS) bench_print_error("verification failed for %s/%s", job->scenario, job->row.name);
   if (answer == BENCH_OK) job->verified_bytes = job->total_bytes;
   return answer;
 }
@@ -255,7 +255,7 @@ bool place_empty_caches(bench_place *p) {
   bool started[EVICT_THREADS] = {false};
   if (!p->evict) p->evict = calloc(1, evict_bytes);
   if (!p->evict) {
-    bench_complain("no memory to empty the caches with");
+    bench_print_error("no memory to empty the caches with");
     return false;
   }
   for (int t = 0; t < EVICT_THREADS; t++) {
@@ -268,7 +268,7 @@ bool place_empty_caches(bench_place *p) {
   return true;
 }
 
-static int tree_of(const bench_job *job, int number) {
+static int tree_number(const bench_job *job, int number) {
   return job->place->num_sources > 0 ? number % job->place->num_sources : 0;
 }
 
@@ -286,12 +286,12 @@ bool job_is_warm(const bench_job *job) { return strcmp(job->row.cache, "warm") =
 
 bool job_settle(bench_job *job, int number) {
   if (strcmp(job->row.cache, "cold") == 0) return place_empty_caches(job->place);
-  if (strcmp(job->row.cache, "paused") == 0) pause_before(&job->place->sources[tree_of(job, number)]);
+  if (strcmp(job->row.cache, "paused") == 0) pause_before(&job->place->sources[tree_number(job, number)]);
   return true;
 }
 
 bool job_sample(bench_job *job, int number, bool driver, double *seconds) {
-  int tree = tree_of(job, number);
+  int tree = tree_number(job, number);
   if (driver) return job->row.kind->driver(job, tree, seconds);
   if (!job->row.kind->sample(job, tree, seconds)) return false;
   if (job->place->delay > 0) {

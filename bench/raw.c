@@ -55,7 +55,7 @@ bool raw_answered(raw_driver *r, const char *call, cu_result result) {
   return false;
 }
 
-static bool load(raw_driver *r) {
+static bool load_entries(raw_driver *r) {
   r->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!r->library) {
     snprintf(r->why, sizeof r->why, "libcuda.so.1 cannot be opened: %s", dlerror());
@@ -73,7 +73,7 @@ static bool load(raw_driver *r) {
   return true;
 }
 
-static bool enter(raw_driver *r, int ordinal) {
+static bool push_context(raw_driver *r, int ordinal) {
   cu_context context = NULL;
   if (!raw_answered(r, "cuInit", r->init(0)) ||
       !raw_answered(r, "cuDriverGetVersion", r->driver_version(&r->version)) ||
@@ -95,7 +95,7 @@ raw_driver *raw_open(int ordinal, char *why, size_t why_bytes) {
     snprintf(why, why_bytes, "no memory");
     return NULL;
   }
-  if (load(r) && enter(r, ordinal)) return r;
+  if (load_entries(r) && push_context(r, ordinal)) return r;
   snprintf(why, why_bytes, "%s", r->why);
   raw_close(r);
   return NULL;

@@ -81,12 +81,12 @@ json_t *bench_record(const char *scenario, int argc, char **argv) {
 
 static bool write_to(const json_t *record, FILE *file, const char *path) {
   if (!file) {
-    bench_complain("%s: %s", path, strerror(errno));
+    bench_print_error("%s: %s", path, strerror(errno));
     return false;
   }
   bool good = json_dumpf(record, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
   if (fclose(file) != 0) good = false;
-  if (!good) bench_complain("%s: the record could not be written: %s", path, strerror(errno));
+  if (!good) bench_print_error("%s: the record could not be written: %s", path, strerror(errno));
   return good;
 }
 
@@ -97,7 +97,7 @@ bool bench_can_write(const char *path) {
   struct stat there;
   int fd = -1;
   if (strcmp(path, "-") == 0) {
-    bench_complain("- is standard output for --json alone; a file of that name is ./-");
+    bench_print_error("- is standard output for --json alone; a file of that name is ./-");
     return false;
   }
   bool good = stat(path, &there) == 0;
@@ -110,7 +110,7 @@ bool bench_can_write(const char *path) {
     close(fd);
     good = unlink(path) == 0;
   }
-  if (!good) bench_complain("%s cannot be written: %s", path, strerror(errno));
+  if (!good) bench_print_error("%s cannot be written: %s", path, strerror(errno));
   return good;
 }
 
@@ -121,7 +121,7 @@ bool bench_sink_open(bench_sink *sink, const char *path) {
   fflush(stdout);
   sink->fd = dup(STDOUT_FILENO);
   if (sink->fd >= 0 && freopen("/dev/null", "w", stdout)) return true;
-  bench_complain("standard output cannot be kept for the record: %s", strerror(errno));
+  bench_print_error("standard output cannot be kept for the record: %s", strerror(errno));
   return false;
 }
 

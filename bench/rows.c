@@ -41,10 +41,10 @@ typedef struct row_result {
   bench_samples library, driver, line;
 } row_result;
 
-static bool reserve(row_result *r, int64_t repeats) {
+static bool reserve_result(row_result *r, int64_t repeats) {
   bool good = bench_samples_reserve(&r->library, (int)repeats) && bench_samples_reserve(&r->driver, (int)repeats) &&
               bench_samples_reserve(&r->line, (int)repeats);
-  if (!good) bench_complain("no memory for the samples");
+  if (!good) bench_print_error("no memory for the samples");
   return good;
 }
 
@@ -61,7 +61,7 @@ static bool repetition(bench_job *job, int number, bool driver, double *seconds)
   return job_settle(job, number) && job_sample(job, number, driver, seconds);
 }
 
-static bool measure(bench_job *job, int64_t repeats, row_result *out) {
+static bool measure_samples(bench_job *job, int64_t repeats, row_result *out) {
   for (int64_t i = -WARMUPS; i < repeats; i++) {
     double line = 0, driver = 0, library = 0;
     int tree = (int)(i + WARMUPS);
@@ -82,7 +82,7 @@ static bool measure(bench_job *job, int64_t repeats, row_result *out) {
 
 static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
 
-static table_row row_of(const bench_job *job, const row_result *r) {
+static table_row make_table_row(const bench_job *job, const row_result *r) {
   return (table_row){
       job->row.name,          &r->library, &r->driver, &r->line, job->total_bytes, job->place->line_bytes,
       has_rate(job->row.kind)};
@@ -91,7 +91,7 @@ static table_row row_of(const bench_job *job, const row_result *r) {
 static json_t *result_json(const bench_job *job, const row_result *r, const bench_row *row,
                            const bench_scenario *scenario, json_t *more) {
   json_t *record = rows_describe(job->place, scenario, row);
-  table_row line = row_of(job, r);
+  table_row line = make_table_row(job, r);
   json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job->verified_bytes));
   table_record_row(record, &line);
   if (more) json_object_set(record, "more", more);
@@ -132,14 +132,14 @@ static int measure_first(rows_run *run, bench_job *job, const bench_row *row, ro
 }
 
 static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
-  if (!reserve(out, run->options->common.repeats)) return BENCH_FAILED;
+  if (!reserve_result(out, run->options->common.repeats)) return BENCH_FAILED;
   if (row->processes > 0) return measure_first(run, job, row, out);
   int answer = job_verify(job);
-  return answer == BENCH_OK && !measure(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
+  return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
 }
 
 /* For the words below the table. */
-static void note_row(rows_run *run, const bench_job *job, const row_result *r) {
+static void count_row(rows_run *run, const bench_job *job, const row_result *r) {
   const bench_kind *kind = job->row.kind;
   int trees = job->row.trees;
   if (r->driver.count) run->driver = true;
@@ -165,9 +165,9 @@ static int run_row(rows_run *run, const bench_row *row) {
     bench_progress_end();
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
-      table_row line = row_of(&job, &result);
+      table_row line = make_table_row(&job, &result);
       table_print_row(&line);
-      note_row(run, &job, &result);
+      count_row(run, &job, &result);
       json_array_append_new(run->records, result_json(&job, &result, row, run->scenario, more));
       json_t *events = more ? json_object_get(more, "trace") : NULL, *one;
       size_t i;
@@ -197,7 +197,7 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
 }
 
 /* What holds of the rows above, and nothing else. */
-static void print_foot(const rows_run *run) {
+static void print_row_notes(const rows_run *run) {
   printf("\nMedian of %" PRId64, run->options->common.repeats);
   if (run->moved && run->first == run->moved)
     printf(", each the first in a context of its own");
@@ -222,10 +222,10 @@ static int run_rows(rows_run *run) {
     measured++;
   }
   if (measured == 0) {
-    bench_complain("no row of %s holds '%s'", run->scenario->name, run->options->match);
+    bench_print_error("no row of %s holds '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }
-  if (answer == BENCH_OK) print_foot(run);
+  if (answer == BENCH_OK) print_row_notes(run);
   return answer;
 }
 

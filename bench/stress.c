@@ -100,7 +100,7 @@ typedef struct way {
   bool future, on_stream, early;
 } way;
 
-static tdict_stream program_stream(const bench_place *p) {
+static tdict_stream stress_stream(const bench_place *p) {
   return place_is_gpu(p) ? (tdict_stream){p->device, raw_stream(p->check.raw)} : p->check.stream;
 }
 
@@ -114,7 +114,7 @@ static bool occupy_stream(const bench_place *p) {
   static long pause_ns = 300000;
   tdict_error err;
   if (place_is_gpu(p)) return raw_spin(p->check.raw, (uint64_t)pause_ns);
-  return tdict_sim_launch(program_stream(p), sim_pause, &pause_ns, &err) == TDICT_OK;
+  return tdict_sim_launch(stress_stream(p), sim_pause, &pause_ns, &err) == TDICT_OK;
 }
 
 static void choose_way(stress_job *job, way *w) {
@@ -128,7 +128,7 @@ static void choose_way(stress_job *job, way *w) {
   w->on_stream = w->future && stress_below(s, 3) == 0;
   w->early = w->future && stress_below(s, 4) == 0;
   if (stress_below(s, 5) == 0) {
-    w->after = program_stream(&job->place);
+    w->after = stress_stream(&job->place);
     w->o.after = &w->after;
     (void)occupy_stream(&job->place);
   }
@@ -138,7 +138,7 @@ static void choose_way(stress_job *job, way *w) {
   job->counts[K_AFTER_STREAM] += w->o.after != NULL;
 }
 
-static void note(stress_job *job, const char *call, const way *w) {
+static void describe_call(stress_job *job, const char *call, const way *w) {
   static const char *const modes[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
   snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s", call, modes[w->o.mode],
            (int)w->o.num_threads, w->o.after ? ", after a stream" : "",
@@ -148,8 +148,8 @@ static void note(stress_job *job, const char *call, const way *w) {
            w->o.pinned_result ? ", pinned result" : "");
 }
 
-static bool failed(const stress_job *job, const tdict_error *err) {
-  bench_complain_error(job->what, err);
+static bool print_failure(const stress_job *job, const tdict_error *err) {
+  bench_print_status(job->what, err);
   return false;
 }
 
@@ -157,19 +157,20 @@ static bool failed(const stress_job *job, const tdict_error *err) {
  * by their accessors. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
-  tdict_stream stream = program_stream(&job->place);
+  tdict_stream stream = stress_stream(&job->place);
   tdict_status status =
       w->on_stream ? tdict_future_wait_on_stream(f, stream, out, &err) : tdict_future_wait(f, out, &err);
   if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
   tdict_future_release(f);
   if (status == TDICT_EWRONGDEVICE)
     status = TDICT_OK; /* of record_stream: nothing but empty leaves and hooked objects */
-  if (status != TDICT_OK) return failed(job, &err);
+  if (status != TDICT_OK) return print_failure(job, &err);
   if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
   return true; /* on the simulated device reading is queued on the same stream */
 }
 
-static bool move(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_device to, tdict_tree **out) {
+static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_device to,
+                               tdict_tree **out) {
   way w = {.future = false};
   tdict_error err;
   choose_way(job, &w);
@@ -178,10 +179,11 @@ static bool move(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_d
   job->counts[to_host ? K_TO_HOST : K_TO_DEVICE]++;
   job->counts[K_PINNED_RESULTS] += w.o.pinned_result;
   job->counts[K_BYTES] += (int64_t)t->total_bytes;
-  note(job, to_host ? "to host" : "to device", &w);
-  if (!w.future) return tdict_to_device(job->place.context, src, to, &w.o, out, &err) == TDICT_OK || failed(job, &err);
+  describe_call(job, to_host ? "to host" : "to device", &w);
+  if (!w.future)
+    return tdict_to_device(job->place.context, src, to, &w.o, out, &err) == TDICT_OK || print_failure(job, &err);
   tdict_future *f;
-  if (tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err) != TDICT_OK) return failed(job, &err);
+  if (tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err) != TDICT_OK) return print_failure(job, &err);
   if (w.early && src == t->tree) { /* the library keeps what it needs */
     stress_tree_let_go(t);
     job->counts[K_RELEASED_EARLY]++;
@@ -195,11 +197,12 @@ static bool copy_into(stress_job *job, const stress_tree *t, const tdict_tree *s
   choose_way(job, &w);
   job->counts[to_host ? K_INTO_HOST : K_INTO_DEVICE]++;
   job->counts[K_BYTES] += (int64_t)t->total_bytes;
-  note(job, to_host ? "copy_into host" : "copy_into device", &w);
-  if (!w.future) return tdict_copy_into(job->place.context, src, dst, &w.o, &err) == TDICT_OK || failed(job, &err);
+  describe_call(job, to_host ? "copy_into host" : "copy_into device", &w);
+  if (!w.future)
+    return tdict_copy_into(job->place.context, src, dst, &w.o, &err) == TDICT_OK || print_failure(job, &err);
   tdict_future *f;
   tdict_tree *same = NULL;
-  if (tdict_copy_into_async(job->place.context, src, dst, &w.o, &f, &err) != TDICT_OK) return failed(job, &err);
+  if (tdict_copy_into_async(job->place.context, src, dst, &w.o, &f, &err) != TDICT_OK) return print_failure(job, &err);
   if (to_host) w.on_stream = false; /* the bytes are compared through old pointers */
   bool good = end_future(job, &w, to_host, f, &same);
   tdict_release(same);
@@ -223,8 +226,8 @@ static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *de
     size_t at = 0;
     while (at < l->want_bytes && found[at] == l->want[at]) at++;
     if (at < l->want_bytes) {
-      bench_complain("leaf \"%s\" differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path, at, l->want[at],
-                     found[at]);
+      bench_print_error("leaf \"%s\" differs first at byte %zu: sent 0x%02x, arrived 0x%02x", l->path, at, l->want[at],
+                        found[at]);
       answer = BENCH_DIFFERS;
     }
     free(found);
@@ -238,7 +241,7 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   job->counts[K_PIN_MEMORY]++;
   snprintf(job->what, sizeof job->what, "pin_memory");
   if (tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, &err) != TDICT_OK)
-    return failed(job, &err), BENCH_FAILED;
+    return print_failure(job, &err), BENCH_FAILED;
   int answer = BENCH_OK;
   for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* pinned leaves are shared, strided ones among them */
     tdict_tensor *found;
@@ -246,7 +249,7 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
     if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
     if (answer != BENCH_OK || l->pinned || l->want_bytes == 0) continue;
     if (!tdict_tensor_is_pinned(found) || memcmp(tdict_tensor_const_data(found), l->want, l->want_bytes) != 0) {
-      bench_complain("leaf \"%s\" is not pinned, or differs", l->path);
+      bench_print_error("leaf \"%s\" is not pinned, or differs", l->path);
       answer = BENCH_DIFFERS;
     }
   }
@@ -274,12 +277,12 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   const check_place *check = &job->place.check;
   tdict_tree *there = NULL, *back = NULL;
   int answer = stress_below(&job->state, 6) ? BENCH_OK : check_pinned(job, t);
-  if (answer == BENCH_OK && !move(job, t, t->tree, job->place.device, &there)) answer = BENCH_FAILED;
+  if (answer == BENCH_OK && !move_tree_randomly(job, t, t->tree, job->place.device, &there)) answer = BENCH_FAILED;
   if (answer == BENCH_OK && job->o.corrupt && t->total_bytes)
     for (int i = 0; i < t->count; i++)
       if (t->leaves[i].want_bytes) t->leaves[i].want[t->leaves[i].want_bytes / 2] ^= 0x10;
   if (answer == BENCH_OK) answer = stress_check(check, t, there, job->place.device);
-  if (answer == BENCH_OK && !move(job, t, there, tdict_cpu(), &back)) answer = BENCH_FAILED;
+  if (answer == BENCH_OK && !move_tree_randomly(job, t, there, tdict_cpu(), &back)) answer = BENCH_FAILED;
   if (answer == BENCH_OK) answer = stress_check(check, t, back, tdict_cpu());
   bool again = answer == BENCH_OK && t->tree && !t->hooked;
   if (again && stress_below(&job->state, 2)) answer = check_into_host(job, t, there);
@@ -303,7 +306,7 @@ static bool open_place(stress_job *job, int64_t number) {
   return place_open(&job->place, job->o.device);
 }
 
-static int run_one(stress_job *job, int64_t number) {
+static int run_tree(stress_job *job, int64_t number) {
   stress_tree t = {0};
   uint64_t mixer = (uint64_t)job->o.seed, base = stress_random(&mixer);
   job->state = base + (uint64_t)number * 0xD1B54A32D192ED03u;
@@ -315,12 +318,12 @@ static int run_one(stress_job *job, int64_t number) {
   }
   stress_tree_free(&t);
   if (answer != BENCH_OK)
-    bench_complain("stress failed with --seed %" PRId64 " at tree %" PRId64 " (--first %" PRId64 " --count 1): %s",
-                   job->o.seed, number, number, job->what);
+    bench_print_error("stress failed with --seed %" PRId64 " at tree %" PRId64 " (--first %" PRId64 " --count 1): %s",
+                      job->o.seed, number, number, job->what);
   return answer;
 }
 
-static void show(const stress_job *job, double seconds) {
+static void print_totals(const stress_job *job, double seconds) {
   for (int k = 0; k < KINDS; k++) printf("  %-24s %" PRId64 "\n", kind_names[k], job->counts[k]);
   char bytes[32];
   printf("stress: seed %" PRId64 ", %.0f s, %" PRId64 " trees, %" PRId64
@@ -330,7 +333,7 @@ static void show(const stress_job *job, double seconds) {
 }
 
 /* Appends the totals as a row of a Markdown table. */
-static bool record(const stress_job *job, double seconds, const char *device) {
+static bool append_record(const stress_job *job, double seconds, const char *device) {
   char date[32], bytes[32];
   time_t now = time(NULL);
   struct tm utc;
@@ -338,7 +341,7 @@ static bool record(const stress_job *job, double seconds, const char *device) {
   strftime(date, sizeof date, "%Y-%m-%d", &utc);
   FILE *file = fopen(job->o.record, "a");
   if (!file) {
-    bench_complain("%s cannot be opened: %s", job->o.record, strerror(errno));
+    bench_print_error("%s cannot be opened: %s", job->o.record, strerror(errno));
     return false;
   }
   int64_t moves = job->counts[K_TO_DEVICE] + job->counts[K_TO_HOST] + job->counts[K_INTO_DEVICE] +
@@ -380,7 +383,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static int run_all(stress_job *job) {
+static int run_trees(stress_job *job) {
   double begin = bench_now(), shown = 0;
   char device[96] = "";
   int answer = BENCH_OK;
@@ -390,14 +393,14 @@ static int run_all(stress_job *job) {
     if (!job->open || i % TREES_A_CONTEXT == 0)
       if (!open_place(job, i)) return BENCH_FAILED;
     if (job->place.device.type == TDICT_DEVICE_CPU) {
-      bench_complain("stress needs a device: a tree on the cpu stays there");
+      bench_print_error("stress needs a device: a tree on the cpu stays there");
       return BENCH_FAILED;
     }
     if (bench_now() - shown >= 0.5) {
       shown = bench_now();
       bench_progress("tree %" PRId64 ", %.0f of %" PRId64 " s", i, shown - begin, job->o.seconds);
     }
-    answer = run_one(job, i);
+    answer = run_tree(job, i);
   }
   bench_progress_end();
   if (answer != BENCH_OK) return answer;
@@ -405,8 +408,8 @@ static int run_all(stress_job *job) {
     snprintf(device, sizeof device, "%s", raw_device_name(job->place.check.raw));
   else
     snprintf(device, sizeof device, "simulated");
-  show(job, bench_now() - begin);
-  return !job->o.record || record(job, bench_now() - begin, device) ? BENCH_OK : BENCH_FAILED;
+  print_totals(job, bench_now() - begin);
+  return !job->o.record || append_record(job, bench_now() - begin, device) ? BENCH_OK : BENCH_FAILED;
 }
 
 int stress_main(int argc, char **argv) {
@@ -428,7 +431,7 @@ int stress_main(int argc, char **argv) {
   job.o = (stress_options){"auto", NULL, 60, 1, INT64_C(256) << 20, 0, 0, false};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
-  int answer = run_all(&job);
+  int answer = run_trees(&job);
   if (job.open) place_close(&job.place);
   return answer;
 }

@@ -99,7 +99,7 @@ bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor *
     *out = ((const pair *)object)->tensors[leaf->second];
     return true;
   }
-  bench_complain_error("a leaf did not arrive", &err);
+  bench_print_status("a leaf did not arrive", &err);
   return false;
 }
 
@@ -222,7 +222,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   l->base_bytes = (size_t)count * l->item_bytes;
   l->want = malloc(l->want_bytes + 1);
   if (!l->want) {
-    bench_complain("no memory for what should arrive");
+    bench_print_error("no memory for what should arrive");
     return false;
   }
   view.ndim = l->ndim;
@@ -232,7 +232,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   tdict_status status = tdict_tensor_empty(l->dtype, 1, &count, memory, &l->base, &err);
   if (status == TDICT_OK) status = tdict_tensor_as_strided(l->base, &view, l->offset, &l->tensor, &err);
   if (status != TDICT_OK) {
-    bench_complain_error("a tensor could not be made", &err);
+    bench_print_status("a tensor could not be made", &err);
     return false;
   }
   l->base_data = tdict_tensor_data(l->base);
@@ -289,7 +289,7 @@ static bool add_tensor(stress_tree *t, tdict_context *context, uint64_t *state, 
   }
   choose_path(l, state, number);
   if (tdict_set(t->tree, l->path, l->tensor, &err) == TDICT_OK) return true;
-  bench_complain_error("a leaf could not be set", &err);
+  bench_print_status("a leaf could not be set", &err);
   return false;
 }
 
@@ -309,7 +309,7 @@ static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, 
   if (tdict_set_object(t->tree, a->path, a->home == STRESS_FLAT_OBJECT ? &flat_type : &hooked_type, self, &err) ==
       TDICT_OK)
     return true;
-  bench_complain_error("an object could not be set", &err);
+  bench_print_status("an object could not be set", &err);
   pair_release(self);
   return false;
 }
@@ -334,7 +334,7 @@ bool stress_tree_make(stress_tree *t, tdict_context *context, uint64_t seed, siz
   t->room = 2 * wanted + 2;
   t->leaves = calloc((size_t)t->room, sizeof *t->leaves);
   if (!t->leaves || tdict_create(0, NULL, &t->tree, &err) != TDICT_OK) {
-    bench_complain("no memory for a tree");
+    bench_print_error("no memory for a tree");
     return false;
   }
   for (int i = 0; i < wanted; i++) {

@@ -104,11 +104,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
 
-static bool reserve(to_device_job *job) {
+static bool reserve_samples(to_device_job *job) {
   int repeats = (int)job->options.common.repeats;
   bool good = bench_samples_reserve(&job->driver, repeats) && bench_samples_reserve(&job->line, repeats);
   for (int w = 0; w < WAYS; w++) good = bench_samples_reserve(&job->rows[w], repeats) && good;
-  if (!good) bench_complain("no memory for the samples");
+  if (!good) bench_print_error("no memory for the samples");
   return good;
 }
 
@@ -116,14 +116,14 @@ static bool open_job(to_device_job *job) {
   to_device_options *o = &job->options;
   bench_place *p = &job->place;
   if (o->staging_bytes > 0) p->staging_bytes = (size_t)o->staging_bytes;
-  if (!reserve(job) || !place_open(p, o->common.device)) return false;
+  if (!reserve_samples(job) || !place_open(p, o->common.device)) return false;
   if (o->leaf_bytes < 0) o->leaf_bytes = o->full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &job->total_bytes)) {
-    bench_complain("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
+    bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
     return false;
   }
   if (place_is_gpu(p) && !raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination)) {
-    bench_complain("the driver: %s", raw_why(p->check.raw));
+    bench_print_error("the driver: %s", raw_why(p->check.raw));
     return false;
   }
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
@@ -139,7 +139,7 @@ static void close_job(to_device_job *job) {
   for (int w = 0; w < WAYS; w++) bench_samples_free(&job->rows[w]);
 }
 
-static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
+static bool move_by_way(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
   tdict_error err;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.mode = way->mode;
@@ -147,7 +147,7 @@ static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_st
   o.stats = stats;
   if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, out, &err) == TDICT_OK) return true;
   bench_progress_end();
-  bench_complain_error(way->name, &err);
+  bench_print_status(way->name, &err);
   return false;
 }
 
@@ -162,26 +162,27 @@ static int verify_way(to_device_job *job, int w) {
   check_source_seed(s, (uint64_t)job->options.seed * WAYS + (uint64_t)w);
   if (!check_poison_result(&job->place.check, s, &poison)) return BENCH_FAILED;
   bench_progress("verifying way %d of %d", w + 1, (int)WAYS);
-  if (!move(job, way, &stats, &result)) return BENCH_FAILED;
+  if (!move_by_way(job, way, &stats, &result)) return BENCH_FAILED;
   if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
   int answer = check_result(&job->place.check, s, result, &poison, &job->poisoned_bytes);
   if (answer == BENCH_OK && on_cpu(job) && result != s->tree) {
-    bench_complain("a tree on the cpu did not stay where it is");
+    bench_print_error("a tree on the cpu did not stay where it is");
     answer = BENCH_FAILED;
   }
   if (answer == BENCH_OK) job->verified_ways++;
   tdict_release(result);
-  if (answer == BENCH_DIFFERS) bench_complain("verification failed for %s", way->name);
+  if (answer == BENCH_DIFFERS) bench_print_error("verification failed for %s", way->name);
   return answer;
 }
 
-static int verify(to_device_job *job) {
+static int verify_ways(to_device_job *job) {
   int answer = BENCH_OK;
   for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
   bench_progress_end();
   if (answer == BENCH_OK && job->options.corrupt) {
     /* the one case in which finding nothing is the failure: on the cpu the result is the source itself */
-    bench_complain("--corrupt: the changed byte was not found%s", on_cpu(job) ? "; on the cpu nothing is copied" : "");
+    bench_print_error("--corrupt: the changed byte was not found%s",
+                      on_cpu(job) ? "; on the cpu nothing is copied" : "");
     return BENCH_FAILED;
   }
   return answer;
@@ -191,7 +192,7 @@ static int verify(to_device_job *job) {
 static bool measure_way(to_device_job *job, int w, bool keep) {
   tdict_tree *result = NULL;
   double begin = bench_now();
-  if (!move(job, &ways[w], NULL, &result)) return false;
+  if (!move_by_way(job, &ways[w], NULL, &result)) return false;
   tdict_release(result);
   double seconds = bench_now() - begin;
   if (keep) bench_samples_add(&job->rows[w], seconds);
@@ -209,7 +210,7 @@ static bool measure_driver(to_device_job *job, bool keep) {
     good = raw_copy_in(raw, to, s->data[i], s->bytes[i]);
   if (good) good = raw_finish(raw);
   double seconds = bench_now() - begin;
-  if (!good) bench_complain("the driver's copies: %s", raw_why(raw));
+  if (!good) bench_print_error("the driver's copies: %s", raw_why(raw));
   if (good && keep) bench_samples_add(&job->driver, seconds);
   return good;
 }
@@ -221,7 +222,7 @@ static bool measure_line(to_device_job *job, bool keep) {
   return true;
 }
 
-static bool measure(to_device_job *job) {
+static bool measure_ways(to_device_job *job) {
   const to_device_options *o = &job->options;
   for (int64_t i = -o->warmups; i < o->common.repeats; i++) {
     bool keep = i >= 0;
@@ -243,17 +244,17 @@ static bool write_trace(to_device_job *job) {
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_status status = tdict_trace_start(job->place.context, NULL, &err);
-  if (status == TDICT_OK && !move(job, &way, &stats, &result)) return false;
+  if (status == TDICT_OK && !move_by_way(job, &way, &stats, &result)) return false;
   tdict_release(result);
   if (status == TDICT_OK) status = tdict_trace_write(job->place.context, job->options.trace, &err);
   tdict_trace_stop(job->place.context);
-  if (status != TDICT_OK) bench_complain_error("the timeline", &err);
+  if (status != TDICT_OK) bench_print_status("the timeline", &err);
   if (status == TDICT_OK)
     printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
   return status == TDICT_OK;
 }
 
-static table_row row_of(const to_device_job *job, int w) {
+static table_row make_way_row(const to_device_job *job, int w) {
   return (table_row){ways[w].name,     &job->rows[w],         &job->driver, &job->line,
                      job->total_bytes, job->place.line_bytes, !on_cpu(job)};
 }
@@ -269,12 +270,12 @@ static void print_head(const to_device_job *job) {
 static void print_table(const to_device_job *job) {
   table_print_columns();
   for (int w = 0; w < WAYS; w++) {
-    table_row row = row_of(job, w);
+    table_row row = make_way_row(job, w);
     table_print_row(&row);
   }
 }
 
-static void print_foot(const to_device_job *job) {
+static void print_way_notes(const to_device_job *job) {
   char text[32];
   double total = (double)job->total_bytes;
   printf("\nMedian of %" PRId64 " after %" PRId64
@@ -303,7 +304,7 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
                                 (json_int_t)o->leaf_bytes, "warmups", (json_int_t)o->warmups, "seed",
                                 (json_int_t)o->seed));
   for (int w = 0; w < WAYS; w++) {
-    table_row row = row_of(job, w);
+    table_row row = make_way_row(job, w);
     json_t *one = json_pack("{s:s, s:I}", "row", row.name, "verified_bytes", (json_int_t)job->total_bytes);
     table_record_row(one, &row);
     json_array_append_new(rows, one);
@@ -314,7 +315,7 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
   return good;
 }
 
-static int run(int argc, char **argv) {
+static int run_to_device(int argc, char **argv) {
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   to_device_job job;
   memset(&job, 0, sizeof job);
@@ -325,11 +326,11 @@ static int run(int argc, char **argv) {
   if (bench_sink_open(&job.sink, job.options.common.json) &&
       (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job)) {
     print_head(&job);
-    answer = verify(&job);
-    if (answer == BENCH_OK && !measure(&job)) answer = BENCH_FAILED;
+    answer = verify_ways(&job);
+    if (answer == BENCH_OK && !measure_ways(&job)) answer = BENCH_FAILED;
     if (answer == BENCH_OK) {
       print_table(&job);
-      print_foot(&job);
+      print_way_notes(&job);
       if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
       if (!write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
@@ -338,5 +339,5 @@ static int run(int argc, char **argv) {
   return answer;
 }
 
-const bench_scenario bench_to_device = {"to-device", "a tree of 1000 tensors goes to a device in every mode", run, NULL,
-                                        0};
+const bench_scenario bench_to_device = {"to-device", "a tree of 1000 tensors goes to a device in every mode",
+                                        run_to_device, NULL, 0};

@@ -66,12 +66,12 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
   tdict_status status =
       tdict_to_device(p->context, in ? s->source.tree : s->there, in ? p->device : tdict_cpu(), NULL, out, &err);
   *seconds = bench_now() - begin;
-  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
   return status == TDICT_OK;
 }
 
 /* The median of some transfers after one that is not counted; the result's release is not in the time. 0: it failed. */
-static double measure_row(tune_size *s, const tdict_tuning_row *row) {
+static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
   use_row(s, *row);
@@ -102,14 +102,14 @@ typedef struct tune_best {
 
 static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
   if (!fit_row(s, &row) || memcmp(&row, &best->row, sizeof row) == 0) return true;
-  double seconds = measure_row(s, &row);
+  double seconds = measure_setting(s, &row);
   if (seconds <= 0) return false;
   if (seconds < best->seconds * clearly) *best = (tune_best){row, seconds};
   return true;
 }
 
 /* One setting after the other; the second turn sees what the first one changed. */
-static bool search(tune_size *s, tune_best *best) {
+static bool search_settings(tune_size *s, tune_best *best) {
   static const int32_t workers[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32};
   static const size_t chunks[] = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20};
   int cpus = bench_cpu_count();
@@ -133,7 +133,7 @@ static bool search(tune_size *s, tune_best *best) {
   return good;
 }
 
-static int verify(tune_size *s, const tune_best *best) {
+static int verify_best(tune_size *s, const tune_best *best) {
   double seconds;
   tdict_tree *out = NULL;
   use_row(s, best->row);
@@ -153,7 +153,7 @@ static int verify(tune_size *s, const tune_best *best) {
     const void *found = tdict_const_data(out, key);
     if (!found || memcmp(found, s->source.data[i], s->source.bytes[i]) != 0) answer = BENCH_DIFFERS;
   }
-  if (answer == BENCH_DIFFERS) bench_complain("what came back to the host differs");
+  if (answer == BENCH_DIFFERS) bench_print_error("what came back to the host differs");
   tdict_release(out);
   return answer;
 }
@@ -184,7 +184,7 @@ static bool open_size(tune_size *s) {
   if (s->direction == TDICT_TUNING_IN) return true;
   if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
     return true;
-  bench_complain_error("a transfer failed", &err);
+  bench_print_status("a transfer failed", &err);
   return false;
 }
 
@@ -197,8 +197,8 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
     tune_best best = {.row = *tdict_tuning_find(&built_in, direction, bytes)};
     if (best.row.chunk_bytes > s.slot_bytes) best.row.chunk_bytes = s.slot_bytes;
     (void)fit_row(&s, &best.row);
-    double begun = best.seconds = measure_row(&s, &best.row);
-    if (begun > 0 && search(&s, &best)) answer = verify(&s, &best);
+    double begun = best.seconds = measure_setting(&s, &best.row);
+    if (begun > 0 && search_settings(&s, &best)) answer = verify_best(&s, &best);
     if (answer == BENCH_OK) {
       show_row(&s, &best, begun);
       *out = best.row;
@@ -274,13 +274,13 @@ static bool write_table(const tune_job *job, const char *machine) {
   tdict_context *context = NULL;
   tdict_context_options o = tdict_context_options_default();
   if (tdict_tuning_write(job->o.out, &job->table, machine, &err) != TDICT_OK) {
-    bench_complain_error("the table", &err);
+    bench_print_status("the table", &err);
     return false;
   }
   o.device = job->place.device;
   o.tuning_file = job->o.out;
   if (tdict_context_create(&o, &context, &err) != TDICT_OK) {
-    bench_complain_error("a context with this table", &err);
+    bench_print_status("a context with this table", &err);
     return false;
   }
   tdict_context_destroy(context);
@@ -309,13 +309,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-static int run(tune_job *job, int argc, char **argv) {
+static int run_tune(tune_job *job, int argc, char **argv) {
   char cpu[128], machine[TDICT_TUNING_MACHINE];
   bench_sink sink;
   if (!bench_can_write(job->o.out) || !bench_sink_open(&sink, job->o.json)) return BENCH_FAILED;
   if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_complain("tune needs a device: on the cpu nothing is moved");
+    bench_print_error("tune needs a device: on the cpu nothing is moved");
     return BENCH_FAILED;
   }
   bool gpu = place_is_gpu(&job->place);
@@ -361,7 +361,7 @@ int tune_main(int argc, char **argv) {
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
   job.rows = json_array();
-  int answer = run(&job, argc, argv);
+  int answer = run_tune(&job, argc, argv);
   json_decref(job.rows);
   if (job.place.context) place_close(&job.place);
   return answer;

@@ -60,9 +60,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static json_t *failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
+static json_t *make_failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
 
-static json_t *hello(worker *w, int argc, char **argv) {
+static json_t *answer_hello(worker *w, int argc, char **argv) {
   json_t *record = bench_record("worker", argc, argv);
   json_object_set_new(record, "ok", json_true());
   json_object_set_new(record, "name", json_string("tdict"));
@@ -72,7 +72,7 @@ static json_t *hello(worker *w, int argc, char **argv) {
   return record;
 }
 
-static json_t *list_rows(const worker *w) {
+static json_t *answer_rows(const worker *w) {
   json_t *rows = json_array();
   for (int s = 0; s < BENCH_SCENARIOS; s++)
     for (int r = 0; r < bench_scenarios[s]->num_rows; r++)
@@ -90,15 +90,15 @@ static json_t *prepared(worker *w) {
                    (json_int_t)w->job.verified_bytes, "driver", job_has_driver(&w->job));
 }
 
-static json_t *verify(worker *w) {
-  if (!w->row) return failure("no row is prepared");
+static json_t *answer_verify(worker *w) {
+  if (!w->row) return make_failure("no row is prepared");
   int answer = place_furnish(&w->place) ? job_verify(&w->job) : BENCH_FAILED;
   if (answer == BENCH_OK) return prepared(w);
   finish_row(w);
-  return failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
+  return make_failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
 }
 
-static json_t *prepare(worker *w, const json_t *request) {
+static json_t *answer_prepare(worker *w, const json_t *request) {
   const char *scenario_name = json_string_value(json_object_get(request, "scenario"));
   const char *row_name = json_string_value(json_object_get(request, "row"));
   const bench_scenario *scenario = NULL;
@@ -107,12 +107,12 @@ static json_t *prepare(worker *w, const json_t *request) {
     if (strcmp(bench_scenarios[s]->name, scenario_name) == 0) scenario = bench_scenarios[s];
   for (int r = 0; scenario && row_name && r < scenario->num_rows; r++)
     if (strcmp(scenario->rows[r].name, row_name) == 0) w->row = &scenario->rows[r];
-  if (!w->row) return failure("there is no such row");
+  if (!w->row) return make_failure("there is no such row");
   if (!job_open(&w->job, &w->place, scenario, w->row)) {
     finish_row(w);
-    return failure("the row could not be prepared");
+    return make_failure("the row could not be prepared");
   }
-  return w->row->processes > 0 ? prepared(w) : verify(w);
+  return w->row->processes > 0 ? prepared(w) : answer_verify(w);
 }
 
 /* Of all threads of this process, in user code and in the kernel. */
@@ -124,7 +124,7 @@ static double cpu_seconds(void) {
 
 /* So many repetitions, their seconds into `seconds` when there is one; `cpu` are the processors' seconds of the repetitions
  * alone. */
-static bool repeat(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
+static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
   double begin = cpu_seconds(), outside = 0;
   for (json_int_t i = 0; i < count; i++) {
@@ -139,36 +139,36 @@ static bool repeat(worker *w, json_int_t count, bool driver, json_t *seconds, do
   return true;
 }
 
-static json_t *run_samples(worker *w, const json_t *request) {
+static json_t *answer_run(worker *w, const json_t *request) {
   const char *who = json_string_value(json_object_get(request, "who"));
   json_int_t warm = json_integer_value(json_object_get(request, "warm"));
   json_int_t count = json_integer_value(json_object_get(request, "count"));
   bool driver = who && strcmp(who, "driver") == 0;
   double cpu;
-  if (!w->row) return failure("no row is prepared");
-  if (driver && !job_has_driver(&w->job)) return failure("the driver has no such row");
+  if (!w->row) return make_failure("no row is prepared");
+  if (driver && !job_has_driver(&w->job)) return make_failure("the driver has no such row");
   json_t *seconds = json_array();
-  if (repeat(w, warm, driver, NULL, &cpu) && repeat(w, count, driver, seconds, &cpu))
+  if (run_repetitions(w, warm, driver, NULL, &cpu) && run_repetitions(w, count, driver, seconds, &cpu))
     return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu);
   json_decref(seconds);
-  return failure("a repetition failed");
+  return make_failure("a repetition failed");
 }
 
-static json_t *run_line(worker *w, const json_t *request) {
+static json_t *answer_line(worker *w, const json_t *request) {
   json_int_t count = json_integer_value(json_object_get(request, "count"));
   json_t *seconds = json_array();
   for (json_int_t i = 0; i < count; i++) {
     double one;
     if (w->place.line_bytes == 0 || !place_line(&w->place, &one)) {
       json_decref(seconds);
-      return failure("there is no line");
+      return make_failure("there is no line");
     }
     json_array_append_new(seconds, json_real(one));
   }
   return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
 }
 
-static json_t *finish(worker *w) {
+static json_t *answer_finish(worker *w) {
   json_t *more = w->row && w->row->kind->more ? w->row->kind->more(&w->job) : NULL;
   finish_row(w);
   json_t *answer = json_pack("{s:b}", "ok", 1);
@@ -176,27 +176,27 @@ static json_t *finish(worker *w) {
   return answer;
 }
 
-static json_t *drop(worker *w) {
+static json_t *answer_drop(worker *w) {
   finish_row(w);
   place_drop_sources(&w->place);
   return json_pack("{s:b}", "ok", 1);
 }
 
-static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv) {
+static json_t *answer_request(worker *w, const json_t *request, int argc, char **argv) {
   const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return failure("a line is no request: it has no \"op\"");
-  if (strcmp(op, "hello") == 0) return hello(w, argc, argv);
-  if (strcmp(op, "rows") == 0) return list_rows(w);
-  if (strcmp(op, "prepare") == 0) return prepare(w, request);
-  if (strcmp(op, "run") == 0) return run_samples(w, request);
-  if (strcmp(op, "line") == 0) return run_line(w, request);
-  if (strcmp(op, "verify") == 0) return verify(w);
-  if (strcmp(op, "drop") == 0) return drop(w);
-  if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return finish(w);
-  return failure("there is no such op");
+  if (!op) return make_failure("a line is no request: it has no \"op\"");
+  if (strcmp(op, "hello") == 0) return answer_hello(w, argc, argv);
+  if (strcmp(op, "rows") == 0) return answer_rows(w);
+  if (strcmp(op, "prepare") == 0) return answer_prepare(w, request);
+  if (strcmp(op, "run") == 0) return answer_run(w, request);
+  if (strcmp(op, "line") == 0) return answer_line(w, request);
+  if (strcmp(op, "verify") == 0) return answer_verify(w);
+  if (strcmp(op, "drop") == 0) return answer_drop(w);
+  if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return answer_finish(w);
+  return make_failure("there is no such op");
 }
 
-static void serve(worker *w, int argc, char **argv) {
+static void serve_requests(worker *w, int argc, char **argv) {
   char *line = NULL;
   size_t size = 0;
   bool more = true;
@@ -204,7 +204,7 @@ static void serve(worker *w, int argc, char **argv) {
     json_t *request = json_loads(line, 0, NULL);
     const char *op = json_string_value(json_object_get(request, "op"));
     more = !op || strcmp(op, "quit") != 0;
-    json_t *answer = answer_to(w, request, argc, argv);
+    json_t *answer = answer_request(w, request, argc, argv);
     json_dumpf(answer, stdout, JSON_COMPACT);
     putchar('\n');
     if (fflush(stdout) != 0) more = false; /* nobody listens */
@@ -227,7 +227,7 @@ int worker_main(int argc, char **argv) {
   w.place.sim_rate = (double)o.sim_rate;
   bool good = place_open(&w.place, o.common.device);
   w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
-  if (good) serve(&w, argc, argv);
+  if (good) serve_requests(&w, argc, argv);
   finish_row(&w);
   place_close(&w.place);
   return good ? BENCH_OK : BENCH_FAILED;
