@@ -1,5 +1,5 @@
-/* The operations that tdict-costs counts. callgrind finds the functions by their names, so they may be neither inlined
- * nor copied. What an operation makes, it releases. Owner: main. Thread rule: one thread. */
+/* The operations that tdict-costs counts. callgrind finds the functions by name, so they must not be inlined or
+ * cloned. Each operation releases what it makes. Main owns the data. Thread rule: one thread. */
 #include <stdio.h>
 
 #include "costs.h"
@@ -9,7 +9,7 @@
 #else
 #define COST(name) __attribute__((noinline, noclone, used)) static tdict_status cost_##name(cost_job *job)
 #endif
-/* An operation that makes one tree. */
+/* Defines an operation that makes one tree. */
 #define MAKES(name, call)             \
   COST(name) {                        \
     tdict_tree *out = NULL;           \
@@ -17,7 +17,7 @@
     tdict_release(out);               \
     return status;                    \
   }
-/* One that makes several, at most as many as there are leaves. */
+/* Defines an operation that makes several trees, at most as many as there are leaves. */
 #define MAKES_MANY(name, room, call)                                                     \
   COST(name) {                                                                           \
     size_t count = (size_t)(room);                                                       \
@@ -25,10 +25,10 @@
     for (size_t i = 0; i < count && status == TDICT_OK; i++) tdict_release(job->out[i]); \
     return status;                                                                       \
   }
-/* One that makes nothing. */
+/* Defines an operation that makes no tree. */
 #define DOES(name, call) \
   COST(name) { return call; }
-/* One that is done for each of `count` numbers i. */
+/* Defines an operation that calls a function for each i from 0 to count - 1. */
 #define REPEATS(name, count, call)                                                          \
   COST(name) {                                                                              \
     tdict_status status = TDICT_OK;                                                         \
@@ -166,7 +166,7 @@ MAKES(squeeze, tdict_squeeze(job->wide, 0, &out, ERR))
 MAKES(expand, tdict_expand(job->wide, 2, (const int64_t[]){3, 2}, &out, ERR))
 MAKES(permute, tdict_permute(job->wide, 1, (const int[]){0}, &out, ERR))
 MAKES(transpose, tdict_transpose(job->square, 0, 1, &out, ERR))
-COST(reshape) { /* which copies */
+COST(reshape) { /* copies the bytes */
   tdict_tree *turned = NULL, *out = NULL;
   tdict_status status = tdict_transpose(job->square, 0, 1, &turned, ERR);
   if (status == TDICT_OK) status = tdict_flatten(turned, 0, 1, &out, ERR);

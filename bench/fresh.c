@@ -1,7 +1,7 @@
-/* tdict-bench fresh: what the first transfer of a process takes, and its first pinning of a tree. bench/compare gives each
- * repetition a process of its own; `tdict-bench fresh` alone opens a new context for each, in one process.
- *
- * What the repetition made is kept until the row is over, and verified after the clock has stopped. */
+/* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/compare starts a new
+ * process for each repetition. `tdict-bench fresh` alone opens a new context for each repetition.
+ * The job keeps the result of a repetition until the row ends, and verifies it after the measured time. Thread rule:
+ * one thread. */
 #include <stdlib.h>
 
 #include "rows.h"
@@ -9,7 +9,7 @@
 enum { STEADY = 5 };
 typedef struct fresh_state {
   check_poison poison;
-  double allocation; /* seconds of the first device memory */
+  double allocation; /* time to allocate the first device memory */
   tdict_tree *result;
 } fresh_state;
 
@@ -18,7 +18,7 @@ static bool fresh_prepare(bench_job *job) {
   return job->state != NULL;
 }
 
-/* The first device memory is taken, timed apart, filled with 0xA5 and given back to the library's pool. */
+/* Allocates the first device memory, measures that apart, fills it with 0xA5 and frees it to the library's pool. */
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;
@@ -43,7 +43,7 @@ static void fresh_finish(bench_job *job) {
   free(state);
 }
 
-/* The release of a first result is no part of what is asked. */
+/* The time does not include the release of the first result. */
 static bool fresh_first_sample(bench_job *job, int tree, double *seconds) {
   fresh_state *state = job->state;
   tdict_tree *result = NULL;
@@ -70,7 +70,7 @@ static int verify_kept(bench_job *job, tdict_device where) {
 
 static int first_verify(bench_job *job) { return verify_kept(job, job->place->device); }
 
-/* What the same takes from the second time on. */
+/* Measures the later transfers of the same tree, for comparison. */
 static json_t *first_more(bench_job *job) {
   const fresh_state *state = job->state;
   bench_samples steady;
@@ -126,5 +126,5 @@ static const bench_row rows[] = {
      .processes = 5},
 };
 
-const bench_scenario bench_fresh = {"fresh", "the first transfer of a process, and its first pinning", NULL, rows,
-                                    sizeof rows / sizeof rows[0]};
+const bench_scenario bench_fresh = {"fresh", "measures the first transfer and the first pinning of a process", NULL,
+                                    rows, sizeof rows / sizeof rows[0]};

@@ -1,11 +1,12 @@
-/* The kinds h2d and d2h: a tree goes to the device, or from it to the host. See rows.h. */
+/* The kinds h2d (a tree is copied to the device) and d2h (from the device to the host). See rows.h for ownership and
+ * threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rows.h"
 
-/* Beyond this, one existing destination is as good as four: none of it is in a cache when it comes round again. */
+/* Above this size one existing destination is enough: it is too large for any cache when it is reused. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
 static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
@@ -49,7 +50,7 @@ static int h2d_verify(bench_job *job) {
   return answer;
 }
 
-/* The result is made and released inside the clock. */
+/* The time includes allocating and releasing the result. */
 static bool h2d_sample(bench_job *job, int tree, double *seconds) {
   tdict_tree *result = NULL;
   double begin = bench_now();
@@ -74,7 +75,8 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
 
 const bench_kind kind_h2d = {"h2d", false, false, h2d_prepare, h2d_verify, h2d_sample, h2d_driver, NULL, NULL};
 
-/* To the host. "fresh" and "pinned" results are new each time, "warm" and "into_pinned" are written over. */
+/* Copies to the host. "fresh" and "pinned" results are new each time. "warm" and "into_pinned" results are
+ * overwritten. */
 static bool writes_over(const bench_job *job) {
   return is_equal(job->row.result, "warm") || is_equal(job->row.result, "into_pinned");
 }
@@ -99,7 +101,7 @@ static bool d2h_prepare(bench_job *job) {
   for (int t = 0; t < BENCH_TREES; t++) {
     if (tdict_to_device(p->context, p->sources[t].tree, p->device, NULL, &job->device_trees[t], &err) == TDICT_OK)
       continue;
-    bench_print_status("the trees on the device could not be made", &err);
+    bench_print_status("cannot make the trees on the device", &err);
     return false;
   }
   if (writes_over(job) && !d2h_targets(job)) return false;
@@ -153,7 +155,8 @@ static bool d2h_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Leaf by leaf; pinned destinations lie in the bounce buffer, from its start again when it is full. */
+/* Copies leaf by leaf. Pinned destinations are parts of the bounce buffer, which is reused from its start when it is
+ * full. */
 static bool d2h_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_place *c = &job->place->check;

@@ -1,4 +1,5 @@
-/* The kinds pin and pin_h2d: a tree is copied into pinned memory; the same, and then it goes to the device. */
+/* The kinds pin (a tree is copied into pinned memory) and pin_h2d (and then to the device). See rows.h for ownership
+ * and threads. */
 #include <string.h>
 
 #include "rows.h"
@@ -75,7 +76,7 @@ static bool pin_h2d_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Each leaf is copied into pinned memory that is there already, and sent from there. */
+/* Copies each leaf into existing pinned memory, and from there to the device. */
 static bool pin_h2d_driver(bench_job *job, int tree, double *seconds) {
   const check_place *c = &job->place->check;
   const check_source *s = &job->place->sources[tree];

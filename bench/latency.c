@@ -1,5 +1,5 @@
-/* tdict-bench latency: how long the caller is held by a call that does not wait, and how long the program's own small
- * copies take while a transfer is under way. */
+/* tdict-bench latency: measures how long an asynchronous call takes to return. Also measures the program's own small
+ * copies during a transfer. See rows.h for ownership and threads. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 #include "rows.h"
 
-/* The program makes its copies one at a time with a pause between them, so that 200 of them last about as long as a
- * transfer of 4 GB and do not all come in its first few milliseconds. */
+/* The program copies one block at a time with a pause after each. 200 copies then take about as long as a transfer of
+ * 4 GB, and are spread over its whole time. */
 enum { OWN_COPIES = 200, OWN_BYTES = 51200, MOST_TRANSFERS = 50, PAUSE_NS = 250000 };
 
 static bool start_transfer(bench_job *job, int tree, tdict_future **out) {
@@ -17,7 +17,7 @@ static bool start_transfer(bench_job *job, int tree, tdict_future **out) {
   bench_place *p = job->place;
   tdict_transfer_options o = move_options(job);
   if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
-  bench_print_status("a transfer could not be started", &err);
+  bench_print_status("cannot start a transfer", &err);
   return false;
 }
 
@@ -42,7 +42,7 @@ static int latency_verify(bench_job *job) {
   return answer;
 }
 
-/* Until the call is back; the transfer is waited for after the clock has stopped. */
+/* Measures until the call returns. Waits for the transfer after the measured time. */
 static bool call_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   double begin = bench_now();
@@ -53,9 +53,9 @@ static bool call_sample(bench_job *job, int tree, double *seconds) {
 
 typedef struct copies_state {
   bench_samples times;
-  check_source own; /* simulated: the program's own leaf, pinned, and where it goes */
+  check_source own; /* simulated device: the source of the program's own copies, pinned */
   tdict_tree *target;
-  tdict_context *pieces; /* pins in pieces; NULL where nothing is pinned meanwhile */
+  tdict_context *pieces; /* a context that pins in pieces; NULL: the row does not pin */
 } copies_state;
 
 static bool copies_prepare(bench_job *job) {
@@ -83,7 +83,8 @@ static void copies_finish(bench_job *job) {
   free(state);
 }
 
-/* On a GPU a driver copy from pinned memory on a stream of the program's own; simulated, a call of the library. */
+/* Copies a small block once. On a GPU this is a driver copy from pinned memory on a stream of the program. On the
+ * simulated device it is a call of the library. */
 static bool copy_small_block(bench_job *job) {
   bench_place *p = job->place;
   copies_state *state = job->state;
@@ -113,7 +114,7 @@ static void take_a_pause(void) {
   nanosleep(&pause, NULL);
 }
 
-/* The wanted percentile of the times that were taken. */
+/* Returns a percentile of the measured times. */
 static double percentile(bench_job *job) {
   copies_state *state = job->state;
   int percent = strcmp(job->row.statistic, "p99") == 0 ? 99 : 50;
@@ -151,7 +152,7 @@ static bool idle_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* As a program does that cannot afford to wait for the registration of a large block. */
+/* Opens a context that pins in pieces. Registering a large block at once would delay the program's copies. */
 static bool pinning_prepare(bench_job *job) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
@@ -166,7 +167,7 @@ static bool pinning_prepare(bench_job *job) {
   return false;
 }
 
-/* The sources are pinned by a thread, with no pinned memory kept, while the program makes its copies. */
+/* Pins the sources on another thread, with no pinned memory cached, while the program copies. */
 typedef struct pinning {
   bench_job *job;
   int tree;
@@ -243,5 +244,5 @@ static const bench_row rows[] = {
      .worth = 2},
 };
 
-const bench_scenario bench_latency = {"latency", "until the call is back; the program's own copies meanwhile", NULL,
+const bench_scenario bench_latency = {"latency", "measures asynchronous calls, and own copies during a transfer", NULL,
                                       rows, sizeof rows / sizeof rows[0]};

@@ -1,7 +1,7 @@
-/* tdict-bench loader: batches a second that a loader hands over on the device, from a shard of tokens or from samples in
- * memory; with --digest one number that says which batches came, whatever the workers.
- *
- * Thread rule: the main thread alone; the loader's threads are its own. */
+/* tdict-bench loader: measures batches per second that a loader delivers on the device, from a shard of tokens or
+ * from samples in memory. With --digest it prints a hash of all batches, to compare them between runs. The run owns
+ * the context, the dataset and the loader.
+ * Thread rule: main thread only. The loader has its own threads. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,14 +16,14 @@
 enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state; /* shard NULL: a temporary one */
+  const char *device, *work, *shard, *json, *state; /* NULL: a temporary shard */
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
   tdict_context *context;
   tdict_device place;
   tdict_loader *loader;
-  tdict_tree *source; /* of samples in memory; NULL for tokens */
+  tdict_tree *source; /* the tree of samples; NULL for tokens */
   double rate, waited;
   tdict_loader_stats stats;
   double elapsed;
@@ -32,7 +32,7 @@ typedef struct run {
   bench_sink sink;
 } run;
 
-/* Random numbers of our own, so that both sides of a comparison may be given equal bytes. */
+/* A random generator that does not depend on the library, so that both sides of a comparison get equal bytes. */
 static uint64_t next_random(uint64_t *state) {
   *state += UINT64_C(0x9e3779b97f4a7c15);
   uint64_t x = *state;
@@ -54,7 +54,7 @@ static bool write_shard(const run *r, const char *path) {
     good = fwrite(part, sizeof *part, count, file) == count;
   }
   if (file && fclose(file) != 0) good = false;
-  int why = errno; /* free() may change it */
+  int why = errno; /* free() may change errno */
   free(part);
   if (!good) bench_print_error("the shard %s cannot be written: %s", path, strerror(why));
   return good;
@@ -71,7 +71,7 @@ static bool open_shard(const char *path, tdict_dataset *out) {
   return false;
 }
 
-/* A shard that nobody named is gone when the program ends, however it ends: the dataset keeps the file mapped. */
+/* Removes the temporary shard at once. The dataset keeps the file mapped until the program ends. */
 static bool open_temporary_shard(const run *r, tdict_dataset *out) {
   const char *place = getenv("TMPDIR");
   char folder[4096], path[4096 + 16];
@@ -144,10 +144,10 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  o.endless = !r->digest;                         /* which counts epochs */
-  int64_t samples = dataset.length(dataset.self); /* the loader takes the dataset */
+  o.endless = !r->digest;                         /* the digest counts epochs */
+  int64_t samples = dataset.length(dataset.self); /* before the loader takes the dataset */
   if (samples < o.batch_size) {
-    bench_print_error("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
+    bench_print_error("batch_size is %" PRId64 ", but the dataset has %" PRId64 " samples", r->batch, samples);
     tdict_dataset_reset(&dataset);
     return false;
   }
@@ -172,7 +172,7 @@ static bool open_loader_context(run *r) {
   return true;
 }
 
-/* Takes batches for a time, each on a stream of the program's, as a training loop does. */
+/* Takes batches for a time. Each is delivered on the stream of the program, as in a training loop. */
 static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};
@@ -193,14 +193,14 @@ static int measure_rate(run *r) {
     tdict_release(batch);
     batches++;
     if (begin == 0 && bench_now() > warm_until) {
-      status = tdict_loader_next(r->loader, NULL, &batch, &err); /* what is under way is through */
+      status = tdict_loader_next(r->loader, NULL, &batch, &err); /* wait for running transfers */
       tdict_release(batch);
       if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &before, &err);
       batches = 0;
       begin = bench_now();
     }
   }
-  if (status == TDICT_OK) status = tdict_loader_next(r->loader, NULL, &batch, &err); /* waits on the host */
+  if (status == TDICT_OK) status = tdict_loader_next(r->loader, NULL, &batch, &err); /* waits for the queued copies */
   r->elapsed = bench_now() - begin;
   tdict_release(batch);
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
@@ -222,7 +222,7 @@ static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *
   if (!entry->tensor) return TDICT_OK;
   const unsigned char *bytes = tdict_tensor_const_data(entry->tensor);
   for (size_t i = 0; i < tdict_tensor_bytes(entry->tensor); i++)
-    r->sum = (r->sum ^ bytes[i]) * UINT64_C(1099511628211); /* FNV-1a */
+    r->sum = (r->sum ^ bytes[i]) * UINT64_C(1099511628211); /* hash FNV-1a */
   return TDICT_OK;
 }
 
@@ -230,7 +230,7 @@ static bool read_state(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
   FILE *file = r->state ? fopen(r->state, "r") : NULL;
-  if (!file) return true; /* from the beginning */
+  if (!file) return true; /* no saved state: start at the beginning */
   int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &s.epoch, &s.batch,
                    &s.dataset_length, &s.batch_size, &s.num_indices, &s.num_samples);
   got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNu64, &s.rank_samples, &s.seed,
@@ -259,7 +259,7 @@ static bool write_state(const run *r) {
   return good;
 }
 
-/* The batches of some epochs, one number for all in their order, read back from the device. */
+/* Prints a hash of all batches of the given epochs in their order. Reads the batches back from the device. */
 static int print_digest(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
@@ -309,7 +309,7 @@ static int report_rate(const run *r, int argc, char **argv) {
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-/* What would do nothing is refused; what was not given gets its value. */
+/* Refuses options that have no effect, and sets defaults. */
 static void check_options(run *r, struct argp_state *state) {
   bool tokens = strcmp(r->work, "tokens") == 0;
   if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
@@ -324,7 +324,7 @@ static void check_options(run *r, struct argp_state *state) {
   if (!(r->seconds > 0)) r->seconds = 2;
 }
 
-/* False: the option takes no whole number. */
+/* Parses an option with an integer. Returns false if the option has none. */
 static bool parse_count(run *r, int key, const char *arg, struct argp_state *state) {
   const int64_t most = INT64_C(1) << 40;
   const struct {
@@ -378,7 +378,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
       argp_error(state, "--work: '%s' is not tokens or samples", arg);
     break;
   case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
     break;
   case ARGP_KEY_END:
     check_options(r, state);
@@ -392,27 +392,28 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 int loader_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"work", 'w', "KIND", 0, "tokens (default): windows of 1024 of a shard; samples: 7 leaves a sample, 42.5 KB", 0},
-      {"workers", 'n', "N", 0, "threads of the loader (4); 0: the caller does all", 0},
-      {"prefetch", 'p', "N", 0, "batches ahead (0: two a worker)", 0},
-      {"batch", 'b', "N", 0, "samples in a batch (64 windows, 256 samples)", 0},
-      {"seconds", 't', "S", 0, "how long to measure (2)", 0},
+      {"work", 'w', "KIND", 0,
+       "tokens (default): windows of 1024 tokens of a shard; samples: samples of 7 leaves, 42.5 KB", 0},
+      {"workers", 'n', "N", 0, "worker threads (default 4); 0: the calling thread makes the batches", 0},
+      {"prefetch", 'p', "N", 0, "batches to prefetch (default 0: two for each worker)", 0},
+      {"batch", 'b', "N", 0, "samples in a batch (default 64 windows or 256 samples)", 0},
+      {"seconds", 't', "S", 0, "seconds to measure (default 2)", 0},
       {"shard", 'f', "FILE", 0,
-       "with --work tokens: the shard, written with random tokens, 2 bytes each, when it is not there (default: one in "
-       "a temporary folder, removed at the end)",
+       "with --work tokens: the shard; if FILE does not exist, it is written with random 16-bit tokens (default: a "
+       "temporary file)",
        0},
-      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: of a shard that is written (50000000)", 0},
-      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: how many are in memory (16384)", 0},
-      {"seed", 's', "N", 0, "of the order (1)", 0},
-      {"json", 'j', "FILE", 0, "write the record there; - is standard output, and then there is no text", 0},
-      {"digest", OPTION_DIGEST, NULL, 0, "measure nothing: one number for all batches of the epochs in their order", 1},
-      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: how many epochs (2)", 1},
+      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: tokens in a new shard (default 50000000)", 0},
+      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: samples in memory (default 16384)", 0},
+      {"seed", 's', "N", 0, "seed of the order of samples (default 1)", 0},
+      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
+      {"digest", OPTION_DIGEST, NULL, 0, "do not measure; print a hash of all batches in their order", 1},
+      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: number of epochs (default 2)", 1},
       {"stop", OPTION_STOP, "N", 0, "with --digest: stop after N calls", 1},
       {"state", OPTION_STATE, "FILE", 0,
-       "with --digest: go on from the state in FILE, if it is there; written when stopped", 1},
+       "with --digest: continue from the state in FILE, if it exists; --stop writes it", 1},
       {0}};
-  static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
-                            "\vExit status: 0 done, 1 something failed, 2 wrong use.";
+  static const char doc[] = "Measures batches per second that a loader delivers, in random order."
+                            "\vExit status: 0 success, 1 failure, 2 wrong usage.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   run r = {.device = "auto", .work = "tokens", .workers = 4, .seed = 1};
   argp_err_exit_status = BENCH_USAGE;

@@ -1,4 +1,5 @@
-/* Samples, progress, complaints and small texts of the scenarios. No state. */
+/* Implements clocks, samples, messages and number formats for all scenarios, see bench.h. Owns no data. Thread rule:
+ * main thread only. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -37,7 +38,7 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The i-th smallest would do, but samples are few and their order is kept for the record. */
+/* Sorts a copy, since the record needs the samples in the order of measurement. */
 double bench_samples_median(const bench_samples *s) {
   if (s->count == 0) return 0;
   double *sorted = malloc((size_t)s->count * sizeof *sorted);

@@ -1,5 +1,6 @@
-/* tdict-bench overlap: a transfer beside a kernel that runs as long as it does, from pageable or pinned memory, on a
- * stream of its own or behind the kernel on the kernel's. What overlaps takes as long as the longer of the two. */
+/* tdict-bench overlap: measures a transfer while a kernel runs for about the same time. The sources are pageable or
+ * pinned. The transfer uses its own stream, or the kernel's stream after the kernel. If both overlap, they take as
+ * long as the longer of the two. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,8 +9,8 @@
 
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {
-  bench_samples alone; /* the transfer without a kernel */
-  double at[MOMENTS];  /* of one watched repetition, see watch() */
+  bench_samples alone; /* seconds of the transfer without a kernel */
+  double at[MOMENTS];  /* times of one repetition, see watch_repetition() */
   int64_t kernel_ns;
 } overlap_state;
 
@@ -67,7 +68,7 @@ static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   tdict_transfer_options o = move_options(job);
   if (strcmp(job->row.calls, "same_stream") == 0) o.after = &stream;
   if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
-  bench_print_status("a transfer could not be started", &err);
+  bench_print_status("cannot start a transfer", &err);
   return false;
 }
 
@@ -79,7 +80,7 @@ static bool end_transfer(tdict_future *future, tdict_tree **out) {
   return status == TDICT_OK;
 }
 
-/* From the launch until both are done and the result is released. */
+/* Measures from the launch until kernel and transfer have ended and the result is released. */
 static bool overlap_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   tdict_tree *result = NULL;
@@ -104,7 +105,8 @@ static bool measure_alone(bench_job *job) {
   return true;
 }
 
-/* One repetition whose ends are watched from outside: begin, launched, called, transfer done, kernel done. */
+/* Runs one repetition and polls for the times of these events: begin, kernel launched, call returned, transfer ended,
+ * kernel ended. */
 static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
   tdict_future *future = NULL;
@@ -142,7 +144,7 @@ static int overlap_verify(bench_job *job) {
   return answer == BENCH_OK && !measure_alone(job) ? BENCH_FAILED : answer;
 }
 
-/* An event of the trace format that chrome://tracing and Perfetto read; times in microseconds. */
+/* Returns an event of the trace format that chrome://tracing and Perfetto read. Times are in microseconds. */
 static json_t *make_trace_event(const char *name, const char *track, double begin, double end) {
   return json_pack("{s:s, s:s, s:i, s:s, s:f, s:f}", "name", name, "ph", "X", "pid", 1, "tid", track, "ts", begin * 1e6,
                    "dur", (end - begin) * 1e6);
@@ -165,7 +167,7 @@ static json_t *overlap_more(bench_job *job) {
 static const bench_kind kind_overlap = {"overlap",      false, false,          overlap_prepare, overlap_verify,
                                         overlap_sample, NULL,  overlap_finish, overlap_more};
 
-/* Five million floats, as in the tutorial; over a fast link they take about as long as the kernel. */
+/* Five million floats, as in the TensorDict tutorial. Over a fast link they take about as long as the kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
 static const bench_row rows[] = {
     {.name = "pageable, own stream", WORK, .calls = "own_stream", .worth = 2},
@@ -174,5 +176,5 @@ static const bench_row rows[] = {
     {.name = "pinned, same stream", WORK, .calls = "same_stream", .source = "pinned", .worth = 2},
 };
 
-const bench_scenario bench_overlap = {"overlap", "a transfer beside a kernel", NULL, rows,
+const bench_scenario bench_overlap = {"overlap", "copies while a kernel runs", NULL, rows,
                                       sizeof rows / sizeof rows[0]};

@@ -1,6 +1,7 @@
-/* tdict-bench pinning: how long it takes to pin one block and to let it go, and how long copies of another thread wait
- * meanwhile; in one registration or in pieces. The first repetition is what a new process pins first; bench/pinning gives
- * each repetition a process of its own. */
+/* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces. Also
+ * measures the longest delay of another thread's copies meanwhile. Only the first repetition is the first pinning of
+ * the process; bench/pinning starts a new process for each repetition. The job owns its memory. Thread rule: the
+ * copies run on the main thread, the pinning on a second thread. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +18,7 @@ typedef struct pinning_options {
   int64_t bytes, piece_bytes;
 } pinning_options;
 
-/* One repetition, in seconds. */
+/* The times of one repetition in seconds. */
 typedef struct times {
   bench_samples pin, pin_wait, unpin, unpin_wait;
 } times;
@@ -25,11 +26,11 @@ typedef struct times {
 typedef struct pinning_job {
   pinning_options o;
   bench_place place;
-  void *own; /* cuda: page-locked bytes of the program's own, and where they go */
+  void *own; /* cuda: page-locked source and device destination of the program's own copies */
   raw_address own_device;
-  check_source own_source; /* simulated: a pinned leaf, and where the library copies it */
+  check_source own_source; /* simulated device: a pinned leaf, and its copy on the device */
   tdict_tree *own_target;
-  double alone; /* seconds of the longest copy while nothing is pinned */
+  double alone; /* seconds of the longest copy without concurrent pinning */
   times all;
 } pinning_job;
 
@@ -58,7 +59,7 @@ static void end_copies(pinning_job *job) {
   check_source_free(&job->own_source);
 }
 
-/* A copy of the program's own, as in tdict-bench latency: on a GPU by the driver, simulated by the library. */
+/* Measures a small copy, as in tdict-bench latency: by the driver on a GPU, by the library on the simulated device. */
 static bool time_small_copy(pinning_job *job, double *longest) {
   raw_driver *raw = job->place.check.raw;
   tdict_error err;
@@ -77,7 +78,7 @@ static bool time_small_copy(pinning_job *job, double *longest) {
   return true;
 }
 
-/* What a thread does while the program makes its copies. */
+/* The work of the second thread while the main thread copies. */
 typedef struct pinner {
   pinning_job *job;
   tdict_tensor *block;
@@ -110,14 +111,14 @@ static void *unpin_block(void *user) {
   return NULL;
 }
 
-/* Has a thread do it, and copies until it has. */
+/* Runs `work` on a second thread, and copies small blocks until it has ended. */
 static bool copy_during(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
   pthread_t thread;
   double longest = 0;
   bool good = true;
   atomic_store(&p->done, false);
   if (pthread_create(&thread, NULL, work, p) != 0) {
-    bench_print_error("no thread to be had");
+    bench_print_error("cannot start a thread");
     return false;
   }
   do good = time_small_copy(p->job, &longest);
@@ -133,7 +134,7 @@ static bool measure_pinning(pinning_job *job, int repeats) {
   if (!bench_samples_reserve(&t->pin, repeats) || !bench_samples_reserve(&t->pin_wait, repeats) ||
       !bench_samples_reserve(&t->unpin, repeats) || !bench_samples_reserve(&t->unpin_wait, repeats))
     return false;
-  double first = 0; /* the driver makes ready */
+  double first = 0; /* The first copy initializes the driver; it is not counted. */
   for (int i = 0; i < ALONE; i++)
     if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
   for (int i = 0; i < repeats; i++) {
@@ -178,7 +179,7 @@ static int run_pinning(pinning_job *job, const common_options *common, int argc,
   job->place.pin_piece_bytes = (size_t)job->o.piece_bytes;
   if (!place_open(&job->place, common->device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_print_error("pinning needs a device: pinned memory is a device's to read");
+    bench_print_error("pinning needs a device that reads pinned memory");
     return BENCH_FAILED;
   }
   if (!prepare_copies(job) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
@@ -203,11 +204,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 int pinning_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"bytes", KEY_BYTES, "N", 0, "of the block (default 1073741824)", 0},
+      {"bytes", KEY_BYTES, "N", 0, "size of the block (default 1073741824)", 0},
       {"piece-bytes", KEY_PIECES, "N", 0, "pin_piece_bytes of the context (default 0: one registration)", 0},
       {0}};
-  static const char doc[] = "Pins a block and lets it go while another thread copies, and says how long both take."
-                            "\vExit status: 0 done, 1 something failed, 2 wrong use.";
+  static const char doc[] = "Pins and unpins a block while another thread copies, and prints the times of both."
+                            "\vExit status: 0 success, 1 failure, 2 wrong usage.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static pinning_job job;
   common_options common = {"auto", false, false, NULL, 1};

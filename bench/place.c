@@ -1,4 +1,5 @@
-/* Where rows are measured: a context, the driver beside it, sources that are kept from row to row. See rows.h. */
+/* Opens places and jobs: a context, the driver, and sources that are kept between rows. See rows.h for ownership and
+ * threads. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,9 +10,9 @@
 #include "rows.h"
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
-static const size_t evict_bytes = (size_t)768 << 20; /* more than two of the largest caches there are */
-static const size_t touch_bytes = (size_t)64 << 20;  /* more does not stay in a core's caches anyway */
-static const int64_t pause_ns = 5000000;             /* about what a training step leaves between two batches */
+static const size_t evict_bytes = (size_t)768 << 20; /* more than twice the largest cache */
+static const size_t touch_bytes = (size_t)64 << 20;  /* a larger block does not stay in the caches of a core */
+static const int64_t pause_ns = 5000000;             /* about the time of a training step between two batches */
 
 static bool open_place_context(bench_place *p, const char *device) {
   tdict_error err;
@@ -28,7 +29,7 @@ static bool open_place_context(bench_place *p, const char *device) {
     return false;
   }
   p->device = tdict_context_device(p->context, &p->why);
-  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* no GPU was asked for */
+  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* another device was chosen */
   return true;
 }
 
@@ -63,7 +64,7 @@ static bool open_sim(bench_place *p) {
   c->bounce_bytes = line_bytes_sim;
   c->bounce = malloc(c->bounce_bytes);
   if (!c->bounce) {
-    bench_print_error("no memory to read back into");
+    bench_print_error("no memory to read results back into");
     return false;
   }
   if (!check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
@@ -164,7 +165,7 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Leaves of a small run: at most 4 MB in all, sizes before counts, so that the row keeps its kind. */
+/* Reduces a row to at most 4 MB. Reduces sizes before counts, so that a row of many leaves keeps many leaves. */
 static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
@@ -175,7 +176,7 @@ static void shrink_row(bench_row *row) {
       check_group *group = &row->groups[g];
       if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
       if (group->leaf_bytes > 16384 || group->leaves == 1)
-        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* peers sum leaves by words of 8 bytes */
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* other libraries sum leaves as words of 8 bytes */
       else
         group->leaves = (group->leaves + 1) / 2;
     }
@@ -214,7 +215,7 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
   if (kind->no_sources) place_drop_sources(place);
   if (!kind->no_sources && !place_sources(place, &job->row)) return false;
   if (strcmp(job->row.cache, "cold") == 0 && !place_empty_caches(place))
-    return false; /* its memory is there from now on */
+    return false; /* The memory exists from here on. */
   return !kind->prepare || kind->prepare(job);
 }
 
@@ -249,7 +250,7 @@ static void *walk_part(void *user) {
   return NULL;
 }
 
-/* Pushes everything else out of the caches, by several threads so that a cold row does not last for ever. */
+/* Reads a large block to evict the sources from all caches. Uses several threads, to keep cold rows short. */
 bool place_empty_caches(bench_place *p) {
   pthread_t threads[EVICT_THREADS];
   bool started[EVICT_THREADS] = {false};
@@ -272,8 +273,8 @@ static int tree_number(const bench_job *job, int number) {
   return job->place->num_sources > 0 ? number % job->place->num_sources : 0;
 }
 
-/* Reads every line of a source through, as whoever filled it does, and sleeps. The sum keeps the compiler from leaving
- * the reading out. */
+/* Reads every cache line of a source, as the code that filled it would, and sleeps. The sum keeps the compiler from
+ * removing the reads. */
 static void pause_before(const check_source *s) {
   volatile unsigned char sum = 0;
   struct timespec rest = {0, (long)pause_ns};

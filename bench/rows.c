@@ -1,5 +1,5 @@
-/* tdict-bench SCENARIO for scenarios that are tables of rows: measures them one after the other, the library and the
- * driver taking turns, and prints a table. bench/compare measures the same rows beside other libraries. */
+/* Runs `tdict-bench SCENARIO` for a table of rows. It measures one row after the other and prints a table. The
+ * library and the driver take turns. Owns the place and the job of the current row. Thread rule: one thread. */
 #include "rows.h"
 
 #include "options.h"
@@ -19,8 +19,8 @@ typedef struct rows_options {
 enum { KEY_TIMELINE = 256, WARMUPS = 2 };
 static const size_t back_to_back_bytes = (size_t)64 << 20;
 static const struct argp_option option_table[] = {
-    {"match", 'm', "TEXT", 0, "only rows whose name holds TEXT", 0},
-    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap alone: write a trace for chrome://tracing there", 0},
+    {"match", 'm', "TEXT", 0, "measure only rows whose name contains TEXT", 0},
+    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap only: write a trace for chrome://tracing to FILE", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -36,7 +36,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-/* What one row came to. */
+/* The samples of one row. */
 typedef struct row_result {
   bench_samples library, driver, line;
 } row_result;
@@ -54,7 +54,8 @@ static void free_result(row_result *r) {
   bench_samples_free(&r->line);
 }
 
-/* A repetition as the row wants it. Small warm ones come back to back with one by the same hands, as in bench/compare. */
+/* Runs a repetition in the cache state of the row. If the row is small and warm, an uncounted repetition of the same
+ * kind runs immediately before, as in bench/compare. */
 static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
@@ -98,16 +99,17 @@ static json_t *result_json(const bench_job *job, const row_result *r, const benc
   return record;
 }
 
-/* What a row adds to the run's record and timeline. */
+/* The JSON object of a row for the record. */
 typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
   bench_place place;
   bench_sink sink;
   json_t *records, *trace;
-  int moved, first, fewest_trees,
-      most_trees;    /* rows that move trees; of those, first in their place; trees of the rest */
-  bool driver, line; /* some row has a figure of it */
+  int moved;                    /* rows that move trees */
+  int first;                    /* those of them that measure the first repetition in a context */
+  int fewest_trees, most_trees; /* range of the number of source trees in the others */
+  bool driver, line;            /* true: a row has a time of the driver, of the line */
 } rows_run;
 
 static int job_sample_verified(bench_job *job, row_result *out) {
@@ -117,7 +119,8 @@ static int job_sample_verified(bench_job *job, row_result *out) {
   return job_verify(job);
 }
 
-/* Rows whose every repetition is the first in its place: that is opened anew for each, the process is not. */
+/* Measures a row whose every repetition must be the first in a new context. The place is opened anew for each
+ * repetition, in the same process. */
 static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
   int answer = job_sample_verified(job, out);
   for (int64_t i = 1; i < run->options->common.repeats && answer == BENCH_OK; i++) {
@@ -138,7 +141,7 @@ static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_
   return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
 }
 
-/* For the words below the table. */
+/* Collects facts for the notes below the table. */
 static void count_row(rows_run *run, const bench_job *job, const row_result *r) {
   const bench_kind *kind = job->row.kind;
   int trees = job->row.trees;
@@ -196,18 +199,18 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }
 
-/* What holds of the rows above, and nothing else. */
+/* Prints notes below the table, only those that apply to the rows above. */
 static void print_row_notes(const rows_run *run) {
   printf("\nMedian of %" PRId64, run->options->common.repeats);
   if (run->moved && run->first == run->moved)
-    printf(", each the first in a context of its own");
+    printf(", each the first transfer in a context of its own");
   else
     printf(" after %d warm-ups", WARMUPS);
   if (run->most_trees > 1)
     printf(", on %s%d trees in turn", run->fewest_trees < run->most_trees ? "up to " : "", run->most_trees);
   printf("; spread: slowest minus fastest; %s.\n",
-         run->moved ? "every row's result was verified" : "nothing is moved, and what each row does was checked");
-  if (run->driver) printf("Driver: the same by plain driver calls.\n");
+         run->moved ? "the result of every row was verified" : "nothing is moved; the work of every row was verified");
+  if (run->driver) printf("Driver: the same work by plain driver calls.\n");
   if (run->line)
     printf("Line: one driver copy from one pinned buffer, taken between the repetitions%s.\n",
            run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
@@ -222,7 +225,7 @@ static int run_rows(rows_run *run) {
     measured++;
   }
   if (measured == 0) {
-    bench_print_error("no row of %s holds '%s'", run->scenario->name, run->options->match);
+    bench_print_error("no row of %s has a name that contains '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }
   if (answer == BENCH_OK) print_row_notes(run);
@@ -230,9 +233,8 @@ static int run_rows(rows_run *run) {
 }
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv) {
-  static const char doc[] =
-      "Measures the rows of a scenario, verified, beside plain driver calls in the same run."
-      "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+  static const char doc[] = "Measures and verifies the rows of a scenario, and the same work by plain driver calls."
+                            "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
   if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
@@ -247,7 +249,8 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
       place_open(&run.place, o.common.device)) {
     run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
     table_print_head(&run.place, scenario->name, scenario->summary);
-    if (run.place.device.type == TDICT_DEVICE_SIM && !run.place.full) printf("Rows are made small, at most 4 MB.\n");
+    if (run.place.device.type == TDICT_DEVICE_SIM && !run.place.full)
+      printf("Rows are reduced to at most 4 MB (--full: full size).\n");
     table_print_columns();
     answer = run_rows(&run);
     if (answer == BENCH_OK && !write_outputs(&run, argc, argv)) answer = BENCH_FAILED;

@@ -1,6 +1,6 @@
-/* tdict-bench stress: random trees moved in random ways for a while, each result held bit by bit against what was sent by
- * means that are not the library's. See stress.h. A run is told by its seed: the same seed makes the same trees and ways,
- * though not the same timing. */
+/* tdict-bench stress: moves random trees in random ways, and verifies each result bit by bit without the library. See
+ * stress.h. The seed determines the trees and the ways, but not the timing. The job owns the place and its counters.
+ * Thread rule: see stress.h. */
 #include "stress.h"
 
 #include "options.h"
@@ -88,12 +88,12 @@ typedef struct stress_job {
   stress_options o;
   bench_place place;
   bool open;
-  uint64_t state; /* of the tree that is moved */
+  uint64_t state; /* state of the random generator */
   int64_t counts[KINDS];
-  char what[160]; /* what was done last */
+  char what[160]; /* the last call, for error messages */
 } stress_job;
 
-/* How one transfer is done. */
+/* The options of one transfer. `after` is a stream to wait for. `early` releases the source during the copy. */
 typedef struct way {
   tdict_transfer_options o;
   tdict_stream after;
@@ -109,7 +109,7 @@ static void sim_pause(void *user) {
   nanosleep(&t, NULL);
 }
 
-/* Something for the stream to do, so that what is behind it begins late. */
+/* Queues work on the stream, to delay the operations queued after it. */
 static bool occupy_stream(const bench_place *p) {
   static long pause_ns = 300000;
   tdict_error err;
@@ -153,8 +153,8 @@ static bool print_failure(const stress_job *job, const tdict_error *err) {
   return false;
 }
 
-/* Ends a future as the way says; what a stream waits for is waited for by us through that stream, and results on the host
- * by their accessors. */
+/* Waits for a future: on the host, or on a stream that the host then waits for. Results on the host are waited for by
+ * their accessors. */
 static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future *f, tdict_tree **out) {
   tdict_error err;
   tdict_stream stream = stress_stream(&job->place);
@@ -163,10 +163,10 @@ static bool end_future(stress_job *job, const way *w, bool to_host, tdict_future
   if (status == TDICT_OK && w->on_stream && !to_host) status = tdict_record_stream(*out, stream, &err);
   tdict_future_release(f);
   if (status == TDICT_EWRONGDEVICE)
-    status = TDICT_OK; /* of record_stream: nothing but empty leaves and hooked objects */
+    status = TDICT_OK; /* record_stream() refuses trees of empty leaves and hooked objects only */
   if (status != TDICT_OK) return print_failure(job, &err);
   if (w->on_stream && place_is_gpu(&job->place) && !raw_finish_own(job->place.check.raw)) return false;
-  return true; /* on the simulated device reading is queued on the same stream */
+  return true; /* The simulated device reads results on the same stream. */
 }
 
 static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree *src, tdict_device to,
@@ -184,7 +184,7 @@ static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree
     return tdict_to_device(job->place.context, src, to, &w.o, out, &err) == TDICT_OK || print_failure(job, &err);
   tdict_future *f;
   if (tdict_to_device_async(job->place.context, src, to, &w.o, &f, &err) != TDICT_OK) return print_failure(job, &err);
-  if (w.early && src == t->tree) { /* the library keeps what it needs */
+  if (w.early && src == t->tree) { /* The library retains the storages that it reads. */
     stress_tree_let_go(t);
     job->counts[K_RELEASED_EARLY]++;
   }
@@ -203,17 +203,19 @@ static bool copy_into(stress_job *job, const stress_tree *t, const tdict_tree *s
   tdict_future *f;
   tdict_tree *same = NULL;
   if (tdict_copy_into_async(job->place.context, src, dst, &w.o, &f, &err) != TDICT_OK) return print_failure(job, &err);
-  if (to_host) w.on_stream = false; /* the bytes are compared through old pointers */
+  if (to_host) w.on_stream = false; /* The bytes are compared through saved pointers, so the host must wait. */
   bool good = end_future(job, &w, to_host, f, &same);
   tdict_release(same);
   return good;
 }
 
-/* The tree's own storages get new bytes, then the elements that the device has: gaps between elements must stay. */
+/* Changes all bytes of the tree, copies the device tree back into it, and compares. Gaps between elements must keep
+ * their bytes. */
 static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *device) {
   int answer = BENCH_OK;
   for (int i = 0; i < t->count; i++)
-    if (t->leaves[i].layout == STRESS_EXPANDED) return BENCH_OK; /* two elements in one place cannot be written */
+    if (t->leaves[i].layout == STRESS_EXPANDED)
+      return BENCH_OK; /* Expanded elements share memory and cannot be written. */
   for (int i = 0; i < t->count; i++)
     if (!t->leaves[i].shared)
       for (size_t at = 0; at < t->leaves[i].base_bytes; at++) t->leaves[i].base_data[at] ^= 0x5A;
@@ -243,7 +245,8 @@ static int check_pinned(stress_job *job, const stress_tree *t) {
   if (tdict_pin_memory(job->place.context, t->tree, NULL, &pinned, &err) != TDICT_OK)
     return print_failure(job, &err), BENCH_FAILED;
   int answer = BENCH_OK;
-  for (int i = 0; i < t->count && answer == BENCH_OK; i++) { /* pinned leaves are shared, strided ones among them */
+  for (int i = 0; i < t->count && answer == BENCH_OK;
+       i++) { /* The result shares leaves that are pinned already, even strided leaves. */
     tdict_tensor *found;
     const stress_leaf *l = &t->leaves[i];
     if (!stress_find(l, pinned, &found)) answer = BENCH_DIFFERS;
@@ -272,7 +275,7 @@ static void count_tree(stress_job *job, const stress_tree *t) {
   }
 }
 
-/* Out, back, and into what is there. */
+/* Moves a tree to the device, back to the host, and into existing trees. */
 static int move_tree_around(stress_job *job, stress_tree *t) {
   const check_place *check = &job->place.check;
   tdict_tree *there = NULL, *back = NULL;
@@ -295,7 +298,7 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   return answer;
 }
 
-/* Contexts differ in their staging ring, so that the same trees take it once as a whole and once in many turns. */
+/* Opens a context with one of several ring sizes. A tree then fills the ring at once, or uses it many times. */
 static bool open_place(stress_job *job, int64_t number) {
   static const size_t rings[] = {(size_t)64 << 20, (size_t)1 << 20, (size_t)128 << 10, (size_t)16 << 20};
   if (job->open) place_close(&job->place);
@@ -326,13 +329,12 @@ static int run_tree(stress_job *job, int64_t number) {
 static void print_totals(const stress_job *job, double seconds) {
   for (int k = 0; k < KINDS; k++) printf("  %-24s %" PRId64 "\n", kind_names[k], job->counts[k]);
   char bytes[32];
-  printf("stress: seed %" PRId64 ", %.0f s, %" PRId64 " trees, %" PRId64
-         " leaves, %s moved, every bit as it was sent\n",
+  printf("stress: seed %" PRId64 ", %.0f s, %" PRId64 " trees, %" PRId64 " leaves, %s moved, every bit verified\n",
          job->o.seed, seconds, job->counts[K_TREES], job->counts[K_LEAVES],
          bench_format_bytes((double)job->counts[K_BYTES], bytes, sizeof bytes));
 }
 
-/* Appends the totals as a row of a Markdown table. */
+/* Appends the totals to a file, as a row of a Markdown table. */
 static bool append_record(const stress_job *job, double seconds, const char *device) {
   char date[32], bytes[32];
   time_t now = time(NULL);
@@ -376,7 +378,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   } else if (key == KEY_CORRUPT) {
     o->corrupt = true;
   } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
   } else {
     return ARGP_ERR_UNKNOWN;
   }
@@ -393,7 +395,7 @@ static int run_trees(stress_job *job) {
     if (!job->open || i % TREES_A_CONTEXT == 0)
       if (!open_place(job, i)) return BENCH_FAILED;
     if (job->place.device.type == TDICT_DEVICE_CPU) {
-      bench_print_error("stress needs a device: a tree on the cpu stays there");
+      bench_print_error("stress needs a device: on the cpu no bytes are moved");
       return BENCH_FAILED;
     }
     if (bench_now() - shown >= 0.5) {
@@ -415,17 +417,17 @@ static int run_trees(stress_job *job) {
 int stress_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"seconds", 's', "N", 0, "how long (default 60)", 0},
-      {"seed", KEY_SEED, "N", 0, "of trees and ways (default 1)", 0},
-      {"max-bytes", KEY_MAX, "N", 0, "the most that a tree has (default 268435456)", 0},
-      {"first", KEY_FIRST, "N", 0, "begin with that tree (default 0)", 0},
-      {"count", KEY_COUNT, "N", 0, "so many trees instead of a time", 0},
-      {"record", KEY_RECORD, "FILE", 0, "append the totals there as a row of a Markdown table", 0},
+      {"seconds", 's', "N", 0, "seconds to run (default 60)", 0},
+      {"seed", KEY_SEED, "N", 0, "seed of trees and transfers (default 1)", 0},
+      {"max-bytes", KEY_MAX, "N", 0, "largest size of a tree (default 268435456)", 0},
+      {"first", KEY_FIRST, "N", 0, "number of the first tree (default 0)", 0},
+      {"count", KEY_COUNT, "N", 0, "run for N trees instead of --seconds", 0},
+      {"record", KEY_RECORD, "FILE", 0, "append the totals to FILE as a row of a Markdown table", 0},
       {"corrupt", KEY_CORRUPT, NULL, 0, "self-test: expect wrong bytes; the run must fail with exit status 3", 0},
       {0}};
   static const char doc[] = "Moves random trees in random ways and verifies every bit without the library."
                             "\vExample, an hour:\n  tdict-bench stress --seconds 3600 --seed 7 --device sim\n\n"
-                            "Exit status: 0 done, 1 something failed, 2 wrong use, 3 a difference was found.";
+                            "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static stress_job job;
   job.o = (stress_options){"auto", NULL, 60, 1, INT64_C(256) << 20, 0, 0, false};

@@ -1,4 +1,4 @@
-/* What arrived against what was sent, read without the library. See stress.h. */
+/* Verifies the results of stress, without the library. See stress.h for ownership and threads. */
 #include "stress.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ int stress_check(const check_place *p, const stress_tree *t, const tdict_tree *r
     }
     const unsigned char *address = tdict_tensor_const_data(found);
     if (!address && l->want_bytes) {
-      bench_print_error("leaf \"%s\" arrived without bytes", l->path);
+      bench_print_error("leaf \"%s\" arrived without data", l->path);
       return BENCH_DIFFERS;
     }
     int answer = check_bytes(p, l, address, on_host);

@@ -1,5 +1,6 @@
-/* tdict-bench to-device: a flat tree of ordinary tensors goes to a device in every way that the library has, beside
- * plain driver calls in the same run. Rows take turns, so that drift hits all of them alike. */
+/* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, beside plain driver calls.
+ * The modes take turns, so that a drift of the machine affects all equally. The job owns the place and the source
+ * tree. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +16,10 @@ typedef struct to_device_options {
   const char *trace;
 } to_device_options;
 
-/* A way through the library. */
+/* A mode and num_threads of a transfer. */
 typedef struct to_device_way {
   const char *name;
-  int32_t mode, threads; /* threads of -1 are the library's choice */
+  int32_t mode, threads; /* threads: -1 lets the library choose */
 } to_device_way;
 enum { WAYS = 8 };
 static const to_device_way ways[WAYS] = {
@@ -37,25 +38,25 @@ typedef struct to_device_job {
   bench_sink sink;
   bench_place place;
   check_source source;
-  raw_address raw_destination; /* cuda only */
+  raw_address raw_destination; /* cuda: destination of the driver copies */
   size_t total_bytes;
   bench_samples rows[WAYS], driver, line; /* driver: cuda only; line: not on the cpu */
   int verified_ways;
-  size_t poisoned_bytes; /* of all results that were verified */
+  size_t poisoned_bytes; /* poisoned bytes in all verified results */
 } to_device_job;
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
 
 enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED };
 static const struct argp_option option_table[] = {
-    {"leaves", 'n', "N", 0, "leaves of the tree (default 1000)", 0},
-    {"leaf-bytes", 'b', "BYTES", 0, "bytes of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
-    {"full", KEY_FULL, NULL, 0, "4000000 bytes a leaf on every device", 0},
-    {"warmup", KEY_WARMUP, "N", 0, "transfers of each way before them (default 2)", 0},
+    {"leaves", 'n', "N", 0, "number of leaves (default 1000)", 0},
+    {"leaf-bytes", 'b', "BYTES", 0, "size of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
+    {"full", KEY_FULL, NULL, 0, "leaves of 4000000 bytes on every device", 0},
+    {"warmup", KEY_WARMUP, "N", 0, "warm-up transfers in each mode (default 2)", 0},
     {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the leaves' contents (default 1)", 0},
     {"trace", KEY_TRACE, "FILE", 0,
-     "afterwards move the tree once more by the library's choice and write the timeline there, for "
+     "then move the tree once more in mode auto and write the timeline to FILE, for "
      "ui.perfetto.dev",
      0},
     {"corrupt", KEY_CORRUPT, NULL, 0,
@@ -64,10 +65,10 @@ static const struct argp_option option_table[] = {
      0},
     {0}};
 static const char doc[] =
-    "Moves a tree of ordinary (pageable) tensors to a device in every mode, verifies every byte, and prints the times "
-    "beside those of plain driver calls."
+    "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and prints the times beside "
+    "those of plain driver calls."
     "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n"
-    "Exit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+    "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   to_device_options *o = state->input;
@@ -77,7 +78,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     return 0;
   case 'b':
     options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
-    if (o->leaf_bytes % 4) argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
+    if (o->leaf_bytes % 4) argp_error(state, "--leaf-bytes: %s is not a multiple of 4, the size of a float", arg);
     return 0;
   case KEY_WARMUP:
     options_number(state, "--warmup", arg, 0, 10000, &o->warmups);
@@ -151,8 +152,8 @@ static bool move_by_way(to_device_job *job, const to_device_way *way, tdict_tran
   return false;
 }
 
-/* One transfer of a way, checked. Sources are new each time: bytes that an earlier way left in memory that is used
- * again are then wrong bytes. */
+/* Does one transfer and verifies it. The sources get new bytes first, so that bytes left in reused memory are
+ * detected. */
 static int verify_way(to_device_job *job, int w) {
   const to_device_way *way = &ways[w];
   check_source *s = &job->source;
@@ -166,7 +167,7 @@ static int verify_way(to_device_job *job, int w) {
   if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
   int answer = check_result(&job->place.check, s, result, &poison, &job->poisoned_bytes);
   if (answer == BENCH_OK && on_cpu(job) && result != s->tree) {
-    bench_print_error("a tree on the cpu did not stay where it is");
+    bench_print_error("a transfer from the cpu to the cpu did not return the same tree");
     answer = BENCH_FAILED;
   }
   if (answer == BENCH_OK) job->verified_ways++;
@@ -180,7 +181,7 @@ static int verify_ways(to_device_job *job) {
   for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
   bench_progress_end();
   if (answer == BENCH_OK && job->options.corrupt) {
-    /* the one case in which finding nothing is the failure: on the cpu the result is the source itself */
+    /* On the cpu the result is the source itself, so the changed byte cannot be found. */
     bench_print_error("--corrupt: the changed byte was not found%s",
                       on_cpu(job) ? "; on the cpu nothing is copied" : "");
     return BENCH_FAILED;
@@ -188,7 +189,7 @@ static int verify_ways(to_device_job *job) {
   return answer;
 }
 
-/* The result is made and released inside the clock. */
+/* The time includes allocating and releasing the result. */
 static bool measure_way(to_device_job *job, int w, bool keep) {
   tdict_tree *result = NULL;
   double begin = bench_now();
@@ -199,7 +200,7 @@ static bool measure_way(to_device_job *job, int w, bool keep) {
   return true;
 }
 
-/* What a program without a library does: the driver's copy, leaf by leaf, from ordinary memory. */
+/* Copies as a program without a library would: leaf by leaf from pageable memory, with driver calls. */
 static bool measure_driver(to_device_job *job, bool keep) {
   const check_source *s = &job->source;
   raw_driver *raw = job->place.check.raw;
@@ -339,5 +340,5 @@ static int run_to_device(int argc, char **argv) {
   return answer;
 }
 
-const bench_scenario bench_to_device = {"to-device", "a tree of 1000 tensors goes to a device in every mode",
+const bench_scenario bench_to_device = {"to-device", "copies a tree of 1000 tensors to a device in every mode",
                                         run_to_device, NULL, 0};

@@ -1,6 +1,7 @@
-/* tdict-tree-ops: what operations on whole trees cost on the host, beside a plain C floor for the same work. Prints one
- * JSON object: seconds by name, the smallest of many rounds. bench/peers/tree_ops.py runs it in turn with TensorDict.
- * Tensors and keys are made beforehand. Owner: main. Thread rule: one thread. */
+/* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
+ * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/peers/tree_ops.py
+ * runs it in turn with TensorDict.
+ * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,11 +21,11 @@ static tdict_tree *flat, *deep, *nested, *samples[SAMPLES], *stacked;
 static char *rows, *target;
 static size_t row_bytes;
 static tdict_error error;
-static tdict_tree *table_tree, *minibatch; /* rows of a buffer, and those that are picked */
+static tdict_tree *table_tree, *minibatch; /* rows of a replay buffer, and rows that are picked */
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset dataset;
-static int count; /* of keys, for what is measured at several sizes */
+static int count; /* numbers of keys, for operations that are measured at several sizes */
 
 static double now_seconds(void) {
   struct timespec t;
@@ -38,7 +39,7 @@ static void check_status(tdict_status status) {
   exit(1);
 }
 
-/* The floor of a tree: keys copied into memory of their own, an open table of them, values beside. */
+/* The plain C lower bound of a tree: copied keys, an open hash table, and an array of values. */
 typedef struct floor_entry {
   char *key;
   void *value;
@@ -202,7 +203,7 @@ static double time_fetch(void) {
   check_status(dataset.fetch_batch(dataset.self, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
-/* What a program would write by hand: the rows' bytes are not known to the compiler. */
+/* The plain C lower bound of a row copy. The compiler does not know the size of a row. */
 static double time_gather_floor(void) {
   static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
   double begin = now_seconds();
@@ -267,7 +268,7 @@ static void prepare_trees(void) {
   memset(target, 1, row_bytes);
 }
 
-/* 8192 rows of 17 f32, 6 f32, f32, f32 and bool, of which 512 are picked, in no order. */
+/* Makes 8192 rows of 17 f32, 6 f32, f32, f32 and bool, and a random choice of 512 rows. */
 static void prepare_row_tables(void) {
   static const tdict_field fields[TABLE_LEAVES] = {{"a", TDICT_F32, 1, {17}},
                                                    {"b", TDICT_F32, 1, {6}},
@@ -321,10 +322,9 @@ int main(int argc, char **argv) {
   if (!output_watch("tdict-tree-ops")) return 1;
   if (argc > 1) {
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    fprintf(
-        help ? stdout : stderr,
-        "usage: tdict-tree-ops\nPrints what operations on whole trees cost on the host, as one JSON object: seconds "
-        "by name.\nExit status: 0 done, 1 something failed, 2 wrong use.\n");
+    fprintf(help ? stdout : stderr,
+            "usage: tdict-tree-ops\nMeasures operations on whole trees on the host. Prints one JSON object: seconds "
+            "by name.\nExit status: 0 success, 1 failure, 2 wrong usage.\n");
     return help ? 0 : 2;
   }
   prepare_trees();

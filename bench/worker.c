@@ -1,18 +1,22 @@
-/* tdict-bench worker: measures single rows when it is told to, so that bench/compare can let other libraries take turns
- * with it. One JSON object a line on standard input, one line back for each, in order:
+/* tdict-bench worker: measures single rows on request, so that bench/compare can alternate with other libraries. Each
+ * line of standard input is a JSON request. Each request gets one line of JSON, in order:
  *
- *   {"op": "hello"}                     name, version, device, machine, line_bytes, simulated
- *   {"op": "rows"}                      every row of every scenario, in the order in which they are to be taken
- *   {"op": "prepare", "scenario": S, "row": R}   sources are made, the work is done once and verified; not yet in rows
- *                                       whose every repetition has a process of its own
- *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}   seconds of N repetitions, back to back with K that
- *                                       are not counted before them; seconds of processors of the N, all threads'
- *   {"op": "verify"}                    verifies what such a repetition left
- *   {"op": "line", "count": N}          seconds of N line copies
- *   {"op": "finish"}                    further facts; the row is over, its sources are kept for the next
- *   {"op": "drop"}                      kept sources are given back
- *   {"op": "quit"}
- * An answer has "ok": true, or "ok": false and a sentence in "error"; what went wrong is on standard error too. */
+ *   {"op": "hello"}               returns name, version, device, machine, line_bytes, simulated
+ *   {"op": "rows"}                returns every row of every scenario, in the order of measurement
+ *   {"op": "prepare", "scenario": S, "row": R}
+ *                                 makes the sources, does the work once and verifies it. If each repetition of the row
+ *                                 has a process of its own, only makes the sources
+ *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}
+ *                                 returns the seconds of N repetitions after K uncounted repetitions, and the processor
+ *                                 seconds of all threads during the N
+ *   {"op": "verify"}              verifies the result of such a repetition
+ *   {"op": "line", "count": N}    returns the seconds of N line copies
+ *   {"op": "finish"}              returns further results and ends the row; its sources are kept for the next row
+ *   {"op": "drop"}                releases the kept sources
+ *   {"op": "quit"}                ends the program
+ *
+ * A reply has "ok": true, or "ok": false and a message in "error". Errors are also printed on standard error.
+ * The worker owns the place and the job. Thread rule: one thread. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,16 +35,15 @@ typedef struct worker_options {
 typedef struct worker {
   bench_place place;
   bench_job job;
-  const bench_row *row; /* NULL: none is prepared */
+  const bench_row *row; /* NULL: no row is prepared */
   unsigned next_tree;
 } worker;
 
 enum { KEY_DELAY = 256, KEY_RATE, KEY_BARE };
 static const struct argp_option option_table[] = {
-    {"delay-percent", KEY_DELAY, "N", 0, "make each repetition of the library so much longer, to see that it is found",
-     0},
+    {"delay-percent", KEY_DELAY, "N", 0, "self-test: make each repetition of the library N percent longer", 0},
     {"sim-rate", KEY_RATE, "BYTES", 0, "bytes per second of simulated copies (default: as fast as the host copies)", 0},
-    {"bare", KEY_BARE, NULL, 0, "take no memory of the driver before something is verified; there is no line", 0},
+    {"bare", KEY_BARE, NULL, 0, "allocate no driver memory before the first verification; there is no line", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -115,15 +118,15 @@ static json_t *answer_prepare(worker *w, const json_t *request) {
   return w->row->processes > 0 ? prepared(w) : answer_verify(w);
 }
 
-/* Of all threads of this process, in user code and in the kernel. */
+/* Returns the processor seconds of all threads of this process, in user and kernel code. */
 static double cpu_seconds(void) {
   struct rusage u;
   if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* So many repetitions, their seconds into `seconds` when there is one; `cpu` are the processors' seconds of the repetitions
- * alone. */
+/* Runs `count` repetitions. Appends their seconds to `seconds` unless it is NULL. *cpu receives the processor seconds
+ * of the repetitions, without the time to settle caches. */
 static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
   double begin = cpu_seconds(), outside = 0;
@@ -184,7 +187,7 @@ static json_t *answer_drop(worker *w) {
 
 static json_t *answer_request(worker *w, const json_t *request, int argc, char **argv) {
   const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return make_failure("a line is no request: it has no \"op\"");
+  if (!op) return make_failure("a request has no \"op\"");
   if (strcmp(op, "hello") == 0) return answer_hello(w, argc, argv);
   if (strcmp(op, "rows") == 0) return answer_rows(w);
   if (strcmp(op, "prepare") == 0) return answer_prepare(w, request);
@@ -193,7 +196,7 @@ static json_t *answer_request(worker *w, const json_t *request, int argc, char *
   if (strcmp(op, "verify") == 0) return answer_verify(w);
   if (strcmp(op, "drop") == 0) return answer_drop(w);
   if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return answer_finish(w);
-  return make_failure("there is no such op");
+  return make_failure("unknown op");
 }
 
 static void serve_requests(worker *w, int argc, char **argv) {
@@ -207,7 +210,7 @@ static void serve_requests(worker *w, int argc, char **argv) {
     json_t *answer = answer_request(w, request, argc, argv);
     json_dumpf(answer, stdout, JSON_COMPACT);
     putchar('\n');
-    if (fflush(stdout) != 0) more = false; /* nobody listens */
+    if (fflush(stdout) != 0) more = false; /* the reader has closed the pipe */
     json_decref(answer);
     json_decref(request);
   }
@@ -215,8 +218,9 @@ static void serve_requests(worker *w, int argc, char **argv) {
 }
 
 int worker_main(int argc, char **argv) {
-  static const char doc[] = "Measures rows when it is told to, in JSON lines over standard input and output; "
-                            "bench/compare starts it.";
+  static const char doc[] =
+      "Measures rows on request: reads JSON lines from standard input and writes JSON lines to standard output. "
+      "bench/compare starts it.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
   worker w;
