@@ -1,8 +1,8 @@
-"""Gate: the pages say what is there.
+"""Gate: links and code in the pages are correct.
 
 usage: pages.py ROOT
-Relative links of *.md and docs/*.md lead to files; each line of C that README.md shows is in examples/quickstart.c, in
-that order."""
+Relative links in *.md and docs/*.md must name existing files. The lines of C in README.md must be lines of
+examples/quickstart.c, in the same order."""
 
 import re
 
