@@ -203,7 +203,7 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
 static void print_row_notes(const rows_run *run) {
   printf("\nMedian of %" PRId64, run->options->common.repeats);
   if (run->moved && run->first == run->moved)
-    printf(", each the first transfer in a context of its own");
+    printf(", each the first call in a context of its own");
   else
     printf(" after %d warm-ups", WARMUPS);
   if (run->most_trees > 1)

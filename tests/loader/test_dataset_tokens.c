@@ -1,4 +1,4 @@
-/* Windows over files of tokens: which samples a file has, every format and both widths, what is refused. */
+/* Tests datasets of tokens: samples of a file, all formats and token sizes, and errors. */
 #include <errno.h>
 #include <sys/stat.h>
 

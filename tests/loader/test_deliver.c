@@ -1,4 +1,4 @@
-/* Handing over on a stream: kernels see whole batches, and no batch is used again under them. */
+/* Tests delivery on a stream: kernels see complete batches, and no memory is reused while a kernel reads it. */
 #include "numbers.h"
 
 /* What a kernel would read: the batch's ids as they are when the stream comes to it. */
@@ -65,7 +65,8 @@ static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count
   assert_null(batch);
 }
 
-/* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time. */
+/* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time.
+ * */
 SIM_CASE(loader_checks_the_stream_first) {
   yard y = open_yard(), other = open_yard();
   tdict_stream s, foreign;

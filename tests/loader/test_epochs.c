@@ -1,4 +1,4 @@
-/* Training loops: epochs that follow one another without an end, ranks, and what is refused when a loader is created. */
+/* Tests training loops: endless epochs, ranks, and options that tdict_loader_create() refuses. */
 #include "numbers.h"
 
 /* One call of next that gives a batch; its first id. */
@@ -82,7 +82,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
   close_yard(&y);
 }
 
-/* All ranks together have each sample once, and some twice to fill the last round, as a sampler would give them. */
+/* All ranks together get each sample once, and some samples twice to fill up the last round. */
 DEVICE_CASE(loader_splits_by_rank) {
   enum { LENGTH = 23, WORLD = 4 };
   yard y = open_yard();

@@ -1,4 +1,4 @@
-/* The loader as a whole: which batches, in which order, from every kind of dataset; where it stands; what it refuses. */
+/* Tests the loader: batches and their order for every kind of dataset, saved states, and errors. */
 #include "numbers.h"
 
 DEVICE_CASE(loader_same_batches_for_any_workers) {
@@ -36,7 +36,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   close_yard(&y);
 }
 
-/* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an epoch. */
+/* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an
+ * epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
   yard y = open_yard();

@@ -1,4 +1,4 @@
-/* Samplers: every kind, by rank, and what is refused. */
+/* Tests samplers of every kind, ranks, and errors. */
 #include <math.h>
 
 #include "support/test.h"
@@ -16,7 +16,7 @@ CASE(sampler_is_deterministic) {
   o.weights = weights;
   o.num_weights = 10;
   o.seed = 42;
-  /* The numbers are part of the interface: a saved state goes on elsewhere, and in a later version. */
+  /* The indices are part of the interface: a saved state may be used on another machine and with a later version. */
   static const int64_t known[4][5] = {
       {0, 1, 2, 3, 4},
       {1, 3, 5, 2, 8},
@@ -129,7 +129,7 @@ CASE(sampler_splits_by_rank) {
   }
 }
 
-/* Of every kind: rank r of n has positions r, r + n, ... of what one process would have. */
+/* For every kind: rank r of n draws positions r, r + n, ... of the order of a single process. */
 CASE(sampler_ranks_share_one_order) {
   double weights[23];
   for (int i = 0; i < 23; i++) weights[i] = i % 4;

@@ -1,4 +1,4 @@
-/* Saved states: those of another loader, extreme places, and what is refused when a loader is created. */
+/* Tests saved states: states of other loaders, extreme positions, and refused options. */
 #include "numbers.h"
 #include "support/guarded.h"
 #include "support/sanitized.h"
@@ -9,7 +9,7 @@ static tdict_loader_state state_of(tdict_loader *l) {
   return s;
 }
 
-/* What a saved loader may differ in. */
+/* The settings that may differ between two loaders. */
 typedef struct setup {
   int64_t length, batch_size, num_samples;
   int32_t kind; /* below 0: no sampler of its own */

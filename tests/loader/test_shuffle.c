@@ -1,4 +1,4 @@
-/* Permutations by key: each is one, keys differ, positions are evenly taken. */
+/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. */
 #include "loader/shuffle.h"
 #include "support/test.h"
 

@@ -1,12 +1,12 @@
-/* Loaders whose threads cannot all be started: nothing of them is left. */
+/* Tests loaders whose threads cannot all start: everything must be released. */
 #include <errno.h>
 
 #include "numbers.h"
 
 enum { WORKERS = 5, BATCH = 64 };
 
-/* The thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the workers that were started
- * before it have sent a batch. */
+/* The thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the workers that were
+ * started before it have sent a batch. */
 static int fails_at, seen;
 static numbers *fetched;
 static tdict_memory *watched; /* NULL, which is not counted: batches stay on the host */

@@ -1,4 +1,5 @@
-/* The loader's threads: what they may begin, calls in order, stuck ones, the end at any time. */
+/* Tests the worker threads: limits of prefetching, datasets in order, stuck workers and devices, and destroying at
+ * any time. */
 #include "numbers.h"
 
 static void settle(tdict_loader *l, int32_t wanted) {
