@@ -38,7 +38,7 @@ static tdict_status answer(tdict_future *f, tdict_tree **out, tdict_error *err) 
 /* Returns TDICT_OK if this thread may wait for f, else why not. */
 static tdict_status may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: it is NULL");
-  if (tdict_pool_note() && tdict_hooks_is_inside(f))
+  if (tdict_pool_thread_data() && tdict_hooks_is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
   if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
     return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork of the one that moves the bytes");

@@ -30,7 +30,7 @@ typedef struct tdict_hooks {
 } tdict_hooks;
 
 bool tdict_hooks_is_inside(const tdict_future *transfer) {
-  for (const frame *f = tdict_pool_note(); f; f = f->outer)
+  for (const frame *f = tdict_pool_thread_data(); f; f = f->outer)
     if (f->transfer == transfer) return true;
   return false;
 }
@@ -145,11 +145,11 @@ static void run_task(tdict_task *task) {
   hook_task *own = (hook_task *)task;
   tdict_future *t = own->transfer;
   if (!tdict_transfer_has_failed(t)) {
-    frame here = {t, tdict_pool_note()};
+    frame here = {t, tdict_pool_thread_data()};
     tdict_error err = {0};
-    tdict_pool_set_note(&here);
+    tdict_pool_set_thread_data(&here);
     tdict_status status = run_step(t, own->step, &err);
-    tdict_pool_set_note(here.outer);
+    tdict_pool_set_thread_data(here.outer);
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->left, 1, memory_order_acq_rel) != 1) return;

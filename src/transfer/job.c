@@ -95,9 +95,9 @@ void tdict_transfer_release(tdict_future *f) {
   free(f->uses);
   free(f->hashes);
   free(f->hooks);
-  tdict_latch_reset(&f->ended);
-  tdict_latch_reset(&f->queued);
-  tdict_latch_reset(&f->may_start);
+  tdict_latch_destroy(&f->ended);
+  tdict_latch_destroy(&f->queued);
+  tdict_latch_destroy(&f->may_start);
   pthread_mutex_destroy(&f->error_lock);
   pthread_mutex_destroy(&f->batch_lock);
   if (f->log) tdict_log_release(f->log);

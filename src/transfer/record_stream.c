@@ -9,7 +9,7 @@
 /* The gpu that the storage knows; NULL: none. */
 static tdict_gpu *gpu_of(const tdict_storage *s) {
   tdict_gpu *gpu = tdict_gpu_of_memory(s->memory);
-  return gpu ? gpu : tdict_pinned_pool_self(s->memory);
+  return gpu ? gpu : tdict_pinned_pool_pinner_self(s->memory);
 }
 
 typedef tdict_status (*storage_fn)(void *user, tdict_storage *s, tdict_error *err);

@@ -300,7 +300,7 @@ static void choose(starter *s) {
                                                    .waits = start->waits});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
-  if (others > 0) tdict_pool_rouse(s->engine->config.pool, others);
+  if (others > 0) tdict_pool_wake(s->engine->config.pool, others);
 }
 
 /* Reads the tree and makes the future, which owns the plan. */
@@ -339,7 +339,7 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
 /* The next transfer is likely to want as many threads of the pool as the last: they wake up while its tree is read. */
 static void rouse(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
-  if (count > 0) tdict_pool_rouse(e->config.pool, count);
+  if (count > 0) tdict_pool_wake(e->config.pool, count);
 }
 
 static tdict_status check(starter *s, tdict_error *err) {

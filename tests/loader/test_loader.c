@@ -249,7 +249,7 @@ CASE(loader_refuses) {
   o = tdict_loader_options_default();
   o.device = tdict_cuda(99);
   td_fails(TDICT_ENODEVICE, "", tdict_loader_create(y.c, &d, &o, &l, err));
-  REFUSED(device, ((tdict_device){TDICT_DEVICE_CPU, 1}), "cpu:1 is no place");
+  REFUSED(device, ((tdict_device){TDICT_DEVICE_CPU, 1}), "cpu:1 cannot hold memory");
   n.length = -1;
   REFUSED(shuffle, true, "a stream");
   assert_int_equal(n.released, 0); /* what fails takes nothing */

@@ -240,10 +240,10 @@ DEVICE_CASE(devices_that_are_no_place_are_refused) {
     v.dtype = TDICT_U8;
     v.ndim = 1;
     v.shape = &count;
-    td_fails(TDICT_EINVAL, "place", tdict_to_device(c, src, wrong[i], NULL, &out, err));
-    td_fails(TDICT_EINVAL, "place", tdict_to_device_async(c, src, wrong[i], NULL, &f, err));
-    td_fails(TDICT_EINVAL, "place", tdict_set_device(src, &wrong[i], err));
-    td_fails(TDICT_EINVAL, "place", tdict_memory_create(c, &a, &memory, err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_to_device(c, src, wrong[i], NULL, &out, err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_to_device_async(c, src, wrong[i], NULL, &f, err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(src, &wrong[i], err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_memory_create(c, &a, &memory, err));
     td_fails(TDICT_EINVAL, "", tdict_tensor_from_data(&v, NULL, NULL, &t, err));
     td_fails(TDICT_ENODEVICE, "absent",
              tdict_tensor_empty(TDICT_U8, 1, &count, tdict_device_memory(c, wrong[i]), &t, err));

@@ -236,7 +236,7 @@ static void lock_all(family *f, bool locks) {
                             &f->w.gpu->queue_lock};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(fn(all[i]), 0);
   if (f->w.device.type != TDICT_DEVICE_SIM) return;
-  assert_int_equal(fn(&tdict_sim_driver_of(tdict_driver_last(f->w.d))->lock), 0);
+  assert_int_equal(fn(&tdict_sim_driver_of(tdict_driver_innermost(f->w.d))->lock), 0);
 }
 static void nothing(void *user) { (void)user; }
 static tdict_status see_leaf(void *user, const tdict_leaves *at, tdict_error *err) {

@@ -63,7 +63,7 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   bool helps = r->waits && r->asked < 0 && c->row.caller && !hooks && !busy;
   /* Copies on the host keep the memory busy, not the link: one processor more gains little, and the program wants one. */
   bool leaves_one_cpu = direction_of(r->plan) == TDICT_TUNING_HOST;
-  int chosen = at_most(c->row.workers, leaves_one_cpu ? tdict_pool_room(pool, 1) : cpus);
+  int chosen = at_most(c->row.workers, leaves_one_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   c->num_workers = one || r->asked == 0 ? 1 : r->asked > 0 ? r->asked : chosen;
   c->num_workers = at_most(c->num_workers, threads + (helps ? 1 : 0));
   c->on_caller = r->asked == 0 || (r->waits && one) || helps || on_worker;

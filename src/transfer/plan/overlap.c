@@ -74,7 +74,7 @@ static tdict_status check(const tdict_plan *plan, const span *x, const span *y, 
   if (x->end <= y->begin || y->end <= x->begin) return TDICT_OK;
   if (!tdict_device_equal(a->dst->storage->device, b->dst->storage->device)) return TDICT_OK;
   const tdict_extent ea = extent_of(a->dst), eb = extent_of(b->dst);
-  if (tdict_extent_overlap(&ea, &eb) != TDICT_OVERLAP_SOME || agree(a, b)) return TDICT_OK;
+  if (tdict_extent_overlap(&ea, &eb) != TDICT_OVERLAP_YES || agree(a, b)) return TDICT_OK;
   char first[sizeof err->path] = "", second[sizeof err->path] = "";
   tdict_leaf_path(mirror, a->leaf, first, sizeof first);
   tdict_leaf_path(mirror, b->leaf, second, sizeof second);

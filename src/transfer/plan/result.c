@@ -44,7 +44,7 @@ static void make_leaves(builder *b, tdict_frame *top) {
 }
 
 static tdict_status make_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
-  tdict_status status = tdict_node_like(like, out, err);
+  tdict_status status = tdict_node_create_like(like, out, err);
   if (status == TDICT_OK && b->device) {
     (*out)->has_device = true;
     (*out)->device = *b->device;

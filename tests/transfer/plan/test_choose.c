@@ -102,7 +102,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
 GPU_CASE(choose_threads_that_look_move_every_byte) {
   world w = open_world();
   tdict_engine *engine = tdict_context_engine(w.c);
-  tdict_pool_set_looking(engine->config.pool, 3);
+  tdict_pool_set_max_spinning(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
   for (int round = 0; round < 8; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

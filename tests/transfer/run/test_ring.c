@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "device/made_up_machine.h"
+#include "device/fake_sysfs.h"
 #include "transfer/engine.h"
 #include "transfer/run/ring.h"
 #include "transfer/trees.h"

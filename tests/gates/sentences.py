@@ -1,0 +1,79 @@
+"""Gate: sentences of the public headers and of the pages can be read once.
+
+usage: sentences.py ROOT [FILE ...]
+A sentence has at most 32 words. Code in a block, tables, links' targets and URLs do not count; code inside a sentence
+counts as one word. A doxygen command, an item of a list and, after @return, a semicolon begin a new sentence.
+With FILE only these files are checked, source files too."""
+
+import pathlib
+import re
+import sys
+
+import source
+
+MOST_WORDS = 32
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+NEW_PART = re.compile(r"^\s*(?:[-*+]\s|\d+\.\s|#+\s|@(?:param|return|note|brief|p\s*$))")
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[^a-z])")
+
+
+def parts_of_page(text):
+    """(line number, text) of each paragraph, heading and item of a list."""
+    text = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.S | re.M)
+    text = re.sub(r"<!--.*?-->", lambda m: re.sub(r"[^\n]", "", m.group()), text, flags=re.S)
+    lines = ["" if line.lstrip().startswith("|") else line for line in text.split("\n")]
+    return join(lines, 1)
+
+
+def parts_of_source(text):
+    for match in COMMENT.finditer(text):
+        lines = match.group()[2:-2].split("\n")
+        lines = [re.sub(r"^\s*\*+<?(?=\s|$)|^[*<!]+", "", line) for line in lines]
+        yield from join(lines, source.line_of(text, match.start()))
+
+
+def join(lines, first):
+    part, start = [], first
+    for number, line in enumerate([*lines, ""], first):
+        if part and (not line.strip() or NEW_PART.match(line)):
+            yield start, " ".join(part)
+            part = []
+        if line.strip():
+            if not part:
+                start = number
+            part.append(line.strip())
+
+
+def sentences(part):
+    part = re.sub(r"\]\([^)]*\)", "]", part)
+    part = re.sub(r"`[^`]*`", "`code`", part)
+    part = re.sub(r"\b[a-z]+://\S+", "", part)
+    returns = part.startswith("@return")
+    part = re.sub(r"@(?:brief|note|return|p|param(?:\[[a-z,]+\])?)\s", " ", part)
+    for sentence in SENTENCE_END.split(part):
+        yield from sentence.split(";") if returns else [sentence]
+
+
+def count_words(sentence):
+    return sum(bool(re.search(r"\w", word)) for word in sentence.split())
+
+
+def main():
+    root = source.root_argument()
+    report = source.Report("sentences")
+    chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+    pages = source.files(root, "README.md", "CONTRIBUTING.md", "docs/*.md", "include/tdict/*.h")
+    for file in chosen or pages:
+        parts = parts_of_page if file.suffix == ".md" else parts_of_source
+        for line, part in parts(file.read_text()):
+            for sentence in sentences(part):
+                report.checked()
+                words = count_words(sentence)
+                if words > MOST_WORDS:
+                    where = file.relative_to(root) if file.is_relative_to(root) else file
+                    report.fail(f"{where}:{line}", f"a sentence has {words} words, at most {MOST_WORDS} are allowed: "
+                                f"{' '.join(sentence.split())[:70]}...")
+    report.end()
+
+
+main()
