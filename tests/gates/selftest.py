@@ -1,7 +1,8 @@
-"""Gate of the gates: in a copy of the tree one fault at a time is planted, and the gate that watches for it must fail.
+"""Gate: the other gates can fail. Plants one fault at a time in a copy of the tree, and runs the gate that must find it.
 
 usage: selftest.py ROOT CC CXX
-A fault is a file or several, a text to add to each, and words that the gate's answer must hold, so that it fails for that fault. The gate is first run on the copy without a fault: what it complains of there does not count."""
+A fault is a text to add to one or more files, and words that the output of the gate must contain. Each gate first runs
+on the copy without a fault. What it reports there does not count."""
 
 import pathlib
 import shutil
