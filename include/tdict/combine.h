@@ -1,11 +1,16 @@
-/* Several trees made one: stack, cat, ragged sequences padded. The trees have the same keys, in any order, and their
- * tensors the same dtypes; the first tree's order, nested batch sizes and device are the result's. All elements of a
- * result lie in one storage for each memory; results are not locked. Objects of one type go along as tdict/object.h
- * says. The tensors of one key are on one device in all trees; the result may lie in another memory.
- * Cost of each: the bytes of the result are copied once, and O(tensors of all trees); one storage for each memory, one
- * allocation for all tensors and one a node. Into `out` nothing is made but a list of what stands where.
- * All answer #TDICT_ESHAPE where a child of a tree no longer agrees (see tdict/tree.h).
- * Thread rule: as in tdict/tree.h: the trees are read, `out` trees are written. */
+/* Joins several trees into one tree: stack, cat, and stack with padding.
+ *
+ * The trees must have the same keys, in any order, and their tensors the same dtypes. The result has the key order,
+ * nested batch sizes and device of the first tree. The result is not locked. All tensors of the result that are in
+ * one memory share one storage.
+ * The tensors of one key must be on one device in all trees. The result may be in another memory. Objects of one
+ * type are joined as tdict/object.h describes.
+ * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The result takes one
+ * storage per memory, one allocation for all tensors and one per node. The functions that write into `out` allocate
+ * only a temporary list of the leaves.
+ * Each function returns #TDICT_ESHAPE if a tensor of a child no longer begins with the batch size of its tree (see
+ * tdict/tree.h).
+ * Thread rule: as in tdict/tree.h. The input trees are read; an `out` tree is written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
 
@@ -13,12 +18,13 @@
 
 TDICT_BEGIN_DECLS
 
-/** Where a result goes and along which dimension. */
+/** Selects the dimension along which trees are joined, and the memory of the result. */
 typedef struct tdict_join_options {
   size_t struct_size;
-  int32_t dim; /**< stack: the new batch dimension; cat: the one that grows; negative from the end; default 0 */
-  tdict_memory *memory; /**< of the result; NULL (default): that of the first tree's tensors on a device, else plain
-                             host memory */
+  int32_t dim; /**< Stack: position of the new batch dimension. Cat: the dimension along which trees are joined.
+                    Negative values count from the end. Default 0. */
+  tdict_memory *memory; /**< Memory of the result. NULL (default): the memory of the first tree if its tensors are on
+                             a device, else plain host memory. */
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;
@@ -27,37 +33,50 @@ static inline tdict_join_options tdict_join_options_default(void) {
   return o;
 }
 
-/** @brief A new batch dimension of @p count elements, each a copy of one tree. Result: the trees' batch size with @p
- *  count put in at `dim`.
+/** @brief Stacks trees along a new batch dimension.
+ *
+ *  The result has the batch size of the trees with a dimension of @p count elements inserted at `dim`. Element i
+ *  along that dimension is a copy of tree i.
+ *  @param[in] items  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL no tree, NULL, or no such dimension; #TDICT_ENOTFOUND a key that not all have;
- *          #TDICT_ETYPE a tensor meets a tree, or an object one of another type; #TDICT_ESHAPE, #TDICT_EDTYPE batch
- *          sizes, shapes or dtypes differ, err->path naming the key and the message the tree; #TDICT_EWRONGDEVICE the
- *          tensors of a key are on different devices; #TDICT_ENOMEM. */
+ *  @param[out] out  New tree, owned by the caller; written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, or `dim` does not exist;
+ *          #TDICT_ENOTFOUND if a key is missing in one of the trees; #TDICT_ETYPE if the entries at a key differ in
+ *          kind (tensor, tree, object) or in the type of the object; #TDICT_ESHAPE if batch sizes or shapes differ;
+ *          #TDICT_EDTYPE if dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on different devices;
+ *          #TDICT_ENOMEM. err->path names the key, and the message names the tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, tdict_tree **out,
                                                    tdict_error *err);
-/** @brief The trees one behind the other along one batch dimension, in which alone they may differ. Result: the trees'
- *  batch size, that dimension being the sum.
- *  @return as tdict_stack(). */
+/** @brief Concatenates trees along an existing batch dimension.
+ *
+ *  The trees may differ in the size of that dimension only. Its size in the result is the sum of the sizes.
+ *  @return The same errors as tdict_stack(); #TDICT_EOVERFLOW if the sum does not fit. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
-/** @brief As tdict_stack(), into the storage of @p out, which has the same keys and the batch size and shapes of the
- *  result: addresses stay, and it may be locked. All is checked before the first byte is written. Of the options `dim`
- *  is used. If tensors of @p out share bytes, the last write remains.
- *  @return as tdict_stack(); #TDICT_EREADONLY. */
+/** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p out.
+ *
+ *  The addresses of @p out stay valid, and @p out may be locked. Everything is checked before the first byte is
+ *  written. If tensors of @p out share bytes, the last write remains.
+ *  @param[in] options  Only `dim` is used.
+ *  @param[in,out] out  Must have the keys of the trees, and the batch size and shapes of the result.
+ *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p out is read-only. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *out,
                                                         tdict_error *err);
-/** @brief As tdict_cat(), into the storage of @p out; as tdict_stack_into(). */
+/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p out. The rules for @p
+ *  out and the errors are those of tdict_stack_into(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *out,
                                                       tdict_error *err);
-/** @brief Stacks sequences of different lengths, which are the trees' first batch dimension: batch size [count,
- *  longest, ...], what lies behind a sequence's end filled with @p value (converted to each dtype, 0 or 1 for bool).
- *  @param[in] options  `memory` is used; `dim` must be 0.
- *  @return as tdict_stack(); #TDICT_EINVAL a tree without batch dimension; #TDICT_EOVERFLOW an integer dtype that does
- *          not hold @p value; #TDICT_ENOTSUP a value whose bytes differ, on a device. */
+/** @brief Stacks sequences of different lengths and pads the shorter ones.
+ *
+ *  The first batch dimension of each tree is the sequence. The result has the batch size [count, longest, ...].
+ *  Elements after the end of a sequence are set to @p value, converted to each dtype (bool: 0 or 1).
+ *  @param[in] options  Only `memory` is used; `dim` must be 0.
+ *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
+ *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if tensors are on a device and the bytes of the
+ *          padding element are not all equal. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
                                                           const tdict_join_options *options, tdict_tree **out,
                                                           tdict_error *err);

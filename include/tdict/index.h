@@ -1,12 +1,12 @@
-/* Indexing the batch dimensions of a tree: `td[2, :, None, 5:1:-1]` is
+/* Indexes the batch dimensions of a tree. Python's `td[2, :, None, 5:1:-1]` is
  *
- *   tdict_index_get(td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
+ *     tdict_index_get(td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
- * Integers, ranges, new axes and the rest give views that share storage; lists of positions and masks give copies. Only
- * batch dimensions are indexed; what stands behind them stays, and so do the further batch dimensions of the trees
- * below.
- * Thread rule: reading is reading; writes to different elements of one tree may run on several threads at once, as long
- * as nobody changes its keys. */
+ * Integers, ranges, new axes and TDICT_REST return views that share storage. Lists of positions and masks return
+ * copies. Only batch dimensions are indexed. The other dimensions of tensors stay whole, and so do the further batch
+ * dimensions of child trees.
+ * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once
+ * while no thread changes its keys. */
 #ifndef TDICT_INDEX_H
 #define TDICT_INDEX_H
 
@@ -14,7 +14,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** A bound of a range that is not given. */
+/** Given as a bound of a range, leaves that bound open. */
 #define TDICT_NONE INT64_MIN
 
 enum tdict_index_kind {
@@ -25,9 +25,9 @@ enum tdict_index_kind {
   TDICT_INDEX_LIST,
   TDICT_INDEX_MASK
 };
-/** What is done with one dimension, made by the macros below. Pointers in it are borrowed. */
+/** Describes what to do with one dimension. Created by the macros below. Pointers in it are borrowed. */
 typedef struct tdict_index {
-  int32_t kind; /**< a tdict_index_kind */
+  int32_t kind; /**< A tdict_index_kind. */
   int64_t start, stop, step;
   const void *data;
 } tdict_index;
@@ -41,30 +41,33 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
   i.data = data;
   return i;
 }
-/** Element @p i of a dimension, which goes; negative counts from the end. */
+/** Selects element @p i and removes the dimension. Negative values count from the end. */
 #define TDICT_AT(i) tdict_index_of(TDICT_INDEX_AT, (i), 0, 0, NULL)
-/** Elements from @p start up to, not including, @p stop in steps of @p step, by Python's rules: bounds are cut to the
- *  dimension, negative ones count from the end, TDICT_NONE is the end that the step comes from or goes to; a negative
- *  step goes back. */
+/** Selects the elements from @p start (inclusive) to @p stop (exclusive) in steps of @p step, by Python's rules.
+ *  Bounds are clipped to the dimension, and negative bounds count from the end. A negative step selects in reverse
+ *  order. If @p start is TDICT_NONE, the range begins at the first element in the direction of the step. If @p stop
+ *  is TDICT_NONE, the range includes the last element in that direction. */
 #define TDICT_RANGE(start, stop, step) tdict_index_of(TDICT_INDEX_RANGE, (start), (stop), (step), NULL)
-/** A whole dimension. */
+/** Selects a whole dimension. */
 #define TDICT_ALL TDICT_RANGE(TDICT_NONE, TDICT_NONE, 1)
-/** A new dimension of one element. */
+/** Inserts a new dimension of one element. */
 #define TDICT_NEW_AXIS tdict_index_of(TDICT_INDEX_NEW_AXIS, 0, 0, 0, NULL)
-/** As many whole dimensions as are left: Python's `...`, at most once. */
+/** Selects as many whole dimensions as the other items leave: Python's `...`. Allowed at most once in an index. */
 #define TDICT_REST tdict_index_of(TDICT_INDEX_REST, 0, 0, 0, NULL)
-/** The @p count elements of a dimension at the int64_t positions @p data, negative ones from the end. */
+/** Selects @p count elements of a dimension. @p data points to their int64_t positions; negative ones count from the
+ *  end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
-/** The elements where a bool tensor in host memory is not 0: its dimensions are those of as many batch dimensions,
- *  which become one. A mask whose bytes never came is #TDICT_EINVAL. */
+/** Selects the elements where a bool tensor in host memory is not 0. The mask must have the same sizes as the batch
+ *  dimensions that it covers; they become one dimension. Functions that use the mask return #TDICT_EINVAL if a
+ *  transfer that should have written it failed. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
-/** An index: what is done with each dimension in turn. Lists and masks go along together, as NumPy's and PyTorch's:
- *  element i of the result is at position i of each, a mask counting as the positions that it names; all have as many
- *  positions, or one, which is used for all. */
+/** An index: one item per dimension, in order. Lists and masks are paired as in NumPy and PyTorch. Element i of the
+ *  result is at position i of each list; a mask counts as the list of the positions where it is not 0. All lists
+ *  must have the same number of positions, or one position, which is then used for every element. */
 typedef struct tdict_indices {
-  int32_t count; /**< of what is in `item`; more than TDICT_MAX_INDEX is refused when it is used */
+  int32_t count; /**< Number of items; more than TDICT_MAX_INDEX is rejected when the index is used. */
   tdict_index item[TDICT_MAX_INDEX];
 } tdict_indices;
 static inline tdict_indices tdict_indices_none(void) {
@@ -77,7 +80,7 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
   all.count++;
   return all;
 }
-/** An index of one to eight items; tdict_indices_add() makes longer ones. */
+/** Creates an index of one to eight items. Use tdict_indices_add() for longer ones. */
 #define TDICT_INDEX(...)                                                                                         \
   tdict_index_pick_(__VA_ARGS__, tdict_index_8_, tdict_index_7_, tdict_index_6_, tdict_index_5_, tdict_index_4_, \
                     tdict_index_3_, tdict_index_2_, tdict_index_1_, 0)(__VA_ARGS__)
@@ -91,53 +94,65 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 #define tdict_index_7_(a, b, c, d, e, f, g) tdict_indices_add(tdict_index_6_(a, b, c, d, e, f), g)
 #define tdict_index_8_(a, b, c, d, e, f, g, h) tdict_indices_add(tdict_index_7_(a, b, c, d, e, f, g), h)
 
-/** @brief The elements that an index names, as a new unlocked tree with the keys of @p td; objects as tdict/object.h
- *  says.
+/** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p td. Objects are
+ *  indexed as tdict/object.h describes.
  *
- *  Result: the batch dimensions as Python's index rules give them; dimensions that the index does not reach stay whole.
- *  The one dimension of all lists and masks comes where the first dimension that they take was when they stand side by
- *  side (integers do not count), and first when a range, rest or new axis stands between them. Views: one allocation
- *  for all tensors, whatever their number, and one for each node.
- *  Cost: O(tensors + nodes), no element is touched; with lists and masks the bytes of the result are copied, in
- *  O(positions) pieces a tensor at least, into one storage.
- *  @return #TDICT_OK; #TDICT_EINVAL the tree has no batch dimension, more items than it has dimensions, two rests, step
- *          0, or a position outside its dimension; #TDICT_ESHAPE, #TDICT_EDTYPE a mask of other counts or not of bool,
- *          #TDICT_ESHAPE lists and masks of different numbers of positions, or a child no longer agrees (see
- *          tdict/tree.h); #TDICT_EWRONGDEVICE a mask that is not on the host; #TDICT_ENOTSUP a list or mask of a tree
- *          with tensors on a device; #TDICT_ENOMEM. */
+ *  The result has the batch dimensions of Python's index rules. Dimensions after the last item stay whole. All lists
+ *  and masks together produce one dimension. If they are adjacent (integers do not count), that dimension replaces
+ *  the first dimension they cover. If a range, TDICT_REST or a new axis is between them, it comes first.
+ *  Cost without lists and masks: O(tensors + nodes), with one allocation for all tensors and one per node; no
+ *  element is read. With lists and masks, the bytes of the result are copied into one storage, in at least
+ *  O(positions) pieces per tensor.
+ *  @param[out] out  New tree, owned by the caller; written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two
+ *          TDICT_REST, a step is 0, or a position is outside its dimension; #TDICT_ESHAPE if a mask has other sizes
+ *          than its dimensions, lists have different numbers of positions, or a tensor of a child no longer begins
+ *          with the batch size (see tdict/tree.h); #TDICT_EDTYPE if a mask is not bool; #TDICT_EWRONGDEVICE if a
+ *          mask is not in host memory; #TDICT_ENOTSUP if a list or mask is used on tensors on a device;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
-/** @brief As tdict_index_get(), into the storage of @p out: addresses stay, and @p out may be pinned or locked. Use it
- *  to draw many minibatches into one tree.
- *  @param[in,out] out  has the keys of @p td, and the batch size, shapes and element types of the result. Its elements
- *                      are unspecified where they overlap those of @p td.
- *  Cost: O(tensors + nodes), twice, since all is checked first, and the bytes of the result. Nothing is allocated but
- *  for lists, masks and objects.
- *  @return as tdict_index_get(); #TDICT_ENOTFOUND a key that one of the two lacks; #TDICT_ETYPE a tensor meets a tree;
- *          #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); all before the
- *          first element is written. */
+/** @brief Reads elements like tdict_index_get(), but writes them into the storages of @p out. Use it to read many
+ *  minibatches into the same tree.
+ *
+ *  The addresses of @p out stay valid, and @p out may be pinned or locked.
+ *  Cost: O(tensors + nodes), twice because everything is checked first, plus one copy of the result. Memory is
+ *  allocated only for lists, masks and objects.
+ *  @param[in,out] out  Must have the keys of @p td, and the batch size, shapes and dtypes of the result. If it
+ *                      overlaps @p td, the overlapping elements are unspecified.
+ *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
+ *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY,
+ *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). All of these are returned before the first element is
+ *          written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdict_tree *out,
                                                             tdict_error *err);
-/** @brief Writes the elements of @p value to the elements that an index names: `td[index] = value`. Addresses and keys
- *  stay. The batch size of @p value is that of td[index], or its last dimensions, and is repeated for the others. Lists
- *  and masks name their elements one by one; of a position named twice the last counts. Keys that @p value lacks stay
- *  as they are. Objects are written as their tensors. When @p td holds no key at all, zeroed tensors and objects for
- *  all of @p td are made first. Allowed when locked, unless they have to be made.
- *  Cost: O(tensors of @p value), twice, since all is looked at first, and the bytes that are written; nothing is
- *  allocated but for lists, masks, objects and preallocation.
- *  @return as tdict_index_get(); #TDICT_ENOTFOUND @p td lacks a key of @p value; #TDICT_ETYPE a tensor meets a tree;
- *          #TDICT_ESHAPE, #TDICT_EDTYPE they differ; #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(), all
- *          before the first element is written. */
+/** @brief Writes the elements of @p value to the elements that an index selects: `td[index] = value`.
+ *
+ *  Addresses and keys do not change. The batch size of @p value must be that of td[index], or its last dimensions; @p
+ *  value is then repeated along the others. If a list names a position twice, the last value remains. Keys that @p
+ *  value lacks are not written. Objects are written through their tensors.
+ *  If @p td has no keys, zeroed tensors and objects for all of @p td are created first. Writing is allowed when @p
+ *  td is locked, but creating is not.
+ *  Cost: O(tensors of @p value), twice because everything is checked first, plus one copy of the elements. Memory
+ *  is allocated only for lists, masks, objects and the tensors of an empty tree.
+ *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p td lacks a key of @p value; #TDICT_ETYPE if
+ *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
+ *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p td has no keys and is
+ *          locked. All of these are returned before the first element is written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *td, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 
-/** @brief Writes @p row, which has the batch size of td[i], to row @p i: the way to build a batch. Several threads may
- *  write different rows at once, once the tensors are there. As tdict_index_set(). Cost: the bytes of the row, and
- *  O(tensors). */
+/** @brief Writes @p row to row @p i of @p td. Use it to build a batch row by row.
+ *
+ *  @p row must have the batch size of td[i]. Several threads may write different rows at once after the tensors have
+ *  been created. The rules and errors are those of tdict_index_set().
+ *  Cost: O(tensors), plus one copy of the row. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
-/** @brief Writes all rows of @p rows from row @p first on; as tdict_index_set(); #TDICT_EINVAL they do not fit. Cost:
- *  the bytes of the rows, and O(tensors). */
+/** @brief Writes all rows of @p rows to consecutive rows of @p td, starting at row @p first.
+ *
+ *  The rules and errors are those of tdict_index_set(). #TDICT_EINVAL if the rows do not fit.
+ *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);
 

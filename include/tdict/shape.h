@@ -1,14 +1,17 @@
-/* Other batch dimensions over the same elements. What stands behind the batch dimensions stays, and so do the further
- * batch dimensions of the trees below. Results have the keys and locks of the tree they are made of, those of
- * tdict_unbind() the keys only; all of their tensors are views in one allocation that share storage, but for copies
- * that tdict_reshape() and tdict_flatten() cannot do without. Objects go along as tdict/object.h says. Negative
- * dimensions count from the end.
- * Cost of each, and of each piece of those that cut: O(tensors + nodes), one allocation for all tensors and one a node;
- * no byte of an element is copied but where a copy is spoken of.
- * All answer #TDICT_EINVAL for NULL and for a dimension or count that cannot be, #TDICT_ENOMEM, #TDICT_EOVERFLOW for
- * counts that no tensor can have, and #TDICT_ESHAPE where a tree would have more than TDICT_MAX_BATCH_NDIM batch
- * dimensions or a child no longer agrees (see tdict/tree.h).
- * They work on every device. Thread rule: as in tdict/tree.h; a result is a tree of its own. */
+/* Changes the batch dimensions of a tree: views, reshapes, permutations and pieces.
+ *
+ * The other dimensions of tensors stay, and so do the further batch dimensions of child trees. Results have the keys
+ * and locks of the source tree; the results of tdict_unbind() are not locked. Negative dimensions count from the
+ * end. Objects are handled as tdict/object.h describes.
+ * All tensors of a result are views that share storage with the source. Only tdict_reshape() and tdict_flatten()
+ * copy, and only tensors whose strides allow no view.
+ * Cost of each result: O(tensors + nodes), with one allocation for all tensors and one per node. No element is read
+ * or copied, except where a function says so.
+ * All functions return #TDICT_EINVAL for NULL, an invalid dimension or an invalid size, and #TDICT_ENOMEM. They
+ * return #TDICT_EOVERFLOW for sizes that no tensor can have. They return #TDICT_ESHAPE if a tree would have more
+ * than TDICT_MAX_BATCH_NDIM batch dimensions, or if a tensor of a child no longer begins with the batch size (see
+ * tdict/tree.h).
+ * All functions work on every device. Thread rule: as in tdict/tree.h; a result is a separate tree. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H
 
@@ -16,72 +19,83 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief The elements with the batch size @p shape, of which one count may be -1: what is left.
- *  Result: batch size @p shape, always views.
- *  @return #TDICT_OK; #TDICT_ESHAPE another number of elements, or a tensor whose strides do not allow it, err->path
- *          naming it. */
+/** @brief Returns a tree of views with the batch size @p shape. The number of elements must not change.
+ *  @param[in] shape  @p ndim sizes. At most one may be -1 and is then computed from the others.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs, or if the strides of a tensor allow no view
+ *          (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape,
                                                   tdict_tree **out, tdict_error *err);
-/** @brief As tdict_view(), with a copy in C order of each tensor whose strides do not allow a view, in the memory that
- *  it lies in (plain host memory for host tensors). Cost: the bytes of those tensors are copied, no others. */
+/** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
+ *
+ *  A copy is in C order and in the memory of its source (plain host memory for host tensors). Cost: only the bytes
+ *  of those tensors are copied. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Makes the batch dimensions from @p first to @p last, both included, one. Views or copies, and their cost, as
- *  tdict_reshape(). */
+/** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. Returns views or
+ *  copies like tdict_reshape(), at the same cost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Makes one batch dimension several, of which one count may be -1; always views. */
+/** @brief Splits one batch dimension into several; always returns views.
+ *  @param[in] shape  @p ndim sizes. At most one may be -1 and is then computed from the others. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
-/** @brief A new batch dimension of one element before dimension @p dim, or behind the last. */
+/** @brief Inserts a batch dimension of one element before dimension @p dim, or after the last dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out,
                                                        tdict_error *err);
-/** tdict_squeeze() of all dimensions that have one element. */
+/** Passed to tdict_squeeze(), removes every batch dimension of one element. */
 #define TDICT_EVERY_DIM INT32_MIN
-/** @brief Takes batch dimension @p dim away if it has one element; else the result is as the tree. */
+/** @brief Removes batch dimension @p dim if it has one element; otherwise the result has the same batch size as @p
+ *  td. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Repeats dimensions of one element, and puts new ones before the first, up to the batch size @p shape; -1
- *  keeps a count. Nothing is copied: the elements of the result lie over one another and are to be read. */
+/** @brief Expands the batch size to @p shape: repeats dimensions of one element, and adds new dimensions before the
+ *  first.
+ *
+ *  Nothing is copied: several elements of the result are at the same address, so do not write to the result.
+ *  @param[in] shape  @p ndim sizes; -1 keeps the size of a dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
-/** @brief Makes a tree whose batch dimension i is dimension @p order[i] of @p td.
- *  @param[in] order  @p ndim dimensions, which must be as many batch dimensions as @p td has; may be NULL when @p ndim
- *                    is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL @p ndim is not the tree's, or @p order names a dimension twice. */
+/** @brief Returns a tree whose batch dimension i is dimension @p order[i] of @p td.
+ *  @param[in] order  @p ndim dimensions, as many as @p td has batch dimensions. May be NULL if @p ndim is 0.
+ *  @return #TDICT_OK; #TDICT_EINVAL if @p ndim is not the number of batch dimensions, or @p order names a dimension
+ *          twice. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out,
                                                      tdict_error *err);
-/** @brief Changes two batch dimensions with each other. */
+/** @brief Swaps two batch dimensions. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out,
                                                        tdict_error *err);
 
-/** @brief Cuts dimension @p dim into @p count pieces of the given sizes, which sum to its count.
- *  @param[out] out  room for @p count trees, written on success only.
- *  @return #TDICT_OK; #TDICT_ESHAPE the sizes do not sum to it. */
+/** @brief Cuts dimension @p dim into @p count pieces of the given sizes.
+ *  @param[in] sizes  @p count sizes; their sum must be the size of the dimension.
+ *  @param[out] out  Array of @p count new trees, owned by the caller; written on success only.
+ *  @return #TDICT_OK; #TDICT_ESHAPE if the sizes do not add up to the size of the dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, size_t count,
                                                    tdict_tree **out, tdict_error *err);
-/** @brief Cuts dimension @p dim into pieces of @p size elements; the last one may be short.
- *  @param[in,out] count  the room in @p out; then the number of pieces, one for an empty dimension.
- *  @return #TDICT_OK; #TDICT_EINVAL the room is too small. */
+/** @brief Cuts dimension @p dim into pieces of @p size elements; the last piece may be shorter.
+ *  @param[out] out  Array for the new trees, owned by the caller; written on success only.
+ *  @param[in,out] count  In: the capacity of @p out. Out: the number of pieces; an empty dimension gives one empty
+ *                        piece.
+ *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out,
                                                          size_t *count, tdict_error *err);
-/** @brief Tells how many trees tdict_split_every() writes, so that the caller can size `out`.
- *  @param[out] out  the number of pieces; untouched on failure.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL, no such dimension, or @p size below 1. */
+/** @brief Returns the number of trees that tdict_split_every() writes, so that the caller can allocate `out`.
+ *  @param[out] out  The number of pieces; unchanged on failure.
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the dimension does not exist, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out,
                                                                tdict_error *err);
-/** @brief Cuts dimension @p dim into at most *@p count pieces of one size; the last one may be short, and there may be
- *  fewer.
- *  @param[in,out] count  how many are wanted, with room in @p out for them; then how many there are. */
+/** @brief Cuts dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
+ *  there may be fewer pieces.
+ *  @param[in,out] count  In: the number of pieces wanted, which is also the capacity of @p out. Out: the number of
+ *                        pieces. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
                                                     tdict_error *err);
-/** @brief Every element of dimension @p dim, which goes.
- *  @param[in,out] count  the room in @p out; then the number of trees. */
+/** @brief Returns one tree for every element of dimension @p dim, without that dimension.
+ *  @param[in,out] count  In: the capacity of @p out. Out: the number of trees. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
                                                     tdict_error *err);
-/** @brief Tells how many trees tdict_unbind() writes, so that the caller can size `out`.
- *  @param[out] out  the number of elements of dimension @p dim; untouched on failure.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL, or no such dimension. */
+/** @brief Returns the number of trees that tdict_unbind() writes, so that the caller can allocate `out`.
+ *  @param[out] out  The number of elements of dimension @p dim; unchanged on failure.
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL or the dimension does not exist. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err);
 
 TDICT_END_DECLS

@@ -1,10 +1,13 @@
-/* Functions called for the tensors of one or several trees, in order or on a context's pool; trees made by a function.
+/* Calls a function for the tensors of one or several trees, in order or on the thread pool of a context. Makes new
+ * trees from the results of such a function.
  *
- * Several trees have the same keys, in any order; the first one's order counts. An object is visited as the tensors
- * that its type shows, with paths below its own, and apply makes it anew of what they become. A function may read trees
- * and write elements, and must not change any tree that is visited. On a pool it runs on several threads at once, for
- * different paths. tdict_walk() (tdict/tree.h) shows trees and objects too.
- * Cost of each beside the function's: O(tensors of all trees), with a list of all paths; no element is touched.
+ * Several trees must have the same keys, in any order; the order of the first tree is used. An object is visited as
+ * the tensors that its type's `flatten` returns, with paths below the path of the object. tdict_apply() makes the
+ * object again from its new tensors.
+ * The function may read trees and write elements. It must not change the keys of any visited tree. On a pool it runs
+ * on several threads at once, for different paths. tdict_walk() (tdict/tree.h) also reports trees and objects.
+ * Cost of each call, without the function: O(tensors of all trees), and memory for a list of all paths. No element
+ * is read.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_VISIT_H
 #define TDICT_VISIT_H
@@ -13,25 +16,28 @@
 
 TDICT_BEGIN_DECLS
 
-struct tdict_context; /* of tdict/context.h */
+struct tdict_context; /* Declared in tdict/context.h. */
 
-/** What a function is shown: the tensors at one path. All is borrowed for the call. */
+/** The tensors at one path, one per tree. Everything in it is borrowed for the call. */
 typedef struct tdict_leaves {
-  const char *path; /**< escaped */
-  size_t count;     /**< of trees */
+  const char *path; /**< Escaped, see tdict/tree.h. */
+  size_t count;     /**< Number of trees. */
   tdict_tensor *const *tensors;
 } tdict_leaves;
-/** Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
+/** Visits the tensors at one path. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_leaf_visitor)(void *user, const tdict_leaves *at, tdict_error *err);
-/** Answers a new reference in *out, or leaves it NULL: the key is left out. */
+/** Makes a tensor of the tensors at one path. Stores a new reference in *@p out, or leaves *@p out NULL to leave the
+ *  key out. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err);
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);
 
 typedef struct tdict_visit_options {
   size_t struct_size;
-  void *user;                    /**< for the function */
-  struct tdict_context *context; /**< whose pool helps; NULL (default): all on the calling thread, in order */
-  int32_t num_threads;           /**< pool threads beside the calling one; -1 (default): as many as there are */
+  void *user;                    /**< Passed to the function. */
+  struct tdict_context *context; /**< Context whose thread pool is used. NULL (default): all calls run on the calling
+                                      thread, in order. */
+  int32_t num_threads;           /**< Number of pool threads used in addition to the calling thread. -1 (default):
+                                      all of them. */
 } tdict_visit_options;
 static inline tdict_visit_options tdict_visit_options_default(void) {
   tdict_visit_options o;
@@ -41,33 +47,44 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
   return o;
 }
 
-/** @brief Calls @p visit for every path, with the tensors that stand there in all trees.
+/** @brief Calls @p visit for every path, with the tensors at that path in all trees.
+ *
+ *  If calls fail, the error of the first path in order is returned. Without a pool no further call follows a failed
+ *  call. On a pool, calls that have begun still finish.
+ *  @param[in] trees  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL; #TDICT_ENOTFOUND a key that not all have, #TDICT_ETYPE a tensor meets a tree,
- *          #TDICT_ENOTSUP an object without `flatten`, before the first call; what the function answers first, in order
- *          of the paths, with err->path filled if it left that empty: in order, no call follows it; on a pool, calls
- *          already begun do; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL or there are no trees; #TDICT_ENOTFOUND if a key is missing
+ *          in one of the trees; #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object has
+ *          no `flatten`; #TDICT_ENOMEM; the status that @p visit returned, with err->path set to the path if @p
+ *          visit left it empty. All errors but that of @p visit are returned before the first call. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_visitor visit, const tdict_visit_options *options,
                                                    tdict_error *err);
-/** @brief A new tree with the keys, batch sizes and device of the first one, of the tensors that @p make answers; keys
- *  that it leaves out are not there, trees that become empty are. Of an object all tensors are left out, and it is, or
- *  none: #TDICT_EINVAL. Result: the dimensions behind the batch size are those of what @p make answers; not locked.
- *  @return as tdict_visit(); #TDICT_ESHAPE, #TDICT_EWRONGDEVICE a tensor that does not agree with the tree's batch size
- *          or device. */
+/** @brief Makes a new tree of the tensors that @p make returns, with the keys, batch sizes and device of the first
+ *  tree.
+ *
+ *  Keys that @p make leaves out are missing in the result; trees that become empty stay. @p make must keep all
+ *  tensors of an object, or drop all of them; the object is then dropped too. The dimensions after the batch size
+ *  may differ from those of the source. The result is not locked.
+ *  @param[out] out  New tree, owned by the caller; written on success only.
+ *  @return The same errors as tdict_visit(); #TDICT_EINVAL if @p make drops only some tensors of an object;
+ *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor that @p make returns does not have the batch size or
+ *          device of its tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_apply(const tdict_tree *const *trees, size_t count, tdict_leaf_maker make,
                                                    const tdict_visit_options *options, tdict_tree **out,
                                                    tdict_error *err);
-/** @brief A new tree of the tensors that @p keep is true for, shared; trees that become empty stay.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM. */
+/** @brief Makes a new tree of the tensors for which @p keep returns true. The tensors are shared, and trees that
+ *  become empty stay.
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or if @p keep drops only some tensors of an object;
+ *          #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *td, tdict_leaf_predicate keep, void *user,
                                                     tdict_tree **out, tdict_error *err);
 
-/** @brief Returns the number of trees on the way to the deepest tensor or object, @p td not counted: 0 when it holds no
- *  tree. Trees without a tensor or object do not count. Cost: O(keys). */
+/** @brief Returns the number of trees between @p td and its deepest tensor or object; 0 if @p td contains no trees.
+ *  Trees without tensors and objects do not count. Cost: O(keys). */
 TDICT_API int tdict_depth(const tdict_tree *td);
-/** @brief True when there is neither tensor nor object below the tree, trees or not. Cost: the keys up to the first
- *  one. */
+/** @brief Returns true if there is no tensor and no object below @p td, even if there are trees. Cost: O(keys before
+ *  the first tensor or object). */
 TDICT_API bool tdict_is_empty(const tdict_tree *td);
 
 TDICT_END_DECLS

@@ -1,29 +1,34 @@
-/* Several trees with the same keys, looked at together: what stands at each path of the first one, in all of them.
- * Owned by one call; trees are borrowed. Thread rule: one thread. */
+/* Matches several trees that must have the same keys: finds, for every entry of the first tree, the entries at the
+ * same path in the other trees. The table is owned by one call; the trees are borrowed.
+ * Thread rule: used by one thread at a time. */
 #ifndef TDICT_OPS_ALIGN_H
 #define TDICT_OPS_ALIGN_H
 
 #include "tree/objects.h"
 
 typedef struct tdict_aligned {
-  size_t count, num_entries; /* trees; what a walk through the first one shows, trees too */
-  bool objects;              /* there are some, of one type in all trees */
-  tdict_leaf *leaves;        /* borrowed; that of tree t at entry e is leaves[e * count + t] */
+  size_t count;       /* number of trees */
+  size_t num_entries; /* leaves and child trees of the first tree, in cursor order */
+  bool has_objects;   /* true if there are objects; those at one path have the same type in all trees */
+  tdict_leaf *leaves; /* borrowed; the entry e of tree t is leaves[e * count + t] */
 } tdict_aligned;
 
-/* TDICT_EINVAL a NULL among the trees, or none; TDICT_ENOTFOUND a key that not all have; TDICT_ETYPE kinds that differ, or
- * types of objects; TDICT_ESHAPE, with `whole` only, a tensor that does not begin with its tree's batch size; err->path
- * names the key. TDICT_ENOMEM. To be reset on success only. */
-tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, bool whole,
+/* Matches the entries of all trees. With `checks_batch_size`, each tensor must begin with the batch size of its
+ * tree. Reset the table with tdict_aligned_reset() if the call succeeds.
+ * Returns TDICT_EINVAL if there are no trees or one is NULL, and TDICT_ENOTFOUND if a key is missing in one of the
+ * trees. Returns TDICT_ETYPE if the entries at a path differ in kind or in the type of the object. Returns
+ * TDICT_ESHAPE if the check of the batch size fails; TDICT_ENOMEM. err->path names the key. */
+tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, bool checks_batch_size,
                                tdict_aligned *out, tdict_error *err);
 void tdict_aligned_reset(tdict_aligned *aligned);
 
-/* Copies of the trees with their objects opened, which are what is aligned from here on: the list, an array of as many
- * trees as there are, is the caller's. With `whole`, objects and tensors must begin with the batch size of their tree. On
- * failure the trees are aligned as before. Errors of tdict_objects_open(). */
-tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *opening, bool whole,
+/* Copies the trees, replaces each object by a tree of its tensors, and matches the copies instead. *out is an array
+ * of `count` trees, owned by the caller; free it with tdict_aligned_close(). With `checks_batch_size`, tensors of
+ * objects must begin with the batch size of their tree, too. On failure `aligned` is unchanged. Returns the errors
+ * of tdict_objects_flatten() and tdict_align_trees(). */
+tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule *opening, bool checks_batch_size,
                                 const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err);
-/* Ends that list; NULL is allowed. */
+/* Releases the trees and frees the array of tdict_aligned_open(). NULL is allowed. */
 void tdict_aligned_close(tdict_tree **opened, size_t count);
 
 #endif

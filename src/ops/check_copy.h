@@ -1,21 +1,28 @@
-/* What stands in the way of a copy between tensors, asked before the first byte moves, and copies that repeat a source.
- * Functions of their arguments. Thread rule: as in tdict/tensor.h. */
+/* Checks whether a copy between tensors is possible, before the first byte is written. Also builds views that repeat
+ * a source along new dimensions. The functions keep no state.
+ * Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_OPS_CHECK_COPY_H
 #define TDICT_OPS_CHECK_COPY_H
 
 #include "tensor/affine.h"
 
-/* Errors of tdict_tensor_copy() but for shapes: TDICT_EDTYPE, TDICT_EREADONLY, TDICT_EWRONGDEVICE, and TDICT_EINVAL for a
- * source whose bytes never came, which is waited for. */
+/* Returns true if the tensor's elements are in host memory. */
+static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
+
+/* Checks everything but the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
+ * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE if the devices do not allow a copy.
+ * Returns TDICT_EINVAL if a transfer that should have written `src` failed. */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
-/* The first three of them. */
-tdict_status tdict_check_kinds(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
-/* The last. */
-tdict_status tdict_check_came(const char *what, const tdict_tensor *src, tdict_error *err);
-/* TDICT_ESHAPE when a tensor whose dimensions are `ndim` counts is wanted. */
+/* Checks only dtypes, the read-only flag and devices. Does not wait. */
+tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
+                                      tdict_error *err);
+/* Waits for transfers that write `src`. Returns TDICT_EINVAL if one of them failed, so that its bytes are lost. */
+tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err);
+/* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` counts in `shape`. */
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err);
-/* A view of `src` with leading dimensions before it, which repeat it; false when its own are not the last of `shape`. */
-bool tdict_repeat(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);
+/* Describes a view of `src` with the dimensions `shape`, which repeats `src` along new leading dimensions. Returns
+ * false if the dimensions of `src` are not the last ones of `shape`. */
+bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);
 
 #endif

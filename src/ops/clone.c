@@ -1,4 +1,5 @@
-/* Copies of trees. Results belong to the caller. Thread rule: as in tdict/clone.h. */
+/* Clones trees, with shared or copied elements. Results are owned by the caller.
+ * Thread rule: as in tdict/clone.h. */
 #include "tdict/clone.h"
 
 #include "base/error.h"
@@ -9,16 +10,17 @@ tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *er
   return tdict_map_share(td, "clone", out, err);
 }
 
-static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                             tdict_error *err) {
+/* Asks tdict_map_run() for a new tensor of the same shape. Called for every tensor. */
+static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                   tdict_error *err) {
   (void)map, (void)entry, (void)err;
   tdict_made_of(from, made);
   made->fresh = true;
   return TDICT_OK;
 }
 
-static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                         tdict_error *err) {
+static tdict_status fill_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                               tdict_error *err) {
   (void)map, (void)entry;
   return tdict_tensor_copy(made, from, err);
 }
@@ -31,13 +33,13 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
 
 tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", td ? "out" : "td");
-  /* No batch dimension changes, so none is asked of objects. */
+  /* batch_in and batch_out stay 0: no batch dimension changes, so objects need not begin with the batch size. */
   const tdict_map map = {.what = "clone_deep",
-                         .unlocked = true,
+                         .drops_locks = true,
                          .memory = memory,
-                         .describe = describe,
-                         .fill = fill,
-                         .way = TDICT_WAY_CLONE,
+                         .describe = describe_clone,
+                         .fill = fill_clone,
+                         .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
   return tdict_map_run(&map, td, out, err);
 }

@@ -1,5 +1,5 @@
-/* Several trees made one: stack and cat, into new storage or an existing tree's. Results belong to the caller. Thread
- * rule: as in tdict/combine.h. */
+/* Implements stack and cat, into a new tree or into an existing one. Results are owned by the caller.
+ * Thread rule: as in tdict/combine.h. */
 #include "tdict/combine.h"
 
 #include <stdlib.h>
@@ -17,47 +17,50 @@ typedef struct joiner {
   const char *what;
   const tdict_tree *const *items;
   size_t count;
-  bool stacks; /* a new dimension, else an old one grows */
+  bool is_stack; /* true: stack, adds a dimension; false: cat, extends a dimension */
   int dim, ndim;
-  int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* of the result */
+  int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
-  tdict_aligned aligned; /* the items, behind the tree that is written when there is one */
-  size_t skip;           /* 1: there is one */
+  tdict_aligned aligned; /* the items; if an existing tree is written, that tree comes first */
+  size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
 } joiner;
 
-static tdict_status check_batch(const joiner *j, size_t item, tdict_error *err) {
+/* Checks that a tree has the batch size of the first tree; cat allows another size of the joined dimension. */
+static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *err) {
   const tdict_tree *first = j->items[0], *td = j->items[item];
-  bool same = td->batch_ndim == first->batch_ndim;
-  for (int i = 0; same && i < td->batch_ndim; i++)
-    same = td->batch_size[i] == first->batch_size[i] || (!j->stacks && i == j->dim);
-  if (same) return TDICT_OK;
+  bool is_equal = td->batch_ndim == first->batch_ndim;
+  for (int i = 0; is_equal && i < td->batch_ndim; i++)
+    is_equal = td->batch_size[i] == first->batch_size[i] || (!j->is_stack && i == j->dim);
+  if (is_equal) return TDICT_OK;
   char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", j->what, item,
                     tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
                     tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
 }
 
-/* The batch size of the result. */
-static tdict_status plan_batch(joiner *j, tdict_error *err) {
+/* Computes the batch size of the result, and checks that the batch sizes of the trees allow it. */
+static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
   const tdict_tree *first = j->items[0];
-  if (j->stacks && first->batch_ndim == TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", j->what,
+  if (j->is_stack && first->batch_ndim == TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions, the maximum", j->what,
                       TDICT_MAX_BATCH_NDIM);
-  tdict_status status = tdict_dim_find(j->what, j->dim, first->batch_ndim + j->stacks, &j->dim, err);
+  tdict_status status = tdict_dim_find(j->what, j->dim, first->batch_ndim + j->is_stack, &j->dim, err);
   if (status != TDICT_OK) return status;
-  j->ndim = first->batch_ndim + j->stacks;
+  j->ndim = first->batch_ndim + j->is_stack;
   for (int i = 0, from = 0; i < j->ndim; i++)
-    j->batch_size[i] = j->stacks && i == j->dim ? (int64_t)j->count : first->batch_size[from++];
+    j->batch_size[i] = j->is_stack && i == j->dim ? (int64_t)j->count : first->batch_size[from++];
   for (size_t i = 1; i < j->count && status == TDICT_OK; i++) {
-    status = check_batch(j, i, err);
-    if (status == TDICT_OK && !j->stacks &&
+    status = check_batch_size(j, i, err);
+    if (status == TDICT_OK && !j->is_stack &&
         !tdict_add_i64(j->batch_size[j->dim], j->items[i]->batch_size[j->dim], &j->batch_size[j->dim]))
-      status = tdict_fail(err, TDICT_EOVERFLOW, "%s: dimension %d does not fit 63 bits", j->what, j->dim);
+      status =
+          tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of dimension %d does not fit in 63 bits", j->what, j->dim);
   }
   return status;
 }
 
-static tdict_status begin(joiner *j, const tdict_join_options *options, const void *out, tdict_error *err) {
+/* Checks the arguments, reads the options, and computes the batch size of the result. */
+static tdict_status read_join_options(joiner *j, const tdict_join_options *options, const void *out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", j->what);
   if (!j->items || j->count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no trees", j->what);
@@ -67,44 +70,46 @@ static tdict_status begin(joiner *j, const tdict_join_options *options, const vo
   if (status != TDICT_OK) return status;
   j->dim = o.dim;
   j->memory = o.memory;
-  return plan_batch(j, err);
+  return plan_joined_batch_size(j, err);
 }
 
-static const tdict_tensor *part_of(const joiner *j, size_t entry, size_t item) {
-  return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->skip + item]);
+/* Returns the tensor of tree `item` at an entry. */
+static const tdict_tensor *get_joined_part(const joiner *j, size_t entry, size_t item) {
+  return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->first_item + item]);
 }
 
-/* The shape of the result's tensor at an entry, and whether all parts fit into it. */
-static tdict_status shape_of(const joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
-  const tdict_tensor *first = part_of(j, entry, 0);
-  if (first->ndim + j->stacks > TDICT_MAX_NDIM)
+/* Computes the shape of the result's tensor at an entry. Checks that all parts match in shape, dtype and device. */
+static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
+  const tdict_tensor *first = get_joined_part(j, entry, 0);
+  if (first->ndim + j->is_stack > TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", j->what, TDICT_MAX_NDIM);
   made->fresh = true;
-  made->ndim = first->ndim + j->stacks;
+  made->ndim = first->ndim + j->is_stack;
   for (int i = 0; i < made->ndim; i++)
-    made->shape[i] = i == j->dim ? j->batch_size[i] : first->dims[i - (j->stacks && i > j->dim)];
+    made->shape[i] = i == j->dim ? j->batch_size[i] : first->dims[i - (j->is_stack && i > j->dim)];
   for (size_t i = 1; i < j->count; i++) {
     char wanted[96], found[96];
-    const tdict_tensor *t = part_of(j, entry, i);
-    bool same = t->ndim == first->ndim;
-    for (int d = 0; same && d < t->ndim; d++) same = t->dims[d] == first->dims[d] || (!j->stacks && d == j->dim);
-    if (!same)
-      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, and %s in tree 0", j->what,
+    const tdict_tensor *t = get_joined_part(j, entry, i);
+    bool is_equal = t->ndim == first->ndim;
+    for (int d = 0; is_equal && d < t->ndim; d++)
+      is_equal = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
+    if (!is_equal)
+      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", j->what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
     if (t->dtype != first->dtype)
-      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", j->what,
+      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", j->what,
                         tdict_dtype_format(t->dtype, found, sizeof found), i,
                         tdict_dtype_format(first->dtype, wanted, sizeof wanted));
     if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(first)))
-      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", j->what,
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", j->what,
                         tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
                         tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));
   }
   return TDICT_OK;
 }
 
-/* Copies all parts to their places. */
+/* Copies the tensors of all trees at an entry into their slices of `made`. */
 static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
   if (!made->numel) return TDICT_OK;
   const size_t item = tdict_dtype_bytes(made->dtype);
@@ -114,27 +119,28 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
   tdict_made_of(made, &place);
   const uintptr_t step = (uintptr_t)place.strides[j->dim] * item;
   uintptr_t at = (uintptr_t)place.data;
-  if (j->stacks) tdict_made_select(&place, j->dim, 0, item);
+  if (j->is_stack) tdict_made_select(&place, j->dim, 0, item);
   for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
-    const tdict_tensor *part = part_of(j, entry, i);
-    int64_t count = j->stacks ? 1 : part->dims[j->dim];
-    if (!j->stacks) place.shape[j->dim] = count;
+    const tdict_tensor *part = get_joined_part(j, entry, i);
+    int64_t count = j->is_stack ? 1 : part->dims[j->dim];
+    if (!j->is_stack) place.shape[j->dim] = count;
     place.data = (void *)at;
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  if (status == TDICT_OK) tdict_tensor_regain(made); /* strided parts do not tell that they are all of it */
+  /* Each copy covered only a part, so no copy has marked the tensor as completely written. */
+  if (status == TDICT_OK) tdict_tensor_regain(made);
   return status;
 }
 
-static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                             tdict_error *err) {
+static tdict_status describe_joined_leaf(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                         tdict_error *err) {
   (void)from;
-  return shape_of(map->user, entry, made, err);
+  return describe_joined(map->user, entry, made, err);
 }
 
-static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                         tdict_error *err) {
+static tdict_status fill_joined(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
   (void)from;
   return copy_parts(map->user, entry, made, err);
 }
@@ -146,32 +152,36 @@ static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box 
   return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
 }
 
-static tdict_status join(joiner *j, const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
+/* Joins the trees into a new tree. */
+static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *options, tdict_tree **out,
+                                       tdict_error *err) {
   tdict_tree **opened = NULL, *made = NULL;
-  tdict_status status = begin(j, options, out, err);
+  tdict_status status = read_join_options(j, options, out, err);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, true, &j->aligned, err);
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
-  const tdict_way way = j->stacks && j->dim == 0 ? TDICT_WAY_STACK : TDICT_WAY_TENSORS;
-  if (j->aligned.objects) {
-    const tdict_opening opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
+  const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
+  /* Stack objects with their `stack` hook if there is one, else through their tensors. */
+  if (j->aligned.has_objects) {
+    const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
   }
+  /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
   const tdict_map map = {.what = j->what,
                          .batch_in = first->batch_ndim,
                          .batch_out = j->ndim,
                          .batch_size = j->batch_size,
-                         .more_dims = j->stacks,
-                         .unlocked = true,
+                         .more_dims = j->is_stack,
+                         .drops_locks = true,
                          .memory = j->memory,
-                         .describe = describe,
-                         .fill = fill,
+                         .describe = describe_joined_leaf,
+                         .fill = fill_joined,
                          .user = j,
                          .way = way,
                          .object = stack_objects,
-                         .opened = opened != NULL};
+                         .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
-  if (status == TDICT_OK && opened) status = tdict_objects_close(j->what, first, made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count);
   if (status == TDICT_OK)
@@ -183,28 +193,28 @@ static tdict_status join(joiner *j, const tdict_join_options *options, tdict_tre
 
 tdict_status tdict_stack(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
                          tdict_tree **out, tdict_error *err) {
-  joiner j = {.what = "stack", .items = items, .count = count, .stacks = true};
-  return join(&j, options, out, err);
+  joiner j = {.what = "stack", .items = items, .count = count, .is_stack = true};
+  return join_into_new_tree(&j, options, out, err);
 }
 
 tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
                        tdict_tree **out, tdict_error *err) {
   joiner j = {.what = "cat", .items = items, .count = count};
-  return join(&j, options, out, err);
+  return join_into_new_tree(&j, options, out, err);
 }
 
-/* Looks whether the parts fit what they are written to. */
-static tdict_status check_into(const joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
+/* Checks that the tensors of all trees at an entry can be copied into the existing tensor `to`. */
+static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
   tdict_made made;
-  tdict_status status = shape_of(j, entry, &made, err);
+  tdict_status status = describe_joined(j, entry, &made, err);
   if (status == TDICT_OK) status = tdict_check_shape(j->what, to, made.ndim, made.shape, err);
   for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
-    status = tdict_check_copy(j->what, to, part_of(j, entry, i), err);
+    status = tdict_check_copy(j->what, to, get_joined_part(j, entry, i), err);
   return status;
 }
 
-/* Goes through the tree that is written, which is the first of the aligned ones; `dry`: only looks. */
-static tdict_status go_into(const joiner *j, const tdict_tree *out, bool dry, tdict_error *err) {
+/* Writes the tensors of `out`, the first tree in `aligned`. With `checks_only` only checks that this is possible. */
+static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   size_t entry = 0;
@@ -216,7 +226,7 @@ static tdict_status go_into(const joiner *j, const tdict_tree *out, bool dry, td
         status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
       continue;
     }
-    status = dry ? check_into(j, entry, to, err) : copy_parts(j, entry, to, err);
+    status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
@@ -227,17 +237,19 @@ static tdict_status go_into(const joiner *j, const tdict_tree *out, bool dry, td
   return status;
 }
 
+/* Joins the trees into the storages of `out`. */
 static tdict_status join_into(joiner *j, const tdict_join_options *options, tdict_tree *out, tdict_error *err) {
-  tdict_status status = begin(j, options, out, err);
+  tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;
-  bool same = out->batch_ndim == j->ndim;
-  for (int i = 0; same && i < j->ndim; i++) same = out->batch_size[i] == j->batch_size[i];
-  if (!same) {
+  bool is_equal = out->batch_ndim == j->ndim;
+  for (int i = 0; is_equal && i < j->ndim; i++) is_equal = out->batch_size[i] == j->batch_size[i];
+  if (!is_equal) {
     char wanted[96], found[96];
     return tdict_fail(err, TDICT_ESHAPE, "%s: out has batch size %s, wanted %s", j->what,
                       tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
                       tdict_text_shape(j->ndim, j->batch_size, wanted, sizeof wanted));
   }
+  /* Match `out` and the trees, `out` first. */
   size_t bytes;
   const tdict_tree **all = NULL;
   tdict_tree **opened = NULL;
@@ -245,18 +257,19 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   if (!all) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu trees", j->what, j->count);
   all[0] = out;
   memcpy(all + 1, j->items, j->count * sizeof *all);
-  j->skip = 1;
+  j->first_item = 1;
   status = tdict_align_trees(j->what, all, j->count + 1, true, &j->aligned, err);
-  if (status == TDICT_OK && j->aligned.objects) {
-    const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
+  if (status == TDICT_OK && j->aligned.has_objects) {
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&j->aligned, &opening, true, all, &opened, err);
     if (status != TDICT_OK) tdict_aligned_reset(&j->aligned);
   }
   free(all);
   if (status != TDICT_OK) return status;
+  /* Check everything before the first byte is written. */
   const tdict_tree *to = opened ? opened[0] : out;
-  status = go_into(j, to, true, err);
-  if (status == TDICT_OK) status = go_into(j, to, false, err);
+  status = write_joined_tensors(j, to, true, err);
+  if (status == TDICT_OK) status = write_joined_tensors(j, to, false, err);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count + 1);
   return status;
@@ -264,7 +277,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
 
 tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
                               tdict_tree *out, tdict_error *err) {
-  joiner j = {.what = "stack_into", .items = items, .count = count, .stacks = true};
+  joiner j = {.what = "stack_into", .items = items, .count = count, .is_stack = true};
   return join_into(&j, options, out, err);
 }
 

@@ -1,4 +1,5 @@
-/* Whether two trees are the same. What is copied from a device is the call's. Thread rule: as in tdict/clone.h. */
+/* Compares two trees. Host copies of device tensors are owned by the call.
+ * Thread rule: as in tdict/clone.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,93 +14,97 @@
 typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
-  const char *above;   /* the path of a; NULL: none */
-  tdict_cursor cursor; /* over a; a frame's mark is b's node */
+  const char *parent_path; /* path of `a` in the outermost tree, if `a` was made of an object; else NULL */
+  tdict_cursor cursor;     /* over a; a frame's mark is the node of b at the same path */
 } comparer;
 
-/* Notes a difference; the text is in out->message already. */
-static void differ(comparer *c, const tdict_key *extra) {
+/* Records a difference at the cursor's path, with `extra` appended if it is not NULL. The message is set before. */
+static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
-  tdict_cursor_path(&c->cursor, c->above, c->out->path, sizeof c->out->path);
+  tdict_cursor_path(&c->cursor, c->parent_path, c->out->path, sizeof c->out->path);
   if (extra) tdict_node_path(c->out->path, extra, c->out->path, sizeof c->out->path);
 }
 
-#define SAY(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
+#define SET_MESSAGE(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
 
-static bool same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
+static bool is_same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
   return a == b && (a == 0 || memcmp(sa, sb, (size_t)a * sizeof *sa) == 0);
 }
 
-static bool say_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
+static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
   char x[96], y[96];
-  SAY(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
-      tdict_text_shape(b->ndim, b->dims, y, sizeof y));
-  return false;
+  SET_MESSAGE(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
+              tdict_text_shape(b->ndim, b->dims, y, sizeof y));
 }
 
-/* Nodes: batch sizes and the number of keys. False when they differ. */
+/* Compares the batch sizes of two nodes, and finds a key that only b has. Returns false if there is a difference. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
-  if (!same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
-    SAY(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
-        tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
-    differ(c, NULL);
+  if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
+    SET_MESSAGE(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
+                tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
+    note_difference(c, NULL);
     return false;
   }
-  if (b->keys->num_live <= a->keys->num_live) return true; /* a key that b lacks is found on the way */
+  if (b->keys->num_live <= a->keys->num_live) return true; /* compare_leaf() finds keys that b lacks */
   for (uint32_t i = 0; i < b->keys->num_slots; i++) {
     const tdict_key *key = &b->keys->slots[i];
     if (!key->name || tdict_keys_find_hashed(a->keys, key->name, key->length, key->hash) >= 0) continue;
-    SAY(c, "only the second tree has this key");
-    differ(c, key);
+    SET_MESSAGE(c, "only the second tree has this key");
+    note_difference(c, key);
     return false;
   }
   return true;
 }
 
-static bool close_numbers(const tdict_compare_options *o, double a, double b) {
+/* Compares like numpy.isclose(): the tolerance is relative to b. */
+static bool is_close(const tdict_compare_options *o, double a, double b) {
   if (a == b) return true;
   if (isnan(a) || isnan(b)) return o->nan_equal && isnan(a) && isnan(b);
   if (isinf(a) || isinf(b)) return false;
   return fabs(a - b) <= o->absolute + o->relative * fabs(b);
 }
 
+/* Returns true for dtypes whose elements are compared as bytes: integers, bool and types of several lanes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
-static bool same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
+/* Compares two elements: by bytes if their dtype is exact, else as complex numbers with tolerances. */
+static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
   if (memcmp(a, b, tdict_dtype_bytes(dtype)) == 0 && (is_exact(dtype) || c->o.nan_equal)) return true;
   if (is_exact(dtype) && !tolerant) return dtype == TDICT_BOOL && !*(const char *)a == !*(const char *)b;
   if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi)) return false;
-  return close_numbers(&c->o, ar, br) && close_numbers(&c->o, ai, bi);
+  return is_close(&c->o, ar, br) && is_close(&c->o, ai, bi);
 }
 
-static void say_element(comparer *c, tdict_dtype dtype, const void *a, const void *b) {
+/* Sets the message for two elements that differ. */
+static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   if (!tdict_element_read(dtype, a, &ar, &ai) || !tdict_element_read(dtype, b, &br, &bi))
-    SAY(c, "the elements' bytes");
+    SET_MESSAGE(c, "the bytes of the elements");
   else if ((dtype & 0xffu) == 5)
-    SAY(c, "elements (%.9g, %.9g) and (%.9g, %.9g)", ar, ai, br, bi);
+    SET_MESSAGE(c, "elements (%.9g, %.9g) and (%.9g, %.9g)", ar, ai, br, bi);
   else
-    SAY(c, "elements %.17g and %.17g", ar, br);
+    SET_MESSAGE(c, "elements %.17g and %.17g", ar, br);
 }
 
-/* Counts the numbers that are equal, from the first on, a block at a time; NaN is not. The program's own memory may be
- * aligned to less than its numbers. */
+/* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. NaN is not equal to
+ * NaN. memcpy is needed since memory of the program may have less alignment than the type. */
 #define COUNT_EQUAL(type)                                                          \
   while (found < count) {                                                          \
     type x[BLOCK], y[BLOCK];                                                       \
     const int64_t n = count - found < BLOCK ? count - found : BLOCK;               \
-    int64_t same = 0;                                                              \
+    int64_t num_equal = 0;                                                         \
     memcpy(x, (const char *)a + (size_t)found * sizeof *x, (size_t)n * sizeof *x); \
     memcpy(y, (const char *)b + (size_t)found * sizeof *y, (size_t)n * sizeof *y); \
-    for (int64_t i = 0; i < n; i++) same += x[i] == y[i];                          \
-    if (same != n) break;                                                          \
+    for (int64_t i = 0; i < n; i++) num_equal += x[i] == y[i];                     \
+    if (num_equal != n) break;                                                     \
     found += n;                                                                    \
   }
 
-/* Elements at the beginning of two contiguous tensors that are seen to be equal: whole blocks of the common floats. */
+/* Returns the number of equal elements at the start of two contiguous tensors. Covers whole blocks of f32 and f64
+ * only. */
 static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) {
   enum { BLOCK = 32 };
   int64_t count = t->numel, found = 0;
@@ -108,37 +113,40 @@ static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) 
   return found;
 }
 
-/* Elements of two host tensors of one dtype and shape. */
+/* Compares the elements of two host tensors of the same dtype and shape, and records the first difference. */
 static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_tensor *b) {
   const int64_t *sa = tdict_tensor_dims_strides(a), *sb = tdict_tensor_dims_strides(b);
   const size_t item = tdict_dtype_bytes(a->dtype);
   int64_t at[TDICT_MAX_NDIM] = {0};
   const char *pa = a->data, *pb = b->data;
   int64_t equal = 0;
+  /* Skip the elements that are equal, many at a time. */
   if (a->numel && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b)) {
     if (is_exact(a->dtype) && memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0) return;
     equal = count_equal(a, pa, pb);
-    for (int64_t d = a->ndim - 1, rest = equal; d >= 0 && equal < a->numel; rest /= a->dims[d--])
-      at[d] = rest % a->dims[d];
+    for (int64_t d = a->ndim - 1, quotient = equal; d >= 0 && equal < a->numel; quotient /= a->dims[d--])
+      at[d] = quotient % a->dims[d];
   }
+  /* Compare the other elements one by one, at any strides. */
   for (int64_t n = a->numel - equal; n > 0; n--) {
     int64_t oa = 0, ob = 0;
     for (int d = 0; d < a->ndim; d++) oa += at[d] * sa[d], ob += at[d] * sb[d];
     const char *x = pa + oa * (int64_t)item, *y = pb + ob * (int64_t)item;
-    if (!same_element(c, a->dtype, x, y)) {
-      say_element(c, a->dtype, x, y);
+    if (!is_same_element(c, a->dtype, x, y)) {
+      describe_elements(c, a->dtype, x, y);
       memcpy(c->out->index, at, (size_t)a->ndim * sizeof *at);
       c->out->ndim = a->ndim;
-      differ(c, NULL);
+      note_difference(c, NULL);
       return;
     }
     for (int d = a->ndim - 1; d >= 0 && ++at[d] == a->dims[d]; d--) at[d] = 0;
   }
 }
 
-/* The tensor, or a copy of a device's tensor on the host, which *copy then is and the caller releases. */
-static tdict_status to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out, tdict_tensor **copy,
-                            tdict_error *err) {
+/* Waits for transfers that write `t`. Returns `t`, or a host copy of it if it is on a device. The caller releases
+ * *copy. */
+static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out,
+                                               tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t))
     return tdict_fail(err, TDICT_EINVAL, "compare: the bytes in the %s tree never came, a transfer into them failed",
@@ -150,50 +158,51 @@ static tdict_status to_host(const tdict_tensor *t, const char *which, const tdic
   return status;
 }
 
+/* Compares the dtypes, shapes and elements of two tensors, and records the first difference. */
 static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const tdict_tensor *b, tdict_error *err) {
   if (a->dtype != b->dtype) {
-    char one[TDICT_DTYPE_TEXT_BYTES], other[TDICT_DTYPE_TEXT_BYTES];
-    SAY(c, "dtypes %s and %s", tdict_dtype_format(a->dtype, one, sizeof one),
-        tdict_dtype_format(b->dtype, other, sizeof other));
-    differ(c, NULL);
+    char first_text[TDICT_DTYPE_TEXT_BYTES], other_text[TDICT_DTYPE_TEXT_BYTES];
+    SET_MESSAGE(c, "dtypes %s and %s", tdict_dtype_format(a->dtype, first_text, sizeof first_text),
+                tdict_dtype_format(b->dtype, other_text, sizeof other_text));
+    note_difference(c, NULL);
     return TDICT_OK;
   }
-  if (!same_shape(a->ndim, a->dims, b->ndim, b->dims)) {
-    (void)say_shapes(c, "shapes", a, b);
-    differ(c, NULL);
+  if (!is_same_shape(a->ndim, a->dims, b->ndim, b->dims)) {
+    describe_shapes(c, "shapes", a, b);
+    note_difference(c, NULL);
     return TDICT_OK;
   }
   const tdict_tensor *x, *y;
   tdict_tensor *copies[2] = {NULL, NULL};
-  tdict_status status = to_host(a, "first", &x, &copies[0], err);
-  if (status == TDICT_OK) status = to_host(b, "second", &y, &copies[1], err);
+  tdict_status status = copy_device_tensor_to_host(a, "first", &x, &copies[0], err);
+  if (status == TDICT_OK) status = copy_device_tensor_to_host(b, "second", &y, &copies[1], err);
   if (status == TDICT_OK) compare_elements(c, x, y);
   tdict_tensor_release(copies[0]);
   tdict_tensor_release(copies[1]);
   return status;
 }
 
-static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
+static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err);
 
-/* Two objects of one type, by their tensors. */
+/* Compares two objects of one type through their tensors. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
-  static const tdict_opening opening = {.what = "compare", .way = TDICT_WAY_TENSORS};
+  static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;
   if (a->type != b->type) {
-    SAY(c, "objects of type %.60s and %s%.60s", a->type->name,
-        strcmp(a->type->name, b->type->name) == 0 ? "another one named " : "", b->type->name);
-    differ(c, NULL);
+    SET_MESSAGE(c, "objects of type %.60s and %s%.60s", a->type->name,
+                strcmp(a->type->name, b->type->name) == 0 ? "another one named " : "", b->type->name);
+    note_difference(c, NULL);
     return TDICT_OK;
   }
   char path[sizeof((tdict_error *)NULL)->path];
   tdict_tree *x = NULL, *y = NULL;
-  comparer inner = {.o = c->o, .out = c->out, .above = path};
-  tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
-  tdict_status status = tdict_box_open(&opening, a, path, &x, err);
-  if (status == TDICT_OK) status = tdict_box_open(&opening, b, path, &y, err);
+  comparer inner = {.o = c->o, .out = c->out, .parent_path = path};
+  tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
+  tdict_status status = tdict_box_flatten(&opening, a, path, &x, err);
+  if (status == TDICT_OK) status = tdict_box_flatten(&opening, b, path, &y, err);
   if (status == TDICT_OK) {
     tdict_cursor_init(&inner.cursor, x, false);
-    status = compare(&inner, x, y, err);
+    status = compare_trees(&inner, x, y, err);
     tdict_cursor_reset(&inner.cursor);
   }
   tdict_release(x);
@@ -201,32 +210,33 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   return status;
 }
 
-/* What the cursor shows of a, with what stands there in b; *below is b's node when both are trees. */
+/* Compares the entry at the cursor with the entry of b at the same key. If both are trees, only sets *below to the
+ * tree of b, and compare_trees() descends. */
 static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_frame *top = &c->cursor.frames[c->cursor.depth - 1];
   const tdict_key *key = tdict_cursor_key(&c->cursor);
   const tdict_tree *b = (const tdict_tree *)top->mark;
   int64_t slot = tdict_keys_find_hashed(b->keys, key->name, key->length, key->hash);
-  tdict_leaf there = slot < 0 ? 0 : b->leaves[slot];
-  if (tdict_leaf_tree(leaf) && tdict_leaf_tree(there)) {
-    *below = tdict_leaf_tree(there);
+  tdict_leaf other_leaf = slot < 0 ? 0 : b->leaves[slot];
+  if (tdict_leaf_tree(leaf) && tdict_leaf_tree(other_leaf)) {
+    *below = tdict_leaf_tree(other_leaf);
     return TDICT_OK;
   }
-  if (tdict_leaf_tensor(leaf) && tdict_leaf_tensor(there))
-    return compare_tensors(c, tdict_leaf_tensor(leaf), tdict_leaf_tensor(there), err);
-  if (tdict_leaf_box(leaf) && tdict_leaf_box(there))
-    return compare_objects(c, tdict_leaf_box(leaf), tdict_leaf_box(there), err);
-  if (!there) {
-    SAY(c, "only the first tree has this key");
+  if (tdict_leaf_tensor(leaf) && tdict_leaf_tensor(other_leaf))
+    return compare_tensors(c, tdict_leaf_tensor(leaf), tdict_leaf_tensor(other_leaf), err);
+  if (tdict_leaf_box(leaf) && tdict_leaf_box(other_leaf))
+    return compare_objects(c, tdict_leaf_box(leaf), tdict_leaf_box(other_leaf), err);
+  if (!other_leaf) {
+    SET_MESSAGE(c, "only the first tree has this key");
   } else {
     char x[TDICT_TEXT_LEAF_BYTES], y[TDICT_TEXT_LEAF_BYTES];
-    SAY(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(there, y));
+    SET_MESSAGE(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(other_leaf, y));
   }
-  differ(c, NULL);
+  note_difference(c, NULL);
   return TDICT_OK;
 }
 
-static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err) {
+static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_tree *b, tdict_error *err) {
   c->cursor.frames[0].mark = (size_t)b;
   if (!compare_nodes(c, a, b)) return TDICT_OK;
   for (tdict_leaf leaf; !c->out->differs && (leaf = tdict_cursor_next(&c->cursor)) != 0;) {
@@ -234,8 +244,8 @@ static tdict_status compare(comparer *c, const tdict_tree *a, const tdict_tree *
     tdict_status status = compare_leaf(c, leaf, &below, err);
     if (status != TDICT_OK) {
       char path[sizeof((tdict_error *)NULL)->path];
-      if (tdict_leaf_box(leaf)) return status; /* has its path */
-      tdict_cursor_path(&c->cursor, c->above, path, sizeof path);
+      if (tdict_leaf_box(leaf)) return status; /* the error names the path inside the object already */
+      tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
       return tdict_error_at(err, status, path);
     }
     if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;
@@ -257,7 +267,7 @@ tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b, const tdict
     return tdict_fail(err, TDICT_EINVAL, "compare: tolerances %g and %g, wanted 0 or more", c.o.relative, c.o.absolute);
   memset(&found, 0, sizeof found);
   tdict_cursor_init(&c.cursor, a, false);
-  status = compare(&c, a, b, err);
+  status = compare_trees(&c, a, b, err);
   tdict_cursor_reset(&c.cursor);
   if (status == TDICT_OK) *out = found;
   return status;

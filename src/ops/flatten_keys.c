@@ -1,5 +1,5 @@
-/* Nested names made flat. Results belong to the caller; leaves are shared. Thread rule: as in
- * tdict/keysets.h. */
+/* Joins nested keys into the flat keys of one node. Results are owned by the caller; leaves are shared.
+ * Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,22 +9,24 @@
 #include "tdict/keysets.h"
 #include "tree/agree.h"
 
-/* The name that leads to a node, with the separator that follows; a frame's mark is its length. Behind it is room for
- * one key more, which is copied by words. */
+/* Holds the path of the current node and the separator after it. A frame's mark is the length of that prefix. The
+ * buffer has room for one more key, which append_key() may copy as whole words. */
 typedef struct name_buffer {
   char *text;
   size_t cap;
 } name_buffer;
 
-/* An empty name in a buffer of its own, so that there is always one to read from and write to. */
-static bool first_name(name_buffer *name) {
+/* Allocates an empty name. Callers may then read and write the buffer without a check for NULL. Returns false
+ * without memory. */
+static bool init_name_buffer(name_buffer *name) {
   enum { BYTES = 64 };
   name->text = calloc(1, BYTES);
   name->cap = name->text ? BYTES : 0;
   return name->text != NULL;
 }
 
-static bool grow(name_buffer *name, size_t bytes) {
+/* Enlarges the buffer to twice the bytes that are needed, so that long paths do not reallocate for every key. */
+static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   char *text = realloc(name->text, bytes * 2);
   if (!text) return false;
   name->text = text;
@@ -32,29 +34,29 @@ static bool grow(name_buffer *name, size_t bytes) {
   return true;
 }
 
-/* Puts a key behind a name of `mark` bytes, with room for `more`; false without memory. */
-static inline bool put_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
+/* Appends a key at offset `mark` and leaves room for `more` bytes after it. Returns false if out of memory. */
+static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
   const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
-  if (bytes > name->cap && !grow(name, bytes)) return false;
-  if (key->length > TDICT_WORD_BYTES) /* of shorter ones eight bytes may be read */
+  if (bytes > name->cap && !grow_name_buffer(name, bytes)) return false;
+  if (key->length > TDICT_WORD_BYTES) /* key tables pad short names, so a whole word may be read */
     memcpy(name->text + mark, key->name, key->length);
   else
     memcpy(name->text + mark, key->name, TDICT_WORD_BYTES);
   return true;
 }
 
-static tdict_status at_cursor(const tdict_cursor *cursor, tdict_status status, tdict_error *err) {
+static tdict_status fail_at_cursor(const tdict_cursor *cursor, tdict_status status, tdict_error *err) {
   char path[sizeof((tdict_error *)NULL)->path];
   tdict_cursor_path(cursor, NULL, path, sizeof path);
   return tdict_error_at(err, status, path);
 }
 
-static tdict_status no_memory(const char *what, tdict_error *err) {
+static tdict_status no_memory_to_flatten(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* The next tree among the children of a frame's node, or NULL. */
-static tdict_tree *next_tree(tdict_frame *top) {
+/* Returns the next child tree of a frame's node, or NULL after the last one. */
+static tdict_tree *get_next_child(tdict_frame *top) {
   const tdict_tree *node = top->node;
   for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
     tdict_tree *tree = tdict_leaf_tree(node->leaves[top->slot++]);
@@ -63,13 +65,13 @@ static tdict_tree *next_tree(tdict_frame *top) {
   return NULL;
 }
 
-/* Makes room in a new tree for all keys that it will have. */
-static bool reserve(tdict_cursor *cursor, size_t between, tdict_tree *made) {
+/* Reserves room in a new tree for all keys of the result, so that adding keys does not reallocate. */
+static bool reserve_flat_keys(tdict_cursor *cursor, size_t between, tdict_tree *made) {
   size_t slots = cursor->frames[0].node->keys->num_live, bytes = cursor->frames[0].node->keys->name_bytes;
   while (cursor->depth) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
     const tdict_keys *keys;
-    tdict_tree *tree = next_tree(top);
+    tdict_tree *tree = get_next_child(top);
     if (!tree) {
       cursor->depth--;
       continue;
@@ -77,7 +79,7 @@ static bool reserve(tdict_cursor *cursor, size_t between, tdict_tree *made) {
     keys = tree->keys;
     size_t mark = top->mark + tdict_cursor_key(cursor)->length + between;
     slots += keys->num_live;
-    slots--; /* the tree's own key */
+    slots--; /* the key of the child tree itself is not in the result */
     bytes += keys->name_bytes + mark * keys->num_live;
     if (!tdict_cursor_enter(cursor, tree)) return false;
     cursor->frames[cursor->depth - 1].mark = mark;
@@ -85,37 +87,40 @@ static bool reserve(tdict_cursor *cursor, size_t between, tdict_tree *made) {
   return tdict_node_reserve(made, slots) && tdict_keys_reserve(made->keys, slots, bytes);
 }
 
-static tdict_status check_leaf(const char *what, const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
+/* Checks that a leaf of a child still has the batch size and device of the result. */
+static tdict_status check_flat_leaf(const char *what, const tdict_tree *made, tdict_leaf leaf, tdict_error *err) {
   const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
   const tdict_demand demand = tdict_demand_of(made, what, NULL);
   return tensor ? tdict_agree_tensor(&demand, tensor, NULL, err) : TDICT_OK;
 }
 
-static tdict_status add_leaf(const char *what, tdict_tree *made, const tdict_name *name, tdict_leaf leaf,
-                             tdict_error *err) {
+/* Adds a leaf under its full name. Returns TDICT_EEXIST if the name is taken. */
+static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdict_name *name, tdict_leaf leaf,
+                                  tdict_error *err) {
   if (tdict_keys_find_name(made->keys, name) >= 0)
-    return tdict_fail(err, TDICT_EEXIST, "%s: another tensor has the key %.*s already", what,
+    return tdict_fail(err, TDICT_EEXIST, "%s: another entry has the key %.*s", what,
                       (int)(name->length < 80 ? name->length : 80), name->text);
-  if (!tdict_node_add_name(made, name, leaf)) return no_memory(what, err);
-  (void)tdict_leaf_hold(leaf);
+  if (!tdict_node_add_name(made, name, leaf)) return no_memory_to_flatten(what, err);
+  (void)tdict_leaf_retain_inline(leaf);
   return TDICT_OK;
 }
 
-/* The name of a key that was put behind a prefix; `prefix` holds one of up to 7 bytes. */
-static inline tdict_name name_of(const char *text, uint64_t prefix, size_t mark, const tdict_key *key) {
+/* Returns the full name of a key that append_key() put after a prefix of `mark` bytes. If both are short, the hash
+ * is computed from words; `prefix` holds the bytes of a prefix shorter than 8 bytes. */
+static inline tdict_name make_flat_name(const char *text, uint64_t prefix, size_t mark, const tdict_key *key) {
   const size_t length = key->length;
   if (mark >= TDICT_WORD_BYTES || length > TDICT_WORD_BYTES || length == 0) return tdict_name_of(text, mark + length);
   const uint64_t word = tdict_word_load(key->name) & tdict_word_mask(length);
   return tdict_name_join(text, prefix, mark, word, length);
 }
 
-/* Adds what hangs at a node up to the next tree, which *below is; NULL: there is none. */
+/* Adds the leaves of a node up to its next child tree. Sets *below to that tree, or to NULL after the last key. */
 static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer *name, tdict_tree *made,
                                  tdict_tree **below, tdict_error *err) {
   const tdict_tree *node = top->node;
   const size_t mark = top->mark;
   const uint64_t prefix = mark < TDICT_WORD_BYTES ? tdict_word_load_part(name->text, mark) : 0;
-  const bool covered = tdict_node_covers(node, made);
+  const bool is_covered = tdict_node_covers(node, made);
   *below = NULL;
   for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
     const tdict_key *key = &node->keys->slots[top->slot];
@@ -123,57 +128,54 @@ static tdict_status flatten_node(const char *what, tdict_frame *top, name_buffer
     if (!leaf) continue;
     *below = tdict_leaf_tree(leaf);
     if (*below) return TDICT_OK;
-    if (!put_key(name, mark, key, 0)) return no_memory(what, err);
-    const tdict_name whole = name_of(name->text, prefix, mark, key);
-    tdict_status status = add_leaf(what, made, &whole, leaf, err);
-    if (status == TDICT_OK && !covered) status = check_leaf(what, made, leaf, err);
+    if (!append_key(name, mark, key, 0)) return no_memory_to_flatten(what, err);
+    const tdict_name whole = make_flat_name(name->text, prefix, mark, key);
+    tdict_status status = add_flat_leaf(what, made, &whole, leaf, err);
+    if (status == TDICT_OK && !is_covered) status = check_flat_leaf(what, made, leaf, err);
     if (status != TDICT_OK) return status;
   }
   return TDICT_OK;
 }
 
-static tdict_status flatten(const char *what, tdict_cursor *cursor, const char *separator, name_buffer *name,
-                            tdict_tree *made, tdict_error *err) {
+/* Adds all leaves of the cursor's tree to a new node, depth first. */
+static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const char *separator, name_buffer *name,
+                                 tdict_tree *made, tdict_error *err) {
+  /* Measure the result first. */
   const size_t between = strlen(separator);
-  if (!reserve(cursor, between, made) || !first_name(name)) return no_memory(what, err);
+  if (!reserve_flat_keys(cursor, between, made) || !init_name_buffer(name)) return no_memory_to_flatten(what, err);
   tdict_cursor_rewind(cursor, cursor->frames[0].node);
   while (cursor->depth) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
     tdict_tree *below;
     tdict_status status = flatten_node(what, top, name, made, &below, err);
     if (status == TDICT_ENOMEM) return status;
-    if (status != TDICT_OK) return at_cursor(cursor, status, err);
+    if (status != TDICT_OK) return fail_at_cursor(cursor, status, err);
     if (!below) {
       cursor->depth--;
       continue;
     }
+    /* Append the key of the child tree and a separator, then descend. */
     const tdict_key *key = tdict_cursor_key(cursor);
     const size_t mark = top->mark + key->length;
-    if (!put_key(name, top->mark, key, between)) return no_memory(what, err);
+    if (!append_key(name, top->mark, key, between)) return no_memory_to_flatten(what, err);
     memcpy(name->text + mark, separator, between);
-    if (!tdict_cursor_enter(cursor, below)) return no_memory(what, err);
+    if (!tdict_cursor_enter(cursor, below)) return no_memory_to_flatten(what, err);
     cursor->frames[cursor->depth - 1].mark = mark + between;
   }
   return TDICT_OK;
 }
 
-static tdict_status check_separator(const char *what, const char *separator, tdict_error *err) {
-  if (*separator) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
-}
-
-/* A new node with all leaves of the tree. */
+/* Makes a new node with all leaves of the tree, under flat keys. */
 static tdict_status make_flat(const char *what, const tdict_tree *td, const char *separator, tdict_tree **out,
                               tdict_error *err) {
   if (!separator) separator = ".";
-  tdict_status status = check_separator(what, separator, err);
-  if (status != TDICT_OK) return status;
+  if (!*separator) return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
   tdict_tree *made = tdict_node_create_under(td);
-  if (!made) return no_memory(what, err);
+  if (!made) return no_memory_to_flatten(what, err);
   tdict_cursor cursor;
   name_buffer name = {NULL, 0};
   tdict_cursor_init(&cursor, td, false);
-  status = flatten(what, &cursor, separator, &name, made, err);
+  tdict_status status = flatten_into(what, &cursor, separator, &name, made, err);
   tdict_cursor_reset(&cursor);
   free(name.text);
   if (status != TDICT_OK) {
@@ -198,6 +200,6 @@ tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator, 
   tdict_status status = make_flat(what, td, separator, &made, err);
   if (status != TDICT_OK) return status;
   tdict_node_swap(td, made);
-  tdict_release(made); /* last: a callback may run then */
+  tdict_release(made); /* last, since the release may run callbacks */
   return TDICT_OK;
 }

@@ -1,5 +1,5 @@
-/* Reading an index, and what it does with a tensor. A plan owns the positions of its lists and masks. Thread rule: one
- * thread. */
+/* Translates an index into a plan, and describes its result for a tensor. A plan owns its lists of positions.
+ * Thread rule: used by one thread at a time. */
 #include "ops/index_plan.h"
 
 #include <stdlib.h>
@@ -11,17 +11,17 @@
 
 enum { SHAPE_BYTES = 96 };
 
-typedef struct reader {
+typedef struct index_reader {
   tdict_index_plan *plan;
-  int ndim; /* of what is indexed */
+  int ndim; /* number of dimensions that are indexed */
   const int64_t *shape;
-  int next;  /* the dimension that comes next */
-  int whole; /* what the rest stands for */
-  bool rest_seen;
-} reader;
+  int next_dim;  /* the dimension that the next item applies to */
+  int rest_dims; /* number of dimensions that TDICT_REST selects */
+  bool has_rest;
+} index_reader;
 
-/* How many dimensions an item takes; -1 for one that is none. */
-static int taken_by(const tdict_index *item) {
+/* Returns the number of dimensions that an item applies to, or -1 if the item is invalid. */
+static int count_dims_taken(const tdict_index *item) {
   switch (item->kind) {
   case TDICT_INDEX_AT:
   case TDICT_INDEX_RANGE:
@@ -38,7 +38,7 @@ static int taken_by(const tdict_index *item) {
 }
 
 /* Adds a dimension to the affine result. */
-static tdict_status add_axis(reader *r, tdict_axis axis, tdict_error *err) {
+static tdict_status add_axis(index_reader *r, tdict_axis axis, tdict_error *err) {
   tdict_affine *a = &r->plan->affine;
   if (a->ndim_out == TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the result would have more than %d dimensions", r->plan->what,
@@ -47,99 +47,103 @@ static tdict_status add_axis(reader *r, tdict_axis axis, tdict_error *err) {
   return TDICT_OK;
 }
 
-static tdict_status add_whole(reader *r, int count, tdict_error *err) {
+/* Adds the next `count` dimensions whole. */
+static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  for (; count > 0 && status == TDICT_OK; count--, r->next++)
-    status = add_axis(r, (tdict_axis){r->next, r->shape[r->next], 1}, err);
+  for (; count > 0 && status == TDICT_OK; count--, r->next_dim++)
+    status = add_axis(r, (tdict_axis){r->next_dim, r->shape[r->next_dim], 1}, err);
   return status;
 }
 
-static tdict_status find_position(const reader *r, int64_t at, int64_t *out, tdict_error *err) {
-  int64_t count = r->shape[r->next], found = at < 0 ? at + count : at;
+/* Converts a position of the next dimension to 0 or more. Returns TDICT_EINVAL if it is outside the dimension. */
+static tdict_status find_position(const index_reader *r, int64_t at, int64_t *out, tdict_error *err) {
+  int64_t count = r->shape[r->next_dim], found = at < 0 ? at + count : at;
   if (found < 0 || found >= count)
-    return tdict_fail(err, TDICT_EINVAL, "%s: position %lld of dimension %d, which has %lld elements", r->plan->what,
-                      (long long)at, r->next, (long long)count);
+    return tdict_fail(err, TDICT_EINVAL, "%s: position %lld is outside dimension %d, which has %lld elements",
+                      r->plan->what, (long long)at, r->next_dim, (long long)count);
   *out = found;
   return TDICT_OK;
 }
 
-static tdict_status add_at(reader *r, const tdict_index *item, tdict_error *err) {
-  tdict_status status = find_position(r, item->start, &r->plan->affine.starts[r->next], err);
-  r->next++;
+static tdict_status add_at(index_reader *r, const tdict_index *item, tdict_error *err) {
+  tdict_status status = find_position(r, item->start, &r->plan->affine.starts[r->next_dim], err);
+  r->next_dim++;
   return status;
 }
 
-/* A bound cut to [low, high], counted from the end where it is negative. */
-static int64_t bound(int64_t value, int64_t missing, int64_t count, bool back) {
-  int64_t low = back ? -1 : 0, high = back ? count - 1 : count;
+/* Clips a bound to the dimension, after counting negative bounds from the end. `missing` replaces TDICT_NONE. */
+static int64_t clip_bound(int64_t value, int64_t missing, int64_t count, bool is_reversed) {
+  int64_t low = is_reversed ? -1 : 0, high = is_reversed ? count - 1 : count;
   if (value == TDICT_NONE) return missing;
   if (value < 0) value += count;
   return value < low ? low : value > high ? high : value;
 }
 
-static tdict_status add_range(reader *r, const tdict_index *item, tdict_error *err) {
-  int64_t count = r->shape[r->next], step = item->step;
-  if (step == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the step of dimension %d is 0", r->plan->what, r->next);
-  bool back = step < 0;
-  int64_t start = bound(item->start, back ? count - 1 : 0, count, back);
-  int64_t stop = bound(item->stop, back ? -1 : count, count, back);
-  uint64_t span = back ? (uint64_t)(start - stop) : (uint64_t)(stop - start);
-  uint64_t stride = back ? 0 - (uint64_t)step : (uint64_t)step;
-  bool some = back ? start > stop : start < stop;
-  int64_t found = some ? (int64_t)((span + stride - 1) / stride) : 0;
-  if (some && stride > span) found = 1; /* the sum above may not fit */
-  r->plan->affine.starts[r->next] = found ? start : 0;
-  return add_axis(r, (tdict_axis){r->next++, found, step}, err);
+static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_error *err) {
+  int64_t count = r->shape[r->next_dim], step = item->step;
+  if (step == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the step of dimension %d is 0", r->plan->what, r->next_dim);
+  bool is_reversed = step < 0;
+  int64_t start = clip_bound(item->start, is_reversed ? count - 1 : 0, count, is_reversed);
+  int64_t stop = clip_bound(item->stop, is_reversed ? -1 : count, count, is_reversed);
+  uint64_t span = is_reversed ? (uint64_t)(start - stop) : (uint64_t)(stop - start);
+  uint64_t stride = is_reversed ? 0 - (uint64_t)step : (uint64_t)step;
+  bool is_nonempty = is_reversed ? start > stop : start < stop;
+  int64_t found = is_nonempty ? (int64_t)((span + stride - 1) / stride) : 0;
+  if (is_nonempty && stride > span) found = 1; /* span + stride - 1 may have overflowed */
+  r->plan->affine.starts[r->next_dim] = found ? start : 0;
+  return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
-static tdict_status begin_gather(reader *r, int dims, int64_t count, tdict_error *err) {
+/* Adds a list or mask of `count` positions, with room for the positions. Checks that its length fits the others. */
+static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_error *err) {
   tdict_index_plan *p = r->plan;
-  tdict_gather *g = &p->gathers[p->num_gathers]; /* there are no more of them than items */
+  tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so there is room */
   size_t numbers, bytes;
   if (!tdict_mul_size((size_t)count, (size_t)dims, &numbers) || !tdict_mul_size(numbers, sizeof *g->positions, &bytes))
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions does not fit", p->what, (long long)count);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: a list of %lld positions is too long", p->what, (long long)count);
   *g = (tdict_gather){p->affine.ndim_out, dims, count, malloc(bytes ? bytes : 1)};
   if (!g->positions)
     return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld positions", p->what, (long long)count);
   if (p->num_gathers++ == 0) p->gather_count = count;
   if (p->gather_count == count || count == 1) return TDICT_OK;
   if (p->gather_count != 1)
-    return tdict_fail(err, TDICT_ESHAPE, "%s: a list or mask of %lld positions beside one of %lld", p->what,
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a list or mask has %lld positions, but another has %lld", p->what,
                       (long long)count, (long long)p->gather_count);
   p->gather_count = count;
   return TDICT_OK;
 }
 
-static tdict_status add_list(reader *r, const tdict_index *item, tdict_error *err) {
+static tdict_status add_list(index_reader *r, const tdict_index *item, tdict_error *err) {
   const int64_t *positions = item->data;
   if (item->start < 0 || (item->start > 0 && !positions))
     return tdict_fail(err, TDICT_EINVAL, "%s: a list of %lld positions%s", r->plan->what, (long long)item->start,
                       positions ? "" : " at NULL");
-  tdict_status status = begin_gather(r, 1, item->start, err);
+  tdict_status status = add_gather(r, 1, item->start, err);
   for (int64_t i = 0; i < item->start && status == TDICT_OK; i++)
     status = find_position(r, positions[i], &r->plan->gathers[r->plan->num_gathers - 1].positions[i], err);
-  return status == TDICT_OK ? add_whole(r, 1, err) : status;
+  return status == TDICT_OK ? add_whole_dims(r, 1, err) : status;
 }
 
-static tdict_status check_mask(const reader *r, const tdict_tensor *mask, tdict_error *err) {
+/* Checks the dtype, shape and device of a mask. */
+static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   const char *what = r->plan->what;
   if (mask->dtype != TDICT_BOOL && mask->dtype != TDICT_U8)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: a mask of %s, wanted bool", what,
+    return tdict_fail(err, TDICT_EDTYPE, "%s: the mask has dtype %s, wanted bool", what,
                       tdict_dtype_format(mask->dtype, found, sizeof found));
-  if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: a mask without dimensions", what);
-  if (memcmp(mask->dims, r->shape + r->next, (size_t)mask->ndim * sizeof *mask->dims) != 0)
-    return tdict_fail(err, TDICT_ESHAPE, "%s: a mask of %s for dimensions of %s", what,
+  if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has no dimensions", what);
+  if (memcmp(mask->dims, r->shape + r->next_dim, (size_t)mask->ndim * sizeof *mask->dims) != 0)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has shape %s, but its dimensions have sizes %s", what,
                       tdict_text_shape(mask->ndim, mask->dims, found, sizeof found),
-                      tdict_text_shape(mask->ndim, r->shape + r->next, wanted, sizeof wanted));
+                      tdict_text_shape(mask->ndim, r->shape + r->next_dim, wanted, sizeof wanted));
   if (mask->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the mask is on %s, wanted host memory", what,
                       tdict_device_format(mask->storage->device, found, sizeof found));
   return TDICT_OK;
 }
 
-/* One row of a mask: the elements that are set; without `row` only their number. Words of 8 elements that are not set are
- * passed by. */
+/* Finds the elements of a mask row that are not 0. Stores their positions at row[0], row[dims], ... and returns
+ * their number; `row` may be NULL. Skips 8 zero bytes at a time if the row is contiguous. */
 static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride, int64_t *row, int dims) {
   int64_t found = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -153,7 +157,8 @@ static int64_t scan_row(const unsigned char *mask, int64_t count, int64_t stride
   return found;
 }
 
-/* Goes through the mask's elements in C order; without `positions` only counts those that are set. */
+/* Finds the elements of the mask that are not 0, in C order, and returns their number. Stores their positions if
+ * `positions` is not NULL. */
 static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   const int64_t *strides = tdict_tensor_dims_strides(mask);
   const int dims = mask->ndim, last = dims - 1;
@@ -162,29 +167,32 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
     const unsigned char *row = mask->data;
     for (int d = 0; d < last; d++) row += at[d] * strides[d];
     int64_t *to = positions ? positions + found * dims : NULL;
-    int64_t here = scan_row(row, mask->dims[last], strides[last], to ? to + last : NULL, dims);
-    for (int64_t i = 0; to && i < here; i++)
+    int64_t found_in_row = scan_row(row, mask->dims[last], strides[last], to ? to + last : NULL, dims);
+    for (int64_t i = 0; to && i < found_in_row; i++)
       for (int d = 0; d < last; d++) to[i * dims + d] = at[d];
-    found += here;
+    found += found_in_row;
     for (int d = last - 1; d >= 0 && ++at[d] == mask->dims[d]; d--) at[d] = 0;
   }
   return found;
 }
 
-static tdict_status add_mask(reader *r, const tdict_index *item, tdict_error *err) {
+/* Adds a mask as the list of the positions where it is not 0. */
+static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
   const tdict_tensor *mask = item->data;
   tdict_status status = check_mask(r, mask, err);
   if (status != TDICT_OK) return status;
+  /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask))
     return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes never came, a transfer into them failed", r->plan->what);
-  status = begin_gather(r, mask->ndim, scan_mask(mask, NULL), err);
+  /* Count first, to allocate the positions at their exact size. */
+  status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
   scan_mask(mask, r->plan->gathers[r->plan->num_gathers - 1].positions);
-  return add_whole(r, mask->ndim, err);
+  return add_whole_dims(r, mask->ndim, err);
 }
 
-static tdict_status add_item(reader *r, const tdict_index *item, tdict_error *err) {
+static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_error *err) {
   switch (item->kind) {
   case TDICT_INDEX_AT:
     return add_at(r, item, err);
@@ -196,50 +204,53 @@ static tdict_status add_item(reader *r, const tdict_index *item, tdict_error *er
     return add_list(r, item, err);
   case TDICT_INDEX_MASK:
     return add_mask(r, item, err);
-  default: /* the rest */
-    if (r->rest_seen) return tdict_fail(err, TDICT_EINVAL, "%s: two rests in one index", r->plan->what);
-    r->rest_seen = true;
-    return add_whole(r, r->whole, err);
+  default: /* TDICT_INDEX_REST: count_dims_taken() rejected all other kinds */
+    if (r->has_rest) return tdict_fail(err, TDICT_EINVAL, "%s: TDICT_REST is used twice in one index", r->plan->what);
+    r->has_rest = true;
+    return add_whole_dims(r, r->rest_dims, err);
   }
 }
 
-static tdict_status read_items(reader *r, const tdict_indices *index, tdict_error *err) {
+/* Adds all items of an index. Dimensions after the last item stay whole. */
+static tdict_status read_items(index_reader *r, const tdict_indices *index, tdict_error *err) {
+  /* Count the dimensions of all items first: TDICT_REST needs the number that is left. */
   int taken = 0;
   if (index->count < 0 || index->count > TDICT_MAX_INDEX)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d items in an index, wanted 0 to %d", r->plan->what, (int)index->count,
                       TDICT_MAX_INDEX);
   for (int i = 0; i < index->count; i++) {
-    int dims = taken_by(&index->item[i]);
+    int dims = count_dims_taken(&index->item[i]);
     if (dims < 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: item %d is no index (kind %d, or a mask at NULL)", r->plan->what, i,
+      return tdict_fail(err, TDICT_EINVAL, "%s: item %d is invalid (kind %d, or a NULL mask)", r->plan->what, i,
                         (int)index->item[i].kind);
     taken += dims;
   }
   if (taken > r->ndim)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the index takes %d dimensions, and there are %d", r->plan->what, taken,
-                      r->ndim);
-  r->whole = r->ndim - taken;
+    return tdict_fail(err, TDICT_EINVAL, "%s: the index has items for %d dimensions, but there are only %d",
+                      r->plan->what, taken, r->ndim);
+  r->rest_dims = r->ndim - taken;
   tdict_status status = TDICT_OK;
   for (int i = 0; i < index->count && status == TDICT_OK; i++) status = add_item(r, &index->item[i], err);
-  return status == TDICT_OK ? add_whole(r, r->ndim - r->next, err) : status;
+  return status == TDICT_OK ? add_whole_dims(r, r->ndim - r->next_dim, err) : status;
 }
 
-/* Whether the affine result's dimension is one that lists and masks take. */
+/* Returns true if a list or mask replaces dimension `dim` of the affine result. */
 static bool is_gathered(const tdict_index_plan *p, int dim) {
   for (int i = 0; i < p->num_gathers; i++)
     if (dim >= p->gathers[i].axis && dim < p->gathers[i].axis + p->gathers[i].dims) return true;
   return false;
 }
 
-/* Where the dimension of all lists and masks comes: where the first one was when they stand side by side, else first. */
-static int place_gathered(const tdict_index_plan *p) {
+/* Returns the position of the dimension of all lists and masks. As in NumPy: at the first of them if they are
+ * adjacent, else 0. */
+static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)
     if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;
   return p->gathers[0].axis;
 }
 
-/* Puts one dimension in the place of those that lists and masks take, of `ndim` counts; answers how many there are. */
-static int gather_shape(const tdict_index_plan *p, int ndim, int64_t *shape) {
+/* Replaces the dimensions of lists and masks in `shape` by one dimension. Returns the new number of dimensions. */
+static int replace_gathered_dims(const tdict_index_plan *p, int ndim, int64_t *shape) {
   int kept = 0;
   for (int d = 0; d < ndim; d++)
     if (!is_gathered(p, d)) shape[kept++] = shape[d];
@@ -250,7 +261,7 @@ static int gather_shape(const tdict_index_plan *p, int ndim, int64_t *shape) {
 
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err) {
-  reader r = {plan, ndim, shape, 0, 0, false};
+  index_reader r = {plan, ndim, shape, 0, 0, false};
   plan->what = what;
   plan->affine.ndim_in = ndim;
   plan->affine.ndim_out = 0;
@@ -266,8 +277,8 @@ tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int
   plan->ndim = plan->affine.ndim_out;
   for (int i = 0; i < plan->ndim; i++) plan->shape[i] = plan->affine.axes[i].count;
   if (plan->num_gathers) {
-    plan->gather_at = place_gathered(plan);
-    plan->ndim = gather_shape(plan, plan->ndim, plan->shape);
+    plan->gather_at = find_gather_axis(plan);
+    plan->ndim = replace_gathered_dims(plan, plan->ndim, plan->shape);
   }
   return TDICT_OK;
 }
@@ -283,10 +294,10 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
   if (status != TDICT_OK || !plan->num_gathers) return status;
   if (t->storage->device.type != TDICT_DEVICE_CPU) {
     char device[32];
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: a list or mask of a tensor on %s; only host memory is gathered",
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: lists and masks need tensors in host memory, this tensor is on %s",
                       plan->what, tdict_device_format(t->storage->device, device, sizeof device));
   }
-  made->ndim = gather_shape(plan, made->ndim, made->shape);
+  made->ndim = replace_gathered_dims(plan, made->ndim, made->shape);
   made->fresh = true;
   return TDICT_OK;
 }

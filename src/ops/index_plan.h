@@ -1,39 +1,44 @@
-/* An index read: what it does with the first dimensions of a tensor. Owned by one call. Thread rule: one thread. */
+/* Translates an index into a plan for the first dimensions of tensors. A plan is owned by one call and owns its
+ * lists of positions.
+ * Thread rule: used by one thread at a time. */
 #ifndef TDICT_OPS_INDEX_PLAN_H
 #define TDICT_OPS_INDEX_PLAN_H
 
 #include "tdict/index.h"
 #include "tensor/affine.h"
 
-/* A list or mask: the dimensions [axis, axis + dims) of the affine result at `count` positions. */
+/* A list or mask: selects `count` positions in the dimensions [axis, axis + dims) of the affine result. */
 typedef struct tdict_gather {
   int axis, dims;
-  int64_t count, *positions; /* `dims` of them for each element */
+  int64_t count, *positions; /* `dims` numbers per position */
 } tdict_gather;
 typedef struct tdict_index_plan {
   const char *what;
-  tdict_affine affine;
-  /* What all lists and masks take of the affine result becomes one dimension of `gather_count` elements, dimension
-   * gather_at of the result. A list of one position is used again and again. */
+  tdict_affine affine; /* the view that integers, ranges and new axes select; below: the affine result */
+  /* All lists and masks together replace their dimensions by one dimension of `gather_count` elements. In the result
+   * that dimension is number gather_at. A list of one position is repeated. */
   int num_gathers, gather_at;
   int64_t gather_count;
   tdict_gather gathers[TDICT_MAX_INDEX];
-  int ndim; /* what the dimensions become */
+  int ndim; /* ndim, shape: the shape that the indexed dimensions have in the result */
   int64_t shape[TDICT_MAX_NDIM];
 } tdict_index_plan;
 
-/* Errors of tdict_index_get() but for the batch size and devices. The plan is to be reset on success only. */
+/* Makes the plan of an index for `ndim` dimensions of sizes `shape`. Reset the plan with tdict_index_plan_reset() if
+ * the call succeeds. Returns the errors of tdict_index_get(), except those for batch sizes and devices of tensors. */
 tdict_status tdict_index_plan_init(tdict_index_plan *plan, const char *what, int ndim, const int64_t *shape,
                                    const tdict_indices *index, tdict_error *err);
 void tdict_index_plan_reset(tdict_index_plan *plan);
-/* What tensor `t` becomes: a view, or fresh where there is a list or mask, which TDICT_ENOTSUP refuses on devices. */
+/* Describes the result for tensor `t`: a view, or a new tensor if the index has lists or masks. Returns
+ * TDICT_ENOTSUP for lists and masks if `t` is on a device. */
 tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict_tensor *t, tdict_made *made,
                                        tdict_error *err);
-/* Waits for what the plan names of `t`. TDICT_EINVAL: some of it never came. */
-tdict_status tdict_index_plan_check_came(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
-/* Copies between the elements of `t` that the plan names and `other`, which has their shape: to `other`, or with `set`
- * from it. Takes no memory. */
+/* Waits for transfers that write the selected elements of `t`. Returns TDICT_EINVAL if one of them failed, so that
+ * its bytes are lost. */
+tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
+/* Copies between the selected elements of `t` and `other`, which has their shape. With `writes_indexed` copies from
+ * `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
-                                   bool set, tdict_error *err);
+                                   bool writes_indexed, tdict_error *err);
 
 #endif

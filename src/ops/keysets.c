@@ -1,4 +1,5 @@
-/* Trees without some of their paths, trees split by paths, and merges. Results belong to the caller; leaves are shared.
+/* Removes paths from trees, splits trees by paths, and merges trees. Results are owned by the caller; leaves are
+ * shared.
  * Thread rule: as in tdict/keysets.h. */
 #include "tdict/keysets.h"
 
@@ -14,26 +15,26 @@
 #include "tree/cursor.h"
 #include "tree/place.h"
 
-static tdict_status no_memory(const char *what, tdict_error *err) {
+static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Takes the paths out of a tree; those that lead nowhere are ignored. */
-static tdict_status drop_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
-                               tdict_error *err) {
+/* Removes the paths from the replacements of the nodes that they lead to. Ignores paths that do not exist. */
+static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
+                                 tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
-    tdict_tree *left;
+    tdict_tree *replacement;
     status = tdict_path_resolve(c->what, td, paths[i], false, &place, err);
     if (!place.node) continue;
-    status = tdict_changes_of(c, place.node, TDICT_CHANGES_COPY, &left, err);
-    if (status == TDICT_OK && !tdict_node_own(left)) status = no_memory(c->what, err);
-    int64_t slot = status == TDICT_OK ? tdict_keys_find_name(left->keys, &place.path.name) : -1;
-    tdict_leaf leaf = slot >= 0 ? left->leaves[slot] : 0; /* 0: a path that was given twice */
+    status = tdict_changes_get(c, place.node, TDICT_CHANGES_COPY, &replacement, err);
+    if (status == TDICT_OK && !tdict_node_own(replacement)) status = no_memory_for_keys(c->what, err);
+    int64_t slot = status == TDICT_OK ? tdict_keys_find_name(replacement->keys, &place.path.name) : -1;
+    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0; /* 0 if an earlier path named the same entry */
     if (leaf) {
-      tdict_node_remove(left, (uint32_t)slot);
-      tdict_leaf_release(leaf); /* not its last reference */
+      tdict_node_remove(replacement, (uint32_t)slot);
+      tdict_leaf_release(leaf); /* never the last reference: the node itself still holds the leaf */
     }
     tdict_place_reset(&place);
     if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);
@@ -41,22 +42,23 @@ static tdict_status drop_paths(tdict_changes *c, tdict_tree *td, const char *con
   return status;
 }
 
-static tdict_status exclude(const char *what, tdict_tree *td, const char *const *paths, size_t count,
-                            tdict_error *err) {
+/* Removes the paths from a tree, all of them or none. */
+static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *const *paths, size_t count,
+                                  tdict_error *err) {
   tdict_changes changes;
   tdict_changes_init(&changes, what);
-  return tdict_changes_end(&changes, drop_paths(&changes, td, paths, count, err));
+  return tdict_changes_end(&changes, remove_paths(&changes, td, paths, count, err));
 }
 
 tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count, tdict_error *err) {
   static const char what[] = "exclude_in_place";
   if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
   tdict_status status = tdict_paths_check(what, paths, count, err);
-  return status == TDICT_OK ? exclude(what, td, paths, count, err) : status;
+  return status == TDICT_OK ? exclude_paths(what, td, paths, count, err) : status;
 }
 
-/* Takes the trees without a tensor or object out of a tree that no one else has. */
-static tdict_status drop_empty(const char *what, tdict_tree *made, tdict_error *err) {
+/* Removes the trees without tensors and objects from a tree that only this call holds, children before parents. */
+static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, made, false);
@@ -64,22 +66,23 @@ static tdict_status drop_empty(const char *what, tdict_tree *made, tdict_error *
     tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *below = NULL;
     while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
+    /* Descend before this node is examined. */
     if (below) {
-      if (!tdict_cursor_enter(&cursor, below)) status = no_memory(what, err);
+      if (!tdict_cursor_enter(&cursor, below)) status = no_memory_for_keys(what, err);
       continue;
     }
-    tdict_tree *done = top->node;
+    tdict_tree *visited = top->node;
     cursor.depth--;
-    if (!cursor.depth || done->keys->num_live) continue;
+    if (!cursor.depth || visited->keys->num_live) continue;
     top = &cursor.frames[cursor.depth - 1];
     if (!tdict_node_own(top->node)) {
-      status = no_memory(what, err);
+      status = no_memory_for_keys(what, err);
       continue;
     }
-    /* The slots stay where they are: the node is gone through. */
+    /* Keep the slots in place, since the cursor is in the middle of this node. */
     tdict_keys_delete(top->node->keys, top->slot - 1);
     top->node->leaves[top->slot - 1] = 0;
-    tdict_release(done);
+    tdict_release(visited);
   }
   tdict_cursor_reset(&cursor);
   return status;
@@ -91,7 +94,7 @@ tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", td ? "out" : "td");
   tdict_status status = tdict_paths_check("exclude", paths, count, err);
   if (status == TDICT_OK) status = tdict_map_share(td, "exclude", &made, err);
-  if (status == TDICT_OK) status = exclude("exclude", made, paths, count, err);
+  if (status == TDICT_OK) status = exclude_paths("exclude", made, paths, count, err);
   if (status != TDICT_OK) {
     tdict_release(made);
     return status;
@@ -108,14 +111,15 @@ tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, s
   if (count && !sets) return tdict_fail(err, TDICT_EINVAL, "%s: sets is NULL", what);
   tdict_tree **made = NULL;
   if (tdict_add_size(count, 1, &trees) && tdict_mul_size(trees, sizeof *made, &bytes)) made = calloc(1, bytes);
-  if (!made) return no_memory(what, err);
+  if (!made) return no_memory_for_keys(what, err);
+  /* Start with a copy of the whole tree as the last result, and remove the paths of each set from it. */
   tdict_status status = tdict_map_share(td, what, &made[count], err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_selection selection = {sets[i].paths, sets[i].count, true};
     status = tdict_select_paths(what, td, &selection, &made[i], err);
-    if (status == TDICT_OK) status = exclude(what, made[count], sets[i].paths, sets[i].count, err);
+    if (status == TDICT_OK) status = exclude_paths(what, made[count], sets[i].paths, sets[i].count, err);
   }
-  if (status == TDICT_OK) status = drop_empty(what, made[count], err);
+  if (status == TDICT_OK) status = remove_empty_trees(what, made[count], err);
   if (status == TDICT_OK)
     memcpy(out, made, bytes);
   else

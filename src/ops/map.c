@@ -1,5 +1,6 @@
-/* Trees made of trees: one way to measure, one to make. What is made belongs to the caller once it is whole, until then
- * to the call. Thread rule: as in tdict/tree.h. */
+/* Makes trees from trees in two passes: measure, then create. The call owns the new tree until it is complete, then
+ * the caller.
+ * Thread rule: as in tdict/tree.h. */
 #include "ops/map.h"
 
 #include <string.h>
@@ -9,9 +10,9 @@
 #include "tensor/layout.h"
 #include "tree/agree.h"
 
-enum { MOST_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* The new elements in one memory. */
+/* All new elements in one memory: bytes measured, offset of the next tensor, storage. */
 typedef struct arena {
   tdict_memory *memory;
   size_t bytes, next;
@@ -19,66 +20,73 @@ typedef struct arena {
 } arena;
 typedef struct maker {
   const tdict_map *map;
-  const tdict_tree *root; /* the source, its objects opened: tensors must begin with its batch size */
+  const tdict_tree *root; /* the source, with its objects opened; tensors must begin with its batch size */
   tdict_cursor cursor;
   size_t entry, num_tensors, num_dims;
-  bool locked;  /* some node of the source is */
-  bool objects; /* objects were met that are not opened yet */
+  bool is_locked;     /* true if a node of the source is locked */
+  bool found_objects; /* true if the source contains objects that are not opened yet */
   tdict_slab *slab;
-  arena arenas[MOST_MEMORIES];
+  arena arenas[MAX_MEMORIES];
   int num_arenas;
 } maker;
 
-static tdict_status no_memory(const tdict_map *map, tdict_error *err) {
+static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", map->what);
 }
 
-static tdict_status at_leaf(const maker *m, tdict_status status, tdict_error *err) {
+/* Puts the cursor's path into the error, unless the error has a path already. */
+static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   if (!err || err->path[0]) return status;
   tdict_cursor_path(&m->cursor, NULL, path, sizeof path);
   return tdict_error_at(err, status, path);
 }
 
-static tdict_status memory_of(const tdict_map *map, const tdict_tensor *from, tdict_memory **out, tdict_error *err) {
+/* Chooses the memory of the new elements for `from`. */
+static tdict_status choose_result_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
+                                         tdict_error *err) {
   const tdict_storage *s = from->storage;
   *out = map->memory;
   if (map->memory || s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   *out = s->memory;
   if (s->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "%s: the device's bytes are the program's own: no memory is known for the result", map->what);
+                    "%s: the device memory is the program's own, so no memory is known for the result", map->what);
 }
 
-static arena *arena_of(maker *m, tdict_memory *memory) {
+/* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
+static arena *get_arena(maker *m, tdict_memory *memory) {
   for (int i = 0; i < m->num_arenas; i++)
     if (m->arenas[i].memory == memory) return &m->arenas[i];
-  if (m->num_arenas == MOST_MEMORIES) return NULL;
-  arena *new = &m->arenas[m->num_arenas++];
-  *new = (arena){memory, 0, 0, NULL};
-  return new;
+  if (m->num_arenas == MAX_MEMORIES) return NULL;
+  arena *added = &m->arenas[m->num_arenas++];
+  *added = (arena){memory, 0, 0, NULL};
+  return added;
 }
 
+/* Adds the bytes of a new tensor to the arena of its memory. */
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
-  tdict_status status = memory_of(m->map, from, &memory, err);
+  tdict_status status = choose_result_memory(m->map, from, &memory, err);
   if (status == TDICT_OK) status = tdict_layout_check(m->map->what, from->dtype, made->ndim, made->shape, &size, err);
   if (status != TDICT_OK) return status;
-  arena *a = arena_of(m, memory);
+  arena *a = get_arena(m, memory);
   if (!a)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tree's tensors lie in more than %d memories", m->map->what,
-                      MOST_MEMORIES);
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tensors of the tree are in more than %d memories", m->map->what,
+                      MAX_MEMORIES);
   size_t aligned, sum;
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(a->bytes, aligned, &sum) ||
       sum > INT64_MAX)
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the result needs more than 63 bits of bytes", m->map->what);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of the result does not fit in 63 bits", m->map->what);
   a->bytes = sum;
   return TDICT_OK;
 }
 
+/* Counts a tensor, and the bytes of its result if that is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* A tree below may have been changed by itself: no offset is computed from a dimension that is not there. */
+  /* A child may have been changed through its own handle. Without this check the offsets would be computed from missing
+   * dimensions. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   m->num_tensors++;
@@ -89,24 +97,26 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-static tdict_status measure(maker *m, tdict_error *err) {
+/* Measures all leaves. Stops at the first unopened object, since the tree is then mapped with opened objects. */
+static tdict_status measure_all(maker *m, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (tree) {
-      m->locked = m->locked || tdict_node_is_locked(tree);
-      if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory(m->map, err);
+      m->is_locked = m->is_locked || tdict_node_is_locked(tree);
+      if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
       continue;
     }
-    m->objects = !tensor && !m->map->opened;
-    if (m->objects) return TDICT_OK;
+    m->found_objects = !tensor && !m->map->objects_opened;
+    if (m->found_objects) return TDICT_OK;
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
-    if (status != TDICT_OK) return at_leaf(m, status, err);
+    if (status != TDICT_OK) return fail_at_leaf(m, status, err);
   }
   return TDICT_OK;
 }
 
-static tdict_status reserve(maker *m, tdict_error *err) {
+/* Allocates one storage per memory and one slab for all tensors. */
+static tdict_status allocate_result(maker *m, tdict_error *err) {
   for (int i = 0; i < m->num_arenas; i++) {
     arena *a = &m->arenas[i];
     tdict_status status = tdict_storage_create(a->memory, a->bytes, false, &a->storage, err);
@@ -116,33 +126,36 @@ static tdict_status reserve(maker *m, tdict_error *err) {
   return m->num_tensors ? tdict_slab_create(m->num_tensors, m->num_dims, NULL, &m->slab, err) : TDICT_OK;
 }
 
-/* The batch dimensions of `from` that stay: none where it does not agree, being empty. */
-static int rest_of(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
+/* Returns the number of batch dimensions of `from` after the mapped ones. An empty child may not have the batch size
+ * of the root; then returns 0. */
+static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
   if (from->batch_ndim < map->batch_in) return 0;
   for (int i = 0; i < map->batch_in; i++)
     if (from->batch_size[i] != root->batch_size[i]) return 0;
   return from->batch_ndim - map->batch_in;
 }
 
-static tdict_status make_node(const maker *m, const tdict_tree *root, const tdict_tree *from, tdict_tree **out,
-                              tdict_error *err) {
+/* Creates the node for `from`, with empty slots for its leaves. */
+static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, const tdict_tree *from, tdict_tree **out,
+                                     tdict_error *err) {
   const tdict_map *map = m->map;
-  int rest = rest_of(map, root, from);
-  if (map->batch_out + rest > TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, and may have %d", map->what,
-                      map->batch_out + rest, TDICT_MAX_BATCH_NDIM);
+  int num_kept = count_kept_dims(map, root, from);
+  if (map->batch_out + num_kept > TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, wanted at most %d", map->what,
+                      map->batch_out + num_kept, TDICT_MAX_BATCH_NDIM);
   tdict_tree *node;
-  tdict_status status = tdict_node_like(from, &node, err);
+  tdict_status status = tdict_node_create_like(from, &node, err);
   if (status != TDICT_OK) return status;
-  node->batch_ndim = map->batch_out + rest;
+  node->batch_ndim = map->batch_out + num_kept;
   for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
-  for (int i = 0; i < rest; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
+  for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
   if (map->memory && node->has_device) node->device = map->memory->device;
   *out = node;
   return TDICT_OK;
 }
 
-static tdict_status make_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
+/* Creates the result of a tensor: a view, or new elements in the arena of its memory. */
+static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
   tdict_made made;
   tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
   if (status != TDICT_OK) return status;
@@ -153,9 +166,9 @@ static tdict_status make_tensor(maker *m, const tdict_tensor *from, tdict_leaf *
     return TDICT_OK;
   }
   tdict_memory *memory = NULL;
-  status = memory_of(m->map, from, &memory, err);
+  status = choose_result_memory(m->map, from, &memory, err);
   if (status != TDICT_OK) return status;
-  arena *a = arena_of(m, memory);
+  arena *a = get_arena(m, memory);
   view.data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
   tdict_tensor *tensor = tdict_slab_add_view(m->slab, a->storage, &view);
   a->next += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
@@ -163,26 +176,27 @@ static tdict_status make_tensor(maker *m, const tdict_tensor *from, tdict_leaf *
   return tensor->numel ? m->map->fill(m->map, m->entry, from, tensor, err) : TDICT_OK;
 }
 
-static tdict_status make_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
+/* Creates the result of a tensor or object. */
+static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
-  if (!box) return make_tensor(m, tdict_leaf_tensor(from), to, err);
-  if (m->map->way == TDICT_WAY_SAME) {
+  if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
+  if (m->map->way == TDICT_OBJECT_SHARE) {
     *to = tdict_leaf_retain(from);
     return TDICT_OK;
   }
-  tdict_error said = {0};
-  tdict_status status = m->map->object(m->map, m->entry, box, &made, &said);
+  tdict_error hook_error = {0};
+  tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {
-    said.path[0] = 0; /* of something inside the hook */
-    if (err) *err = said;
+    hook_error.path[0] = 0; /* drop the path inside the hook; fail_at_leaf() sets the path of the object */
+    if (err) *err = hook_error;
     return status;
   }
   *to = tdict_leaf_of_box(made);
   return TDICT_OK;
 }
 
-/* Fills the nodes; a frame's mark is the node that is made of the frame's. */
-static tdict_status make(maker *m, const tdict_tree *root, tdict_tree *made, tdict_error *err) {
+/* Creates all leaves and child nodes. A frame's mark is the new node for the frame's node. */
+static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree *made, tdict_error *err) {
   tdict_cursor *c = &m->cursor;
   tdict_cursor_rewind(c, root);
   c->frames[0].mark = (size_t)made;
@@ -191,17 +205,18 @@ static tdict_status make(maker *m, const tdict_tree *root, tdict_tree *made, tdi
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    tdict_status status = from ? make_node(m, root, from, &node, err) : make_leaf(m, leaf, to, err);
-    if (status != TDICT_OK) return at_leaf(m, status, err);
+    tdict_status status = from ? make_mapped_node(m, root, from, &node, err) : make_mapped_leaf(m, leaf, to, err);
+    if (status != TDICT_OK) return fail_at_leaf(m, status, err);
     if (!from) continue;
     *to = tdict_leaf_of_tree(node);
-    if (!tdict_cursor_enter(c, from)) return no_memory(m->map, err);
+    if (!tdict_cursor_enter(c, from)) return no_memory_for_map(m->map, err);
     c->frames[c->depth - 1].mark = (size_t)node;
   }
   return TDICT_OK;
 }
 
-/* Locks what is made of locked nodes. Walks as make() did, so no memory is needed. */
+/* Locks the new nodes of locked source nodes. Visits the same nodes as make_all_leaves(), so the cursor needs no new
+ * memory. */
 static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   tdict_cursor *c = &m->cursor;
   if (tdict_node_is_locked(root)) tdict_lock(made);
@@ -218,21 +233,23 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
-/* All but the locks. *met: nothing was made, since there are objects to be opened first. */
-static tdict_status run(maker *m, const tdict_tree *td, tdict_tree **out, bool *met, tdict_error *err) {
+/* Measures and creates the tree, without locks. If unopened objects are found, sets *found_objects and creates
+ * nothing. */
+static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
   tdict_tree *made = NULL;
   m->entry = m->num_tensors = m->num_dims = 0;
-  m->objects = false;
+  m->found_objects = false;
   m->root = td;
   m->slab = NULL;
   m->num_arenas = 0;
   tdict_cursor_rewind(&m->cursor, td);
-  tdict_status status = measure(m, err);
-  *met = m->objects;
-  if (status != TDICT_OK || m->objects) return status;
-  status = reserve(m, err);
-  if (status == TDICT_OK) status = make_node(m, td, td, &made, err);
-  if (status == TDICT_OK) status = make(m, td, made, err);
+  tdict_status status = measure_all(m, err);
+  *found_objects = m->found_objects;
+  if (status != TDICT_OK || m->found_objects) return status;
+  status = allocate_result(m, err);
+  if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
+  if (status == TDICT_OK) status = make_all_leaves(m, td, made, err);
+  /* Drop our own references; the tensors hold theirs. */
   for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
   if (m->slab) tdict_slab_release(m->slab, 1);
   if (status == TDICT_OK)
@@ -242,19 +259,19 @@ static tdict_status run(maker *m, const tdict_tree *td, tdict_tree **out, bool *
   return status;
 }
 
-/* With its objects as trees, which become objects again in the result. */
-static tdict_status run_opened(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+/* Maps a copy of the tree whose objects are opened, and makes objects of the results again. */
+static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   const tdict_map *map = m->map;
-  const tdict_opening opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
+  const tdict_flatten_rule opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
   tdict_map changed = *map;
   tdict_tree *opened, *made = NULL;
-  bool met;
-  tdict_status status = tdict_objects_open(&opening, td, &opened, err);
+  bool found_objects;
+  tdict_status status = tdict_objects_flatten(&opening, td, &opened, err);
   if (status != TDICT_OK) return status;
-  changed.opened = true;
+  changed.objects_opened = true;
   m->map = &changed;
-  status = run(m, opened, &made, &met, err);
-  if (status == TDICT_OK) status = tdict_objects_close(map->what, td, made, err);
+  status = map_once(m, opened, &made, &found_objects, err);
+  if (status == TDICT_OK) status = tdict_objects_unflatten(map->what, td, made, err);
   m->map = map;
   tdict_release(opened);
   if (status == TDICT_OK)
@@ -264,15 +281,16 @@ static tdict_status run_opened(maker *m, const tdict_tree *td, tdict_tree **out,
   return status;
 }
 
-/* True when some node of a tree with objects is locked: the first look at it ended at the first object. */
-static bool some_locked(maker *m, const tdict_tree *td) {
+/* Returns true if a node of a tree with objects is locked. The first measuring pass stopped at the first object, so
+ * it did not see all nodes. */
+static bool has_locked_node(maker *m, const tdict_tree *td) {
   bool locked = tdict_node_is_locked(td);
   tdict_cursor_rewind(&m->cursor, td);
   for (tdict_leaf leaf; !locked && (leaf = tdict_cursor_next(&m->cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree) continue;
     locked = tdict_node_is_locked(tree);
-    (void)tdict_cursor_enter(&m->cursor, tree); /* as run() did in the opened tree */
+    (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: map_once() entered the same nodes in the opened tree */
   }
   return locked;
 }
@@ -280,16 +298,16 @@ static bool some_locked(maker *m, const tdict_tree *td) {
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   maker m;
   tdict_tree *made = NULL;
-  bool met;
+  bool found_objects;
   m.map = map;
-  m.locked = tdict_node_is_locked(td);
+  m.is_locked = tdict_node_is_locked(td);
   tdict_cursor_init(&m.cursor, td, false);
-  tdict_status status = run(&m, td, &made, &met, err);
-  if (status == TDICT_OK && met) {
-    status = run_opened(&m, td, &made, err);
-    if (status == TDICT_OK) m.locked = some_locked(&m, td);
+  tdict_status status = map_once(&m, td, &made, &found_objects, err);
+  if (status == TDICT_OK && found_objects) {
+    status = map_opened_objects(&m, td, &made, err);
+    if (status == TDICT_OK) m.is_locked = has_locked_node(&m, td);
   }
-  if (status == TDICT_OK && m.locked && !map->unlocked) copy_locks(&m, td, made);
+  if (status == TDICT_OK && m.is_locked && !map->drops_locks) copy_locks(&m, td, made);
   tdict_cursor_reset(&m.cursor);
   if (status == TDICT_OK) *out = made;
   return status;
@@ -299,7 +317,7 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   tdict_tree *made;
   tdict_cursor cursor;
   bool trees;
-  tdict_status status = tdict_node_share(td, &made, &trees, err);
+  tdict_status status = tdict_node_create_sharing(td, &made, &trees, err);
   if (status != TDICT_OK) return status;
   if (!trees) {
     *out = made;
@@ -310,8 +328,8 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    if (!from) continue; /* shared already */
-    status = tdict_node_share(from, &node, &trees, err);
+    if (!from) continue; /* tdict_node_create_sharing() has shared this leaf */
+    status = tdict_node_create_sharing(from, &node, &trees, err);
     if (status != TDICT_OK) break;
     ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);
     if (!trees) continue;

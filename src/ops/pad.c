@@ -1,5 +1,5 @@
-/* Sequences of different lengths stacked, their ends filled with a value. The result belongs to the caller. Thread rule:
- * as in tdict/combine.h. */
+/* Stacks sequences of different lengths and pads the shorter ones. The result is owned by the caller.
+ * Thread rule: as in tdict/combine.h. */
 #include "base/error.h"
 #include "base/options.h"
 #include "ops/align.h"
@@ -19,25 +19,26 @@ typedef struct padder {
   tdict_aligned aligned;
 } padder;
 
-static const tdict_tensor *part_of(const padder *p, size_t entry, size_t item) {
+static const tdict_tensor *get_sequence(const padder *p, size_t entry, size_t item) {
   return tdict_leaf_tensor(p->aligned.leaves[entry * p->count + item]);
 }
 
-/* The batch size of the result. */
-static tdict_status plan_batch(padder *p, tdict_error *err) {
+/* Computes the batch size of the result: [count, longest, ...]. Checks that the other batch dimensions are equal. */
+static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   const tdict_tree *first = p->items[0];
   if (first->batch_ndim == TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions already", what, TDICT_MAX_BATCH_NDIM);
+    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions, the maximum", what,
+                      TDICT_MAX_BATCH_NDIM);
   p->ndim = first->batch_ndim + 1;
   p->batch_size[0] = (int64_t)p->count;
   for (int i = 0; i < first->batch_ndim; i++) p->batch_size[i + 1] = first->batch_size[i];
   for (size_t i = 0; i < p->count; i++) {
     const tdict_tree *td = p->items[i];
     if (td->batch_ndim == 0)
-      return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu has no batch dimension to be padded", what, i);
-    bool same = td->batch_ndim == first->batch_ndim;
-    for (int d = 1; same && d < td->batch_ndim; d++) same = td->batch_size[d] == first->batch_size[d];
-    if (!same) {
+      return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu has no batch dimension to pad", what, i);
+    bool is_equal = td->batch_ndim == first->batch_ndim;
+    for (int d = 1; is_equal && d < td->batch_ndim; d++) is_equal = td->batch_size[d] == first->batch_size[d];
+    if (!is_equal) {
       char wanted[96], found[96];
       return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", what, i,
                         tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
@@ -48,8 +49,10 @@ static tdict_status plan_batch(padder *p, tdict_error *err) {
   return TDICT_OK;
 }
 
-static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                             tdict_error *err) {
+/* Computes the shape of the result's tensor at an entry. Checks that the tensors match and that the dtype can hold
+ * the value. */
+static tdict_status describe_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                    tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   if (from->ndim == TDICT_MAX_NDIM)
@@ -59,60 +62,63 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
   made->shape[0] = p->batch_size[0];
   made->shape[1] = p->batch_size[1];
   for (int i = 1; i < from->ndim; i++) made->shape[i + 1] = from->dims[i];
+  /* Check that all tensors match the first one, except in the length of the sequence. */
   for (size_t i = 1; i < p->count; i++) {
-    const tdict_tensor *t = part_of(p, entry, i);
-    bool same = t->ndim == from->ndim;
-    for (int d = 1; same && d < t->ndim; d++) same = t->dims[d] == from->dims[d];
-    if (!same) {
+    const tdict_tensor *t = get_sequence(p, entry, i);
+    bool is_equal = t->ndim == from->ndim;
+    for (int d = 1; is_equal && d < t->ndim; d++) is_equal = t->dims[d] == from->dims[d];
+    if (!is_equal) {
       char wanted[96], found[96];
-      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, and %s in tree 0", what,
+      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", what,
                         tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                         tdict_text_shape(from->ndim, from->dims, wanted, sizeof wanted));
     }
     if (t->dtype != from->dtype) {
       char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
-      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor is %s in tree %zu, and %s in tree 0", what,
+      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", what,
                         tdict_dtype_format(t->dtype, found, sizeof found), i,
                         tdict_dtype_format(from->dtype, wanted, sizeof wanted));
     }
     if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(from))) {
       char wanted[32], found[32];
-      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, and on %s in tree 0", what,
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", what,
                         tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
                         tdict_device_format(tdict_tensor_device(from), wanted, sizeof wanted));
     }
   }
+  /* Check that the dtype can hold the value. */
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes", what, tdict_dtype_bytes(from->dtype));
-  return tdict_element_of(what, from->dtype, p->value, element, err);
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
+                      tdict_dtype_bytes(from->dtype));
+  return tdict_element_from_double(what, from->dtype, p->value, element, err);
 }
 
-/* Copies one sequence to its row and fills what is left of the row. */
-static tdict_status write_part(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
-                               const void *element, tdict_error *err) {
+/* Copies one sequence to the start of its row, and fills the rest of the row with `element`. */
+static tdict_status write_sequence(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
+                                   const void *element, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(made->dtype);
   const int64_t length = part->dims[0];
-  tdict_made here, end;
+  tdict_made sequence_row, padding_row;
   tdict_temp temp;
-  tdict_made_of(made, &here);
-  tdict_made_select(&here, 0, row, item);
-  end = here;
-  tdict_made_narrow(&here, 0, 0, length, item);
-  tdict_made_narrow(&end, 0, length, p->batch_size[1] - length, item);
-  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, made, &here), part, err);
+  tdict_made_of(made, &sequence_row);
+  tdict_made_select(&sequence_row, 0, row, item);
+  padding_row = sequence_row;
+  tdict_made_narrow(&sequence_row, 0, 0, length, item);
+  tdict_made_narrow(&padding_row, 0, length, p->batch_size[1] - length, item);
+  tdict_status status = tdict_tensor_copy(tdict_temp_over(&temp, made, &sequence_row), part, err);
   if (status != TDICT_OK || length == p->batch_size[1]) return status;
-  const tdict_tensor *rest = tdict_temp_over(&temp, made, &end);
-  status = tdict_element_check(what, rest, element, err);
-  return status == TDICT_OK ? tdict_element_fill(rest, element, err) : status;
+  const tdict_tensor *padding = tdict_temp_over(&temp, made, &padding_row);
+  status = tdict_element_check(what, padding, element, err);
+  return status == TDICT_OK ? tdict_element_fill(padding, element, err) : status;
 }
 
-static tdict_status fill(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                         tdict_error *err) {
+static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  tdict_status status = tdict_element_of(what, from->dtype, p->value, element, err);
+  tdict_status status = tdict_element_from_double(what, from->dtype, p->value, element, err);
   for (size_t i = 0; i < p->count && status == TDICT_OK; i++)
-    status = write_part(p, made, part_of(p, entry, i), (int64_t)i, element, err);
+    status = write_sequence(p, made, get_sequence(p, entry, i), (int64_t)i, element, err);
   return status;
 }
 
@@ -127,24 +133,26 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);
   if (status != TDICT_OK) return status;
   tdict_tree **opened = NULL, *made = NULL;
-  status = plan_batch(&p, err);
-  if (status == TDICT_OK && p.aligned.objects) {
-    const tdict_opening opening = {.what = what, .way = TDICT_WAY_TENSORS};
+  /* Open the objects, so that their tensors are padded too. */
+  status = plan_padded_batch_size(&p, err);
+  if (status == TDICT_OK && p.aligned.has_objects) {
+    const tdict_flatten_rule opening = {.what = what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&p.aligned, &opening, true, items, &opened, err);
   }
+  /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
   const tdict_map map = {.what = what,
                          .batch_in = items[0]->batch_ndim,
                          .batch_out = p.ndim,
                          .batch_size = p.batch_size,
                          .more_dims = 1,
-                         .unlocked = true,
+                         .drops_locks = true,
                          .memory = o.memory,
-                         .describe = describe,
-                         .fill = fill,
+                         .describe = describe_padded,
+                         .fill = fill_padded,
                          .user = &p,
-                         .opened = opened != NULL};
+                         .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : items[0], &made, err);
-  if (status == TDICT_OK && opened) status = tdict_objects_close(what, items[0], made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_unflatten(what, items[0], made, err);
   tdict_aligned_reset(&p.aligned);
   tdict_aligned_close(opened, count);
   if (status == TDICT_OK)

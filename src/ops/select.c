@@ -1,4 +1,5 @@
-/* Parts of trees by paths. Results belong to the caller; leaves are shared. Thread rule: as in tdict/keysets.h. */
+/* Selects parts of trees by paths. Results are owned by the caller; leaves are shared.
+ * Thread rule: as in tdict/keysets.h. */
 #include "ops/select.h"
 
 #include <stdlib.h>
@@ -15,17 +16,17 @@ tdict_status tdict_paths_check(const char *what, const char *const *paths, size_
   return TDICT_OK;
 }
 
-static tdict_status no_memory(const char *what, tdict_error *err) {
+static tdict_status no_memory_to_select(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Adds or replaces a key of a private node; takes the leaf's reference, on failure too. */
-static tdict_status put(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot, tdict_leaf leaf,
-                        tdict_error *err) {
+/* Adds or replaces a key of a node that only this call holds. Takes over the reference of the leaf, also on failure. */
+static tdict_status put_selected_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot,
+                                      tdict_leaf leaf, tdict_error *err) {
   if (slot >= 0) {
     if (!tdict_node_own_leaves(to)) {
       tdict_leaf_release(leaf);
-      return no_memory(what, err);
+      return no_memory_to_select(what, err);
     }
     tdict_leaf_release(to->leaves[slot]);
     to->leaves[slot] = leaf;
@@ -33,11 +34,12 @@ static tdict_status put(const char *what, tdict_tree *to, const tdict_key *key, 
   }
   if (tdict_node_add(to, key->name, key->length, key->hash, leaf)) return TDICT_OK;
   tdict_leaf_release(leaf);
-  return no_memory(what, err);
+  return no_memory_to_select(what, err);
 }
 
-/* Puts what stands at a path of `td`, which is there, at the same path of a private tree. */
-static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree *to, const char *text,
+/* Puts the entry at a path of `td` at the same path of `to`, a tree that only this call holds. The path must exist
+ * in `td`. */
+static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree *to, const char *text,
                               tdict_error *err) {
   tdict_path path;
   tdict_path_init(&path, text, what);
@@ -47,16 +49,19 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
     int64_t slot = tdict_keys_find_name(to->keys, &path.name);
     const tdict_key *key = &td->keys->slots[from];
     tdict_tree *tree = tdict_leaf_tree(td->leaves[from]), *node = NULL;
+    /* Copy the nodes of a tree at the end of the path, and share other leaves. */
     if (path.last) {
       tdict_leaf leaf = 0;
       if (tree) status = tdict_map_share(tree, what, &node, err);
       if (status == TDICT_OK) leaf = tree ? tdict_leaf_of_tree(node) : tdict_leaf_retain(td->leaves[from]);
-      if (status == TDICT_OK) status = put(what, to, key, slot, leaf, err);
+      if (status == TDICT_OK) status = put_selected_leaf(what, to, key, slot, leaf, err);
       break;
     }
+    /* Create the child on the way, unless an earlier path has created it. */
     if (slot < 0) {
       node = tdict_node_create_under(tree);
-      status = node ? put(what, to, key, slot, tdict_leaf_of_tree(node), err) : no_memory(what, err);
+      status =
+          node ? put_selected_leaf(what, to, key, slot, tdict_leaf_of_tree(node), err) : no_memory_to_select(what, err);
       if (status != TDICT_OK) break;
     } else {
       node = tdict_leaf_tree(to->leaves[slot]);
@@ -71,12 +76,13 @@ static tdict_status take_path(const char *what, const tdict_tree *td, tdict_tree
 
 tdict_status tdict_path_resolve(const char *what, const tdict_tree *td, const char *path, bool strict,
                                 tdict_place *place, tdict_error *err) {
-  tdict_status status =
-      tdict_place_get(place, td, path, what, strict ? err : NULL); /* without a text that nobody reads */
-  const bool ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
-  if (!strict && status != TDICT_OK && !ignored) status = tdict_place_get(place, td, path, what, err); /* says why */
+  /* Pass no error if a missing path is ignored: formatting the text would be the main cost. */
+  tdict_status status = tdict_place_get(place, td, path, what, strict ? err : NULL);
+  const bool is_ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
+  /* Other failures are reported: fail again, this time with an error text. */
+  if (!strict && status != TDICT_OK && !is_ignored) status = tdict_place_get(place, td, path, what, err);
   if (status != TDICT_OK) place->node = NULL;
-  return ignored ? TDICT_OK : status;
+  return is_ignored ? TDICT_OK : status;
 }
 
 tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,
@@ -86,13 +92,13 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
   tdict_status status = tdict_paths_check(what, paths, count, err);
   if (status != TDICT_OK) return status;
   tdict_tree *made = tdict_node_create_under(td);
-  if (!made) return no_memory(what, err);
+  if (!made) return no_memory_to_select(what, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
     status = tdict_path_resolve(what, td, paths[i], selection->strict, &place, err);
     if (!place.node) continue;
     tdict_place_reset(&place);
-    status = take_path(what, td, made, paths[i], err);
+    status = copy_path(what, td, made, paths[i], err);
   }
   if (status != TDICT_OK) {
     tdict_release(made);
@@ -109,8 +115,9 @@ tdict_status tdict_select(const tdict_tree *td, const char *const *paths, size_t
   return tdict_select_paths("select", td, &selection, out, err);
 }
 
-/* Keeps the keys on the way to a path that leads somewhere, up to a tree that is kept whole. */
-static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole, tdict_tree *node, const char *text,
+/* Puts the keys on a path into the replacements of their nodes. Stops at a tree that is kept whole. The path must
+ * exist. */
+static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole_trees, tdict_tree *node, const char *text,
                               tdict_error *err) {
   tdict_path path;
   tdict_path_init(&path, text, c->what);
@@ -118,26 +125,26 @@ static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole, tdi
   while (status == TDICT_OK) {
     const tdict_leaf leaf = node->leaves[tdict_keys_find_name(node->keys, &path.name)];
     tdict_tree *kept;
-    status = tdict_changes_of(c, node, TDICT_CHANGES_EMPTY, &kept, err);
+    status = tdict_changes_get(c, node, TDICT_CHANGES_EMPTY, &kept, err);
     if (status != TDICT_OK) break;
     if (tdict_keys_find_name(kept->keys, &path.name) < 0) {
       if (!tdict_node_add_name(kept, &path.name, leaf)) {
-        status = no_memory(c->what, err);
+        status = no_memory_to_select(c->what, err);
         break;
       }
       (void)tdict_leaf_retain(leaf);
     }
     node = tdict_leaf_tree(leaf);
-    if (path.last || tdict_pointers_get(whole, node)) break;
+    if (path.last || tdict_pointers_get(whole_trees, node)) break;
     status = tdict_path_next(&path, err);
   }
   tdict_path_reset(&path);
   return status == TDICT_OK ? status : tdict_error_at(err, status, text);
 }
 
-/* Marks the paths that lead somewhere in `found`, and the trees that they lead to in `whole`. */
+/* Sets found[i] for each path that exists, and collects the trees at these paths in `whole_trees`. */
 static tdict_status find_paths(const char *what, const tdict_tree *td, const tdict_selection *selection, bool *found,
-                               tdict_pointers *whole, tdict_error *err) {
+                               tdict_pointers *whole_trees, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < selection->count && status == TDICT_OK; i++) {
     tdict_place place;
@@ -145,7 +152,7 @@ static tdict_status find_paths(const char *what, const tdict_tree *td, const tdi
     found[i] = place.node != NULL;
     if (!found[i]) continue;
     tdict_tree *tree = tdict_leaf_tree(tdict_place_leaf(&place));
-    if (tree && tdict_pointers_add(whole, tree, tree) < 0) status = no_memory(what, err);
+    if (tree && tdict_pointers_add(whole_trees, tree, tree) < 0) status = no_memory_to_select(what, err);
     tdict_place_reset(&place);
   }
   return status;
@@ -159,17 +166,18 @@ tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, siz
   if (status != TDICT_OK) return status;
   const tdict_selection selection = {paths, count, strict};
   tdict_changes changes;
-  tdict_pointers whole;
+  tdict_pointers whole_trees;
   tdict_tree *root;
   bool *found = calloc(count ? count : 1, sizeof *found);
-  if (!found) return no_memory(what, err);
+  if (!found) return no_memory_to_select(what, err);
   tdict_changes_init(&changes, what);
-  tdict_pointers_init(&whole);
-  status = find_paths(what, td, &selection, found, &whole, err);
-  if (status == TDICT_OK) status = tdict_changes_of(&changes, td, TDICT_CHANGES_EMPTY, &root, err);
+  tdict_pointers_init(&whole_trees);
+  /* Find all paths before any key changes, since a missing path must leave the tree unchanged. */
+  status = find_paths(what, td, &selection, found, &whole_trees, err);
+  if (status == TDICT_OK) status = tdict_changes_get(&changes, td, TDICT_CHANGES_EMPTY, &root, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
-    if (found[i]) status = keep_path(&changes, &whole, td, paths[i], err);
-  tdict_pointers_reset(&whole);
+    if (found[i]) status = keep_path(&changes, &whole_trees, td, paths[i], err);
+  tdict_pointers_reset(&whole_trees);
   free(found);
   return tdict_changes_end(&changes, status);
 }

@@ -1,23 +1,26 @@
-/* Parts of a tree by paths, for the calls that take paths. Thread rule: as in tdict/tree.h. */
+/* Selects parts of a tree by paths, for the functions that take paths. Selections and paths are borrowed for the
+ * call.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_SELECT_H
 #define TDICT_OPS_SELECT_H
 
 #include "tree/place.h"
 
-/* TDICT_EINVAL: `paths` or an element is NULL. `what` begins the message. */
+/* Returns TDICT_EINVAL if `paths` or one of its elements is NULL. `what` is the prefix of the message. */
 tdict_status tdict_paths_check(const char *what, const char *const *paths, size_t count, tdict_error *err);
-/* Finds the place of a path. The caller resets the place if it has a node. A path that leads nowhere is an error if
- * `strict`, else the place has no node. TDICT_ENOTFOUND, TDICT_ETYPE when strict; TDICT_EINVAL, TDICT_ENOMEM. */
+/* Finds the place of a path. The caller resets the place if place->node is not NULL. If the path does not exist,
+ * returns TDICT_ENOTFOUND or TDICT_ETYPE if `strict`, otherwise TDICT_OK with place->node NULL. Returns TDICT_EINVAL
+ * for an invalid path; TDICT_ENOMEM. */
 tdict_status tdict_path_resolve(const char *what, const tdict_tree *td, const char *path, bool strict,
                                 tdict_place *place, tdict_error *err);
 
 typedef struct tdict_selection {
   const char *const *paths;
   size_t count;
-  bool strict; /* a path that leads nowhere is an error */
+  bool strict; /* if true, a path that does not exist is an error */
 } tdict_selection;
-/* A new tree of the paths, in their order, leaves shared. TDICT_ENOTFOUND, TDICT_ETYPE when strict; TDICT_EINVAL,
- * TDICT_ENOMEM. */
+/* Makes a new tree of the entries at the paths, in the order of the paths. Leaves are shared. Returns
+ * TDICT_ENOTFOUND or TDICT_ETYPE if `strict` and a path does not exist; TDICT_EINVAL; TDICT_ENOMEM. */
 tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const tdict_selection *selection,
                                 tdict_tree **out, tdict_error *err);
 

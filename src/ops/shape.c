@@ -1,4 +1,6 @@
-/* Other batch dimensions over the same elements. Results belong to the caller. Thread rule: as in tdict/tree.h. */
+/* Changes the batch dimensions of trees by views, and by copies where strides allow no view. Results are owned by
+ * the caller.
+ * Thread rule: as in tdict/tree.h. */
 #include "tdict/shape.h"
 
 #include <string.h>
@@ -13,15 +15,15 @@
 
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err) {
   if (dim < -ndim || dim >= ndim)
-    return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d of %d batch dimensions", what, dim, ndim);
+    return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d of %d batch dimensions does not exist", what, dim, ndim);
   *out = dim < 0 ? dim + ndim : dim;
   return TDICT_OK;
 }
 
-/* A map of all batch dimensions. */
+/* An affine map of all batch dimensions, and the elements that it picks if objects can use their `index` hook. */
 typedef struct dims_map {
   const tdict_affine *affine;
-  tdict_pick pick;
+  tdict_element_index pick;
 } dims_map;
 
 static tdict_status describe_affine(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -31,14 +33,14 @@ static tdict_status describe_affine(const tdict_map *map, size_t entry, const td
   return tdict_affine_apply(d->affine, from, map->what, made, err);
 }
 
-static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                 tdict_error *err) {
+static tdict_status index_object_by_dims(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                         tdict_error *err) {
   const dims_map *d = map->user;
   (void)entry;
   return tdict_box_index(from, &d->pick, out, err);
 }
 
-tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool unlocked,
+tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool drops_locks,
                             tdict_tree **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM];
   dims_map d = {.affine = a};
@@ -48,66 +50,70 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .batch_out = a->ndim_out,
                          .batch_size = shape,
                          .more_dims = a->ndim_out > a->ndim_in ? a->ndim_out - a->ndim_in : 0,
-                         .unlocked = unlocked,
+                         .drops_locks = drops_locks,
                          .describe = describe_affine,
                          .user = &d,
-                         .way = tdict_way_of(a, td->batch_size, &d.pick),
-                         .object = index_object};
+                         .way = tdict_object_method_of(a, td->batch_size, &d.pick),
+                         .object = index_object_by_dims};
   return tdict_map_run(&map, td, out, err);
 }
 
-/* Another grouping of all batch dimensions. */
+/* A new batch size with the same number of elements. */
 typedef struct grouping {
   int ndim;
   int64_t shape[TDICT_MAX_BATCH_NDIM];
-  bool copies; /* where strides do not allow a view */
+  bool may_copy; /* tensors whose strides allow no view are copied */
 } grouping;
 
+/* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if that is allowed. */
 static tdict_status describe_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                       tdict_error *err) {
   const grouping *g = map->user;
-  const int batch = map->batch_in, rest = from->ndim - batch;
+  const int batch = map->batch_in, num_other = from->ndim - batch;
   (void)entry;
-  if (g->ndim + rest > TDICT_MAX_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have %d dimensions, and may have %d", map->what,
-                      g->ndim + rest, TDICT_MAX_NDIM);
+  if (g->ndim + num_other > TDICT_MAX_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have %d dimensions, wanted at most %d", map->what,
+                      g->ndim + num_other, TDICT_MAX_NDIM);
   const int64_t *strides = tdict_tensor_dims_strides(from);
-  made->ndim = g->ndim + rest;
+  made->ndim = g->ndim + num_other;
   made->data = from->data;
   made->fresh = false;
   for (int i = 0; i < g->ndim; i++) made->shape[i] = g->shape[i];
-  for (int i = 0; i < rest; i++) {
+  for (int i = 0; i < num_other; i++) {
     made->shape[g->ndim + i] = from->dims[batch + i];
     made->strides[g->ndim + i] = strides[batch + i];
   }
+  /* Find strides for the new shape. */
   if (from->numel == 0) {
-    tdict_layout_size size; /* counts beside one of 0 may be too large for any tensor */
+    tdict_layout_size size; /* if one size is 0, the product of the others may still be too large */
     tdict_status status = tdict_layout_check(map->what, from->dtype, made->ndim, made->shape, &size, err);
     if (status != TDICT_OK) return status;
     tdict_layout_strides(made->ndim, made->shape, made->strides);
   } else if (!tdict_layout_regroup(batch, from->dims, strides, g->ndim, g->shape, made->strides))
     made->fresh = true;
-  if (!made->fresh || g->copies) return TDICT_OK;
+  if (!made->fresh || g->may_copy) return TDICT_OK;
   char wanted[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor's strides allow no view of batch size %s; reshape copies it",
                     map->what, tdict_text_shape(g->ndim, g->shape, wanted, sizeof wanted));
 }
 
+/* Copies the elements of a tensor in C order. The copy is written through a view that has the old shape. */
 static tdict_status fill_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                   tdict_error *err) {
   tdict_made like;
   tdict_temp temp;
   (void)map, (void)entry;
-  tdict_made_of(from, &like); /* the new elements in the old shape */
+  tdict_made_of(from, &like); /* a view of the new elements in the old shape */
   like.data = made->data;
   tdict_layout_strides(like.ndim, like.shape, like.strides);
   return tdict_tensor_copy(tdict_temp_over(&temp, made, &like), from, err);
 }
 
+/* Makes the tree with the new batch size. If the batch size is unchanged, objects are shared. */
 static tdict_status regroup(const char *what, const tdict_tree *td, const grouping *g, tdict_tree **out,
                             tdict_error *err) {
-  bool same = g->ndim == td->batch_ndim;
-  for (int i = 0; same && i < g->ndim; i++) same = g->shape[i] == td->batch_size[i];
+  bool is_unchanged = g->ndim == td->batch_ndim;
+  for (int i = 0; is_unchanged && i < g->ndim; i++) is_unchanged = g->shape[i] == td->batch_size[i];
   const tdict_map map = {.what = what,
                          .batch_in = td->batch_ndim,
                          .batch_out = g->ndim,
@@ -116,11 +122,12 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
                          .describe = describe_grouping,
                          .fill = fill_grouping,
                          .user = (void *)(uintptr_t)g,
-                         .way = same ? TDICT_WAY_SAME : TDICT_WAY_TENSORS};
+                         .way = is_unchanged ? TDICT_OBJECT_SHARE : TDICT_OBJECT_AS_TENSORS};
   return tdict_map_run(&map, td, out, err);
 }
 
-static bool total_of(const tdict_tree *td, int first, int last, int64_t *total) {
+/* Computes the product of some dimensions. Returns false if it overflows; a dimension of 0 makes it 0. */
+static bool count_elements(const tdict_tree *td, int first, int last, int64_t *total) {
   bool fits = true;
   *total = 1;
   for (int i = first; i <= last; i++) {
@@ -133,28 +140,28 @@ static bool total_of(const tdict_tree *td, int first, int last, int64_t *total) 
   return fits;
 }
 
-/* Puts `ndim` counts, of which one may be -1, in the place of the batch dimensions [first, last]. */
-static tdict_status replace(const char *what, const tdict_tree *td, int first, int last, grouping *g,
-                            tdict_error *err) {
+/* Replaces the batch dimensions [first, last] by the g->ndim sizes in g->shape, of which one may be -1. */
+static tdict_status replace_dims(const char *what, const tdict_tree *td, int first, int last, grouping *g,
+                                 tdict_error *err) {
   int64_t total, counts[TDICT_MAX_BATCH_NDIM];
-  int ndim = g->ndim, before = first, behind = td->batch_ndim - 1 - last;
-  if (before + ndim + behind > TDICT_MAX_BATCH_NDIM)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted at most %d", what, before + ndim + behind,
+  int ndim = g->ndim, before = first, after = td->batch_ndim - 1 - last;
+  if (before + ndim + after > TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted at most %d", what, before + ndim + after,
                       TDICT_MAX_BATCH_NDIM);
-  if (!total_of(td, first, last, &total))
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the number of batch elements does not fit 63 bits", what);
+  if (!count_elements(td, first, last, &total))
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the number of batch elements does not fit in 63 bits", what);
   tdict_status status = tdict_layout_complete(what, ndim, g->shape, total, err);
   if (status != TDICT_OK) return status;
   memcpy(counts, g->shape, (size_t)ndim * sizeof *counts);
-  g->ndim = before + ndim + behind;
+  g->ndim = before + ndim + after;
   for (int i = 0; i < before; i++) g->shape[i] = td->batch_size[i];
   for (int i = 0; i < ndim; i++) g->shape[before + i] = counts[i];
-  for (int i = 0; i < behind; i++) g->shape[before + ndim + i] = td->batch_size[last + 1 + i];
+  for (int i = 0; i < after; i++) g->shape[before + ndim + i] = td->batch_size[last + 1 + i];
   return TDICT_OK;
 }
 
-/* Reads the caller's counts. */
-static tdict_status read_shape(const char *what, int ndim, const int64_t *shape, int64_t *out, tdict_error *err) {
+/* Checks and copies the sizes given by the caller. */
+static tdict_status read_batch_shape(const char *what, int ndim, const int64_t *shape, int64_t *out, tdict_error *err) {
   if (ndim < 0 || ndim > TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted 0 to %d", what, ndim, TDICT_MAX_BATCH_NDIM);
   if (ndim && !shape) return tdict_fail(err, TDICT_EINVAL, "%s: shape is NULL", what);
@@ -162,58 +169,58 @@ static tdict_status read_shape(const char *what, int ndim, const int64_t *shape,
   return TDICT_OK;
 }
 
-static tdict_status is_null(const char *what, const void *td, tdict_error *err) {
+static tdict_status fail_null_tree(const char *what, const void *td, tdict_error *err) {
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
 }
 
-static tdict_status view(const char *what, const tdict_tree *td, grouping *g, const int64_t *shape, tdict_tree **out,
-                         tdict_error *err) {
-  if (!td || !out) return is_null(what, td, err);
-  tdict_status status = read_shape(what, g->ndim, shape, g->shape, err);
-  if (status == TDICT_OK) status = replace(what, td, 0, td->batch_ndim - 1, g, err);
+/* Implements tdict_view() and tdict_reshape(), which differ in g->may_copy. */
+static tdict_status view_or_reshape(const char *what, const tdict_tree *td, grouping *g, const int64_t *shape,
+                                    tdict_tree **out, tdict_error *err) {
+  if (!td || !out) return fail_null_tree(what, td, err);
+  tdict_status status = read_batch_shape(what, g->ndim, shape, g->shape, err);
+  if (status == TDICT_OK) status = replace_dims(what, td, 0, td->batch_ndim - 1, g, err);
   return status == TDICT_OK ? regroup(what, td, g, out, err) : status;
 }
 
 tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
-  grouping g = {.ndim = ndim, .copies = false};
-  return view("view", td, &g, shape, out, err);
+  grouping g = {.ndim = ndim, .may_copy = false};
+  return view_or_reshape("view", td, &g, shape, out, err);
 }
 
 tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
-  grouping g = {.ndim = ndim, .copies = true};
-  return view("reshape", td, &g, shape, out, err);
+  grouping g = {.ndim = ndim, .may_copy = true};
+  return view_or_reshape("reshape", td, &g, shape, out, err);
 }
 
 tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree **out, tdict_error *err) {
   static const char what[] = "flatten";
-  if (!td || !out) return is_null(what, td, err);
+  if (!td || !out) return fail_null_tree(what, td, err);
   tdict_status status = tdict_dim_find(what, first, td->batch_ndim, &first, err);
   if (status == TDICT_OK) status = tdict_dim_find(what, last, td->batch_ndim, &last, err);
   if (status != TDICT_OK) return status;
-  if (first > last)
-    return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d comes behind dimension %d", what, first, last);
-  grouping g = {.ndim = 1, .shape = {-1}, .copies = true};
+  if (first > last) return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d is after dimension %d", what, first, last);
+  grouping g = {.ndim = 1, .shape = {-1}, .may_copy = true};
   int64_t total;
-  if (total_of(td, first, last, &total)) g.shape[0] = total; /* an open count is not known where others are 0 */
-  status = replace(what, td, first, last, &g, err);
+  if (count_elements(td, first, last, &total)) g.shape[0] = total; /* -1 cannot be computed if another dimension is 0 */
+  status = replace_dims(what, td, first, last, &g, err);
   return status == TDICT_OK ? regroup(what, td, &g, out, err) : status;
 }
 
 tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int64_t *shape, tdict_tree **out,
                              tdict_error *err) {
   static const char what[] = "unflatten";
-  if (!td || !out) return is_null(what, td, err);
-  grouping g = {.ndim = ndim, .copies = false};
+  if (!td || !out) return fail_null_tree(what, td, err);
+  grouping g = {.ndim = ndim, .may_copy = false};
   tdict_status status = tdict_dim_find(what, dim, td->batch_ndim, &dim, err);
-  if (status == TDICT_OK) status = read_shape(what, ndim, shape, g.shape, err);
-  if (status == TDICT_OK && ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no counts", what);
-  if (status == TDICT_OK) status = replace(what, td, dim, dim, &g, err);
+  if (status == TDICT_OK) status = read_batch_shape(what, ndim, shape, g.shape, err);
+  if (status == TDICT_OK && ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: shape has no sizes", what);
+  if (status == TDICT_OK) status = replace_dims(what, td, dim, dim, &g, err);
   return status == TDICT_OK ? regroup(what, td, &g, out, err) : status;
 }
 
 tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out, tdict_error *err) {
   static const char what[] = "unsqueeze";
-  if (!td || !out) return is_null(what, td, err);
+  if (!td || !out) return fail_null_tree(what, td, err);
   tdict_affine a;
   tdict_status status = tdict_dim_find(what, dim, td->batch_ndim + 1, &dim, err);
   if (status != TDICT_OK) return status;
@@ -226,12 +233,13 @@ tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out, td
 
 tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out, tdict_error *err) {
   static const char what[] = "squeeze";
-  if (!td || !out) return is_null(what, td, err);
+  if (!td || !out) return fail_null_tree(what, td, err);
   int only = 0;
   tdict_affine a;
   tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, td->batch_ndim, &only, err);
   if (status != TDICT_OK) return status;
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
+  /* Drop the dimensions of one element: all of them, or only the given one. */
   a.ndim_out = 0;
   for (int i = 0; i < td->batch_ndim; i++)
     if (td->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))
@@ -241,35 +249,40 @@ tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out, 
 
 tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
   static const char what[] = "expand";
-  if (!td || !out) return is_null(what, td, err);
+  if (!td || !out) return fail_null_tree(what, td, err);
   int64_t counts[TDICT_MAX_BATCH_NDIM];
   tdict_affine a;
-  tdict_status status = read_shape(what, ndim, shape, counts, err);
+  tdict_status status = read_batch_shape(what, ndim, shape, counts, err);
   if (status != TDICT_OK) return status;
-  int lead = ndim - td->batch_ndim;
-  if (lead < 0) return tdict_fail(err, TDICT_EINVAL, "%s: to %d dimensions from %d", what, ndim, (int)td->batch_ndim);
+  int num_new = ndim - td->batch_ndim;
+  if (num_new < 0)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted at least %d", what, ndim, (int)td->batch_ndim);
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
   a.ndim_out = ndim;
   a.grows = true;
   for (int i = 0; i < ndim; i++) {
-    int64_t have = i < lead ? 1 : td->batch_size[i - lead], want = counts[i] == -1 && i >= lead ? have : counts[i];
-    if (want < 0) return tdict_fail(err, TDICT_EINVAL, "%s: count %d is %lld", what, i, (long long)counts[i]);
+    int64_t have = i < num_new ? 1 : td->batch_size[i - num_new],
+            want = counts[i] == -1 && i >= num_new ? have : counts[i];
+    if (want < 0)
+      return tdict_fail(err, TDICT_EINVAL, "%s: size %d is %lld, wanted 0 or more", what, i, (long long)counts[i]);
     if (have != want && have != 1)
-      return tdict_fail(err, TDICT_ESHAPE, "%s: dimension %d from %lld elements to %lld; only one can be repeated",
-                        what, i - lead, (long long)have, (long long)want);
-    a.axes[i] = (tdict_axis){i < lead ? -1 : i - lead, want, have == want};
+      return tdict_fail(err, TDICT_ESHAPE,
+                        "%s: dimension %d from %lld elements to %lld; only a dimension of one element can be repeated",
+                        what, i - num_new, (long long)have, (long long)want);
+    a.axes[i] = (tdict_axis){i < num_new ? -1 : i - num_new, want, have == want};
   }
   return tdict_dims_run(what, td, &a, false, out, err);
 }
 
 tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out, tdict_error *err) {
   static const char what[] = "permute";
-  if (!td || !out) return is_null(what, td, err);
+  if (!td || !out) return fail_null_tree(what, td, err);
   if (!order && td->batch_ndim) return tdict_fail(err, TDICT_EINVAL, "%s: order is NULL", what);
   if (ndim != td->batch_ndim)
     return tdict_fail(err, TDICT_EINVAL, "%s: order has %d dimensions, the tree has %d", what, ndim,
                       (int)td->batch_ndim);
   tdict_affine a;
+  /* Bit i is set after dimension i has been used. */
   uint32_t seen = 0;
   tdict_affine_init(&a, td->batch_ndim, td->batch_size);
   for (int i = 0; i < td->batch_ndim; i++) {
@@ -285,7 +298,7 @@ tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdi
 
 tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out, tdict_error *err) {
   static const char what[] = "transpose";
-  if (!td || !out) return is_null(what, td, err);
+  if (!td || !out) return fail_null_tree(what, td, err);
   tdict_affine affine;
   tdict_status status = tdict_dim_find(what, a, td->batch_ndim, &a, err);
   if (status == TDICT_OK) status = tdict_dim_find(what, b, td->batch_ndim, &b, err);

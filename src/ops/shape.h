@@ -1,14 +1,16 @@
-/* Batch dimensions named by the caller, and views of them. Functions of their arguments. Thread rule: as in
- * tdict/tree.h. */
+/* Finds batch dimensions by number, and makes views with other batch dimensions. The functions keep no state.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_SHAPE_H
 #define TDICT_OPS_SHAPE_H
 
 #include "ops/map.h"
 
-/* The dimension that `dim` names among `ndim`, negative ones from the end. TDICT_EINVAL. */
+/* Finds the dimension `dim` among `ndim` dimensions; negative numbers count from the end. Returns TDICT_EINVAL if it
+ * does not exist. */
 tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict_error *err);
-/* The tree of views that an affine map of the whole batch size makes; `unlocked`: locks are not taken over. Errors of tdict_map_run(). */
-tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool unlocked,
+/* Makes a tree of views by applying an affine map to all batch dimensions. With `drops_locks` the result is not
+ * locked, otherwise it is locked like `td`. Returns the errors of tdict_map_run(). */
+tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool drops_locks,
                             tdict_tree **out, tdict_error *err);
 
 #endif

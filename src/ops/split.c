@@ -1,5 +1,5 @@
-/* Trees cut along a batch dimension: views, all of them or none. Results belong to the caller. Thread rule: as in
- * tdict/tree.h. */
+/* Cuts trees along a batch dimension into views. Writes all results or none; they are owned by the caller.
+ * Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,36 +12,38 @@ typedef struct cutter {
   const char *what;
   const tdict_tree *td;
   int dim;
-  bool drops; /* the dimension goes */
+  bool drops_dim; /* the results lack the dimension */
 } cutter;
 
-static tdict_status begin(cutter *c, int dim, const void *out, tdict_error *err) {
+/* Checks the arguments that all functions share, and finds the dimension to cut. */
+static tdict_status find_cut_dim(cutter *c, int dim, const void *out, tdict_error *err) {
   if (!c->td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, c->td ? "out" : "td");
   return tdict_dim_find(c->what, dim, c->td->batch_ndim, &c->dim, err);
 }
 
-/* Elements [at, at + count) of the dimension. */
-static tdict_status cut(const cutter *c, int64_t at, int64_t count, tdict_tree **out, tdict_error *err) {
+/* Makes the view of the elements [at, at + count) of the dimension. */
+static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_tree **out, tdict_error *err) {
   tdict_affine a;
   tdict_affine_init(&a, c->td->batch_ndim, c->td->batch_size);
   a.starts[c->dim] = at;
   a.axes[c->dim].count = count;
-  if (c->drops) {
+  if (c->drops_dim) {
     a.ndim_out--;
     for (int i = c->dim; i < a.ndim_out; i++) a.axes[i] = a.axes[i + 1];
   }
-  return tdict_dims_run(c->what, c->td, &a, c->drops, out, err);
+  return tdict_dims_run(c->what, c->td, &a, c->drops_dim, out, err);
 }
 
-/* Pieces one after the other, `sizes` apart, or where it is NULL `size`. */
-static tdict_status cut_all(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **out,
-                            tdict_error *err) {
+/* Makes `count` consecutive pieces: of the sizes in `sizes`, or all of size `size` if `sizes` is NULL. On failure
+ * releases the pieces made so far. */
+static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **out,
+                               tdict_error *err) {
   const int64_t whole = c->td->batch_size[c->dim];
   int64_t at = 0;
   for (size_t i = 0; i < count; i++) {
     int64_t wanted = sizes ? sizes[i] : size, left = whole - at;
     tdict_tree *piece;
-    tdict_status status = cut(c, at, wanted < left ? wanted : left, &piece, err);
+    tdict_status status = cut_piece(c, at, wanted < left ? wanted : left, &piece, err);
     if (status != TDICT_OK) {
       while (i) tdict_release(out[--i]);
       return status;
@@ -52,15 +54,15 @@ static tdict_status cut_all(const cutter *c, const int64_t *sizes, int64_t size,
   return TDICT_OK;
 }
 
-/* As cut_all(), with a list of the call's own, so that the caller's is written on success only. */
-static tdict_status cut_to(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **out,
-                           tdict_error *err) {
+/* Makes the pieces in a temporary array first, so that `out` is written on success only. */
+static tdict_status cut_all_or_nothing(const cutter *c, const int64_t *sizes, int64_t size, size_t count,
+                                       tdict_tree **out, tdict_error *err) {
   tdict_tree **made = NULL;
   size_t bytes;
   if (count == 0) return TDICT_OK;
   if (tdict_mul_size(count, sizeof *made, &bytes)) made = malloc(bytes);
   if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %zu trees", c->what, count);
-  tdict_status status = cut_all(c, sizes, size, count, made, err);
+  tdict_status status = cut_pieces(c, sizes, size, count, made, err);
   if (status == TDICT_OK) memcpy(out, made, bytes);
   free(made);
   return status;
@@ -69,45 +71,47 @@ static tdict_status cut_to(const cutter *c, const int64_t *sizes, int64_t size, 
 tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, size_t count, tdict_tree **out,
                          tdict_error *err) {
   cutter c = {"split", td, 0, false};
-  tdict_status status = begin(&c, dim, out, err);
+  tdict_status status = find_cut_dim(&c, dim, out, err);
   if (status != TDICT_OK) return status;
   if (count && !sizes) return tdict_fail(err, TDICT_EINVAL, "split: sizes is NULL");
   int64_t sum = 0;
   bool fits = true;
   for (size_t i = 0; i < count; i++) {
-    if (sizes[i] < 0) return tdict_fail(err, TDICT_EINVAL, "split: size %zu is %lld", i, (long long)sizes[i]);
+    if (sizes[i] < 0)
+      return tdict_fail(err, TDICT_EINVAL, "split: size %zu is %lld, wanted 0 or more", i, (long long)sizes[i]);
     fits = fits && tdict_add_i64(sum, sizes[i], &sum);
   }
   if (!fits || sum != td->batch_size[c.dim])
-    return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, and dimension %d has %lld elements",
+    return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, but dimension %d has %lld elements",
                       fits ? (long long)sum : -1LL, c.dim, (long long)td->batch_size[c.dim]);
-  return cut_to(&c, sizes, 0, count, out, err);
+  return cut_all_or_nothing(&c, sizes, 0, count, out, err);
 }
 
-static tdict_status check_room(const char *what, size_t room, int64_t wanted, tdict_error *err) {
-  if ((uint64_t)wanted <= room) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: room for %zu trees, wanted %lld", what, room, (long long)wanted);
+static tdict_status check_capacity(const char *what, size_t capacity, int64_t wanted, tdict_error *err) {
+  if ((uint64_t)wanted <= capacity) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: out has room for %zu trees, wanted %lld", what, capacity,
+                    (long long)wanted);
 }
 
-/* Of an empty dimension there is one piece, an empty one. */
-static int64_t num_pieces(int64_t whole, int64_t size) { return whole ? (whole - 1) / size + 1 : 1; }
+/* Returns the number of pieces of size `size`. An empty dimension gives one empty piece. */
+static int64_t count_pieces(int64_t whole, int64_t size) { return whole ? (whole - 1) / size + 1 : 1; }
 
-static tdict_status check_size(const char *what, int64_t size, tdict_error *err) {
+static tdict_status check_piece_size(const char *what, int64_t size, tdict_error *err) {
   if (size >= 1) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted 1 or more", what, (long long)size);
 }
 
 tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out, tdict_error *err) {
   cutter c = {"split_every_count", td, 0, false};
-  tdict_status status = begin(&c, dim, out, err);
-  if (status == TDICT_OK) status = check_size(c.what, size, err);
-  if (status == TDICT_OK) *out = (size_t)num_pieces(td->batch_size[c.dim], size);
+  tdict_status status = find_cut_dim(&c, dim, out, err);
+  if (status == TDICT_OK) status = check_piece_size(c.what, size, err);
+  if (status == TDICT_OK) *out = (size_t)count_pieces(td->batch_size[c.dim], size);
   return status;
 }
 
 tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err) {
   cutter c = {"unbind_count", td, 0, true};
-  tdict_status status = begin(&c, dim, out, err);
+  tdict_status status = find_cut_dim(&c, dim, out, err);
   if (status == TDICT_OK) *out = (size_t)td->batch_size[c.dim];
   return status;
 }
@@ -115,37 +119,37 @@ tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdic
 tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out, size_t *count,
                                tdict_error *err) {
   cutter c = {"split_every", td, 0, false};
-  tdict_status status = begin(&c, dim, count ? (const void *)out : NULL, err);
+  tdict_status status = find_cut_dim(&c, dim, count ? (const void *)out : NULL, err);
   if (status != TDICT_OK) return status;
-  status = check_size(c.what, size, err);
+  status = check_piece_size(c.what, size, err);
   if (status != TDICT_OK) return status;
-  const int64_t pieces = num_pieces(td->batch_size[c.dim], size);
-  status = check_room(c.what, *count, pieces, err);
-  if (status == TDICT_OK) status = cut_to(&c, NULL, size, (size_t)pieces, out, err);
+  const int64_t pieces = count_pieces(td->batch_size[c.dim], size);
+  status = check_capacity(c.what, *count, pieces, err);
+  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, out, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }
 
 tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_t *count, tdict_error *err) {
   cutter c = {"chunk", td, 0, false};
-  tdict_status status = begin(&c, dim, count ? (const void *)out : NULL, err);
+  tdict_status status = find_cut_dim(&c, dim, count ? (const void *)out : NULL, err);
   if (status != TDICT_OK) return status;
   if (*count < 1 || *count > INT64_MAX)
     return tdict_fail(err, TDICT_EINVAL, "chunk: %zu pieces, wanted 1 or more", *count);
   int64_t whole = td->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
-  const int64_t pieces = num_pieces(whole, size);
-  status = cut_to(&c, NULL, size, (size_t)pieces, out, err);
+  const int64_t pieces = count_pieces(whole, size);
+  status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, out, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }
 
 tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count, tdict_error *err) {
   cutter c = {"unbind", td, 0, true};
-  tdict_status status = begin(&c, dim, count ? (const void *)out : NULL, err);
+  tdict_status status = find_cut_dim(&c, dim, count ? (const void *)out : NULL, err);
   if (status != TDICT_OK) return status;
   int64_t pieces = td->batch_size[c.dim];
-  status = check_room(c.what, *count, pieces, err);
-  if (status == TDICT_OK) status = cut_to(&c, NULL, 1, (size_t)pieces, out, err);
+  status = check_capacity(c.what, *count, pieces, err);
+  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, 1, (size_t)pieces, out, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }

@@ -1,5 +1,6 @@
-/* Flat names made nested. The new tree is built beside the old one, which is left as it is when something fails. Thread
- * rule: as in tdict/keysets.h. */
+/* Splits flat keys into nested trees. The changes are made in replacements of the nodes, so a failure changes
+ * nothing. The replacements are owned by the call.
+ * Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,44 +14,46 @@ typedef struct unflattener {
   const char *what, *separator;
   const tdict_tree *td;
   tdict_changes changes;
-  tdict_tree *root; /* the replacement of td */
-  bool *placed;     /* one a slot of td */
+  tdict_tree *root; /* the replacement of td, borrowed from changes */
+  bool *placed;     /* per slot of td: true if its key has been placed */
 } unflattener;
 
-static tdict_status no_memory(const unflattener *u, tdict_error *err) {
+static tdict_status no_memory_to_unflatten(const unflattener *u, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", u->what);
 }
 
-/* The length of the part of a name that begins at `text`. */
-static size_t part_of(const unflattener *u, const char *text) {
+/* Returns the length of the part of a name that begins at `text` and ends before the next separator. */
+static size_t get_part_length(const unflattener *u, const char *text) {
   const char *end = strstr(text, u->separator);
   return end ? (size_t)(end - text) : strlen(text);
 }
 
-static int64_t find(const tdict_tree *node, const char *name, size_t length) {
+static int64_t find_key(const tdict_tree *node, const char *name, size_t length) {
   return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
 }
 
-/* Goes from a replacement to that of the tree at a part of a name that is not the last, made when it is not there. */
-static tdict_status step_into(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
-  const int64_t slot = find(*node, part, length);
+/* Moves *node to the replacement of its child at a part of a name. Creates the child if there is none. Returns
+ * TDICT_EEXIST if a tensor or object has this key. */
+static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
+  const int64_t slot = find_key(*node, part, length);
   if (slot >= 0) {
     tdict_tree *tree = tdict_leaf_tree((*node)->leaves[slot]);
-    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor stands where a tree would", u->what);
-    return tdict_changes_of(&u->changes, tree, TDICT_CHANGES_COPY, node, err);
+    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor or object is at the path of a tree", u->what);
+    return tdict_changes_get(&u->changes, tree, TDICT_CHANGES_COPY, node, err);
   }
-  tdict_tree *made = tdict_changes_new(&u->changes, *node);
+  tdict_tree *made = tdict_changes_add_node(&u->changes, *node);
   if (!made || !tdict_node_add(*node, part, length, tdict_keys_hash(part, length), tdict_leaf_of_tree(made))) {
     tdict_release(made);
-    return no_memory(u, err);
+    return no_memory_to_unflatten(u, err);
   }
   *node = made;
   return TDICT_OK;
 }
 
-/* A leaf as it is put into a replacement, with a reference of the caller's: a tree may be a copy with a longer batch
- * size. */
-static tdict_status adopt(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
+/* Prepares a leaf for a replacement and returns a reference that the caller owns. A child tree with too few batch
+ * dimensions is replaced by a shallow copy that has them. */
+static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out,
+                               tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(under, u->what, NULL);
   tdict_tree *tree = tdict_leaf_tree(leaf), *adopted = NULL;
   tdict_status status = TDICT_OK;
@@ -65,81 +68,86 @@ static tdict_status adopt(unflattener *u, const tdict_tree *under, tdict_leaf le
   return status;
 }
 
-/* Puts what stands at a slot of the tree where its key leads. */
-static tdict_status put(unflattener *u, size_t slot, tdict_error *err) {
+/* Puts the leaf of a slot at the path that its key describes. */
+static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
-  const bool whole = !name[part_of(u, name)]; /* the key stays, and so does what it holds */
+  /* the key has no separator, so its leaf stays in this node unchanged */
+  const bool is_unchanged = !name[get_part_length(u, name)];
   tdict_tree *node = u->root;
   tdict_leaf held;
   tdict_status status = TDICT_OK;
+  /* Descend through all parts but the last. */
   for (;;) {
-    const size_t length = part_of(u, name);
+    const size_t length = get_part_length(u, name);
     if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", u->what);
     if (!name[length]) break;
-    status = step_into(u, &node, name, length, err);
+    status = enter_part(u, &node, name, length, err);
     if (status != TDICT_OK) return status;
     name += length + strlen(u->separator);
   }
+  /* Add the last part as a key. */
   const size_t length = strlen(name);
-  if (find(node, name, length) >= 0)
-    return tdict_fail(err, TDICT_EEXIST, "%s: another key leads there already", u->what);
-  if (whole)
+  if (find_key(node, name, length) >= 0)
+    return tdict_fail(err, TDICT_EEXIST, "%s: another key has the same path", u->what);
+  if (is_unchanged)
     held = tdict_leaf_retain(u->td->leaves[slot]);
   else
-    status = adopt(u, node, u->td->leaves[slot], &held, err);
+    status = adopt_leaf(u, node, u->td->leaves[slot], &held, err);
   if (status != TDICT_OK) return status;
   if (tdict_node_add(node, name, length, tdict_keys_hash(name, length), held)) return TDICT_OK;
   tdict_leaf_release(held);
-  return no_memory(u, err);
+  return no_memory_to_unflatten(u, err);
 }
 
-/* The same, once for each slot, with the key in errors. */
-static tdict_status place(unflattener *u, size_t slot, tdict_error *err) {
+/* Places the leaf of a slot, unless it has been placed before. Sets the error path to the key. */
+static tdict_status place_once(unflattener *u, size_t slot, tdict_error *err) {
   if (u->placed[slot]) return TDICT_OK;
   u->placed[slot] = true;
-  tdict_status status = put(u, slot, err);
+  tdict_status status = put_leaf(u, slot, err);
   if (status == TDICT_OK) return TDICT_OK;
   char path[sizeof err->path];
   tdict_node_path(NULL, &u->td->keys->slots[slot], path, sizeof path);
   return tdict_error_at(err, status, path);
 }
 
-/* Places a key after every other key that leads to a tree on its way, so that the order of the keys makes no difference:
- * before "a.b.c" come "a" and "a.b". */
-static tdict_status place_in_turn(unflattener *u, size_t slot, tdict_error *err) {
+/* Places the keys that are prefixes of a key before the key itself: "a" and "a.b" before "a.b.c". The result then
+ * does not depend on the order of the keys. */
+static tdict_status place_after_prefixes(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
   tdict_status status = TDICT_OK;
   for (const char *end = name; status == TDICT_OK && (end = strstr(end, u->separator)) != NULL;
        end += strlen(u->separator)) {
-    const int64_t above = find(u->td, name, (size_t)(end - name));
-    if (above >= 0) status = place(u, (size_t)above, err);
+    const int64_t above = find_key(u->td, name, (size_t)(end - name));
+    if (above >= 0) status = place_once(u, (size_t)above, err);
   }
-  return status == TDICT_OK ? place(u, slot, err) : status;
+  return status == TDICT_OK ? place_once(u, slot, err) : status;
 }
 
+/* Returns true if a key of this node contains the separator. */
 static bool has_parts(const tdict_tree *td, const char *separator) {
   for (uint32_t i = 0; i < td->keys->num_slots; i++)
     if (td->keys->slots[i].name && strstr(td->keys->slots[i].name, separator)) return true;
   return false;
 }
 
-static tdict_status unflatten(const char *what, tdict_tree *td, const char *separator, tdict_error *err) {
+/* Moves all leaves of a node into replacements, and applies these if all leaves were placed. */
+static tdict_status unflatten_node(const char *what, tdict_tree *td, const char *separator, tdict_error *err) {
   const uint32_t slots = td->keys->num_slots;
   unflattener u = {.what = what, .separator = separator, .td = td};
   if (!has_parts(td, separator)) return TDICT_OK;
   tdict_changes_init(&u.changes, what);
-  tdict_status status = tdict_changes_of(&u.changes, td, TDICT_CHANGES_EMPTY, &u.root, err);
+  tdict_status status = tdict_changes_get(&u.changes, td, TDICT_CHANGES_EMPTY, &u.root, err);
   if (status == TDICT_OK) {
     u.placed = calloc(slots, sizeof *u.placed);
-    if (!u.placed) status = no_memory(&u, err);
+    if (!u.placed) status = no_memory_to_unflatten(&u, err);
   }
   for (uint32_t i = 0; i < slots && status == TDICT_OK; i++)
-    if (td->keys->slots[i].name) status = place_in_turn(&u, i, err);
+    if (td->keys->slots[i].name) status = place_after_prefixes(&u, i, err);
   free(u.placed);
   return tdict_changes_end(&u.changes, status);
 }
 
-static tdict_status check_separator(const char *what, const char *separator, tdict_error *err) {
+static tdict_status check_separator_given(const char *what, const char *separator, tdict_error *err) {
   if (*separator) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
 }
@@ -148,8 +156,8 @@ tdict_status tdict_unflatten_keys_in_place(tdict_tree *td, const char *separator
   static const char what[] = "unflatten_keys_in_place";
   if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
   if (!separator) separator = ".";
-  tdict_status status = check_separator(what, separator, err);
-  return status == TDICT_OK ? unflatten(what, td, separator, err) : status;
+  tdict_status status = check_separator_given(what, separator, err);
+  return status == TDICT_OK ? unflatten_node(what, td, separator, err) : status;
 }
 
 tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
@@ -157,9 +165,9 @@ tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator, t
   tdict_tree *made = NULL;
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
   if (!separator) separator = ".";
-  tdict_status status = check_separator(what, separator, err);
+  tdict_status status = check_separator_given(what, separator, err);
   if (status == TDICT_OK) status = tdict_map_share(td, what, &made, err);
-  if (status == TDICT_OK) status = unflatten(what, made, separator, err);
+  if (status == TDICT_OK) status = unflatten_node(what, made, separator, err);
   if (status != TDICT_OK) {
     tdict_release(made);
     return status;

@@ -1,5 +1,6 @@
-/* Merging one tree into another, whole or not at all: every node that changes gets a stand-in with its new keys and
- * leaves; when all are there, nodes and stand-ins change these, which needs no memory. Stand-ins belong to the call.
+/* Merges one tree into another, completely or not at all. Each node that changes gets a replacement with its new
+ * keys and leaves. After all replacements are complete, they are swapped with their nodes, which cannot fail.
+ * Replacements are owned by the call.
  * Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
 
@@ -12,93 +13,97 @@ static const char what[] = "update";
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 typedef struct merger {
-  tdict_cursor cursor;   /* over the source; a frame's mark is the node that is merged into */
-  tdict_pointers stands; /* nodes to their stand-ins */
+  tdict_cursor cursor;         /* over the source; a frame's mark is the node of the destination at the same path */
+  tdict_pointers replacements; /* maps nodes to their replacements; holds a reference to both */
 } merger;
 
-static tdict_status no_memory(tdict_error *err) {
+static tdict_status no_memory_to_update(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* The stand-in of a node, made when there is none yet. */
-static tdict_status stand_in(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
-  tdict_tree *stand = tdict_pointers_get(&m->stands, node);
-  if (!stand) {
+/* Gets the replacement of a node, and creates it at the first call. Returns TDICT_ELOCKED if the node is locked. */
+static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
+  tdict_tree *replacement = tdict_pointers_get(&m->replacements, node);
+  if (!replacement) {
     if (tdict_node_is_locked(node)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
-    tdict_status status = tdict_node_like(node, &stand, err);
+    tdict_status status = tdict_node_create_like(node, &replacement, err);
     if (status != TDICT_OK) return status;
-    for (uint32_t i = 0; i < node->keys->num_slots; i++) stand->leaves[i] = tdict_leaf_retain(node->leaves[i]);
-    if (tdict_pointers_add(&m->stands, node, stand) < 0) {
-      tdict_release(stand);
-      return no_memory(err);
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) replacement->leaves[i] = tdict_leaf_retain(node->leaves[i]);
+    if (tdict_pointers_add(&m->replacements, node, replacement) < 0) {
+      tdict_release(replacement);
+      return no_memory_to_update(err);
     }
-    (void)tdict_retain(node); /* one that was adopted may be replaced by a later leaf of the source */
+    (void)tdict_retain(node); /* A later leaf of the source may replace the last reference to this node. */
   }
-  *out = stand;
+  *out = replacement;
   return TDICT_OK;
 }
 
-/* Puts a leaf of the source into the stand-in. */
-static tdict_status put(tdict_tree *stand, const tdict_key *key, int64_t slot, tdict_leaf leaf, tdict_error *err) {
+/* Adds or replaces a key of a replacement with a leaf of the source. */
+static tdict_status put_merged_leaf(tdict_tree *replacement, const tdict_key *key, int64_t slot, tdict_leaf leaf,
+                                    tdict_error *err) {
   tdict_leaf held = 0;
-  tdict_status status = tdict_map_adopt(stand, leaf, what, &held, err);
+  tdict_status status = tdict_map_adopt(replacement, leaf, what, &held, err);
   if (status != TDICT_OK) return status;
   if (slot >= 0) {
-    tdict_leaf_release(stand->leaves[slot]);
-    stand->leaves[slot] = held;
+    tdict_leaf_release(replacement->leaves[slot]);
+    replacement->leaves[slot] = held;
     return TDICT_OK;
   }
-  if (tdict_node_add(stand, key->name, key->length, key->hash, held)) return TDICT_OK;
+  if (tdict_node_add(replacement, key->name, key->length, key->hash, held)) return TDICT_OK;
   tdict_leaf_release(held);
-  return no_memory(err);
+  return no_memory_to_update(err);
 }
 
-/* Merges what the cursor shows; *below is the tree to go on with when both sides have one. */
+/* Merges the entry at the cursor. If both trees have a tree there, only sets *below to the tree of the destination. */
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_key *key = tdict_cursor_key(&m->cursor);
   tdict_tree *node = (tdict_tree *)m->cursor.frames[m->cursor.depth - 1].mark;
-  tdict_tree *now = tdict_pointers_get(&m->stands, node);
-  if (!now) now = node;
-  int64_t slot = tdict_keys_find_hashed(now->keys, key->name, key->length, key->hash);
-  tdict_leaf there = slot < 0 ? 0 : now->leaves[slot];
-  if (tdict_leaf_tree(there) && tdict_leaf_tree(leaf)) {
-    *below = tdict_leaf_tree(there);
+  tdict_tree *current = tdict_pointers_get(&m->replacements, node);
+  if (!current) current = node;
+  int64_t slot = tdict_keys_find_hashed(current->keys, key->name, key->length, key->hash);
+  tdict_leaf dst_leaf = slot < 0 ? 0 : current->leaves[slot];
+  if (tdict_leaf_tree(dst_leaf) && tdict_leaf_tree(leaf)) {
+    *below = tdict_leaf_tree(dst_leaf);
     return TDICT_OK;
   }
-  tdict_status status = stand_in(m, node, &now, err);
-  return status == TDICT_OK ? put(now, key, slot, leaf, err) : status;
+  tdict_status status = get_replacement(m, node, &current, err);
+  return status == TDICT_OK ? put_merged_leaf(current, key, slot, leaf, err) : status;
 }
 
-static tdict_status merge(merger *m, tdict_tree *dst, tdict_error *err) {
+/* Walks through the source and merges each entry into the replacements of the destination's nodes. */
+static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
   tdict_cursor *c = &m->cursor;
   c->frames[0].mark = (size_t)dst;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
     tdict_tree *below = NULL;
     tdict_status status = merge_leaf(m, leaf, &below, err);
     if (status != TDICT_OK) {
-      char path[PATH_BYTES], deeper[PATH_BYTES];
+      char path[PATH_BYTES], full_path[PATH_BYTES];
       tdict_cursor_path(c, NULL, path, sizeof path);
-      if (err && err->path[0]) { /* a leaf below one that was adopted */
-        snprintf(deeper, sizeof deeper, "%.120s.%.120s", path, err->path);
-        return tdict_error_at(err, status, deeper);
+      /* the error is in a child tree of the leaf: prefix its path with the path of the leaf */
+      if (err && err->path[0]) {
+        snprintf(full_path, sizeof full_path, "%.120s.%.120s", path, err->path);
+        return tdict_error_at(err, status, full_path);
       }
       return tdict_error_at(err, status, path);
     }
     if (!below || below == tdict_leaf_tree(leaf)) continue;
-    if (!tdict_cursor_enter(c, tdict_leaf_tree(leaf))) return no_memory(err);
+    if (!tdict_cursor_enter(c, tdict_leaf_tree(leaf))) return no_memory_to_update(err);
     c->frames[c->depth - 1].mark = (size_t)below;
   }
   return TDICT_OK;
 }
 
-static void commit(const merger *m, bool good) {
-  for (size_t i = 0; i < m->stands.cap; i++) {
-    const tdict_pointer_pair *pair = &m->stands.pairs[i];
-    if (pair->key && good) tdict_node_swap((tdict_tree *)(uintptr_t)pair->key, pair->value);
+/* Swaps the replacements with their nodes if the merge succeeded, and releases them. */
+static void finish_update(const merger *m, bool succeeded) {
+  for (size_t i = 0; i < m->replacements.cap; i++) {
+    const tdict_pointer_pair *pair = &m->replacements.pairs[i];
+    if (pair->key && succeeded) tdict_node_swap((tdict_tree *)(uintptr_t)pair->key, pair->value);
   }
-  /* Released when all are in place: what was replaced may hold nodes that changed. */
-  for (size_t i = 0; i < m->stands.cap; i++) {
-    const tdict_pointer_pair *pair = &m->stands.pairs[i];
+  /* Release after all swaps, since the replaced leaves may hold the last references to changed nodes. */
+  for (size_t i = 0; i < m->replacements.cap; i++) {
+    const tdict_pointer_pair *pair = &m->replacements.pairs[i];
     if (!pair->key) continue;
     tdict_release(pair->value);
     tdict_release((tdict_tree *)(uintptr_t)pair->key);
@@ -117,10 +122,10 @@ tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *co
     if (status != TDICT_OK) return status;
   }
   tdict_cursor_init(&m.cursor, part ? part : src, false);
-  tdict_pointers_init(&m.stands);
-  tdict_status status = merge(&m, dst, err);
-  commit(&m, status == TDICT_OK);
-  tdict_pointers_reset(&m.stands);
+  tdict_pointers_init(&m.replacements);
+  tdict_status status = merge_trees(&m, dst, err);
+  finish_update(&m, status == TDICT_OK);
+  tdict_pointers_reset(&m.replacements);
   tdict_cursor_reset(&m.cursor);
   tdict_release(part);
   return status;

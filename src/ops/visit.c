@@ -1,5 +1,6 @@
-/* Functions called for the tensors of trees. Lists, paths and results belong to the call until it ends. Thread rule: as
- * in tdict/visit.h. */
+/* Calls functions for the tensors of trees, in order or on a thread pool. Lists, paths and results are owned by the
+ * call.
+ * Thread rule: as in tdict/visit.h. */
 #include "tdict/visit.h"
 
 #include <pthread.h>
@@ -18,39 +19,42 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
-  tdict_tree **opened;      /* the trees with their objects as trees; NULL: there are no objects */
-  tdict_leaf_visitor visit; /* one of both */
+  tdict_tree **opened;      /* copies of the trees with their objects opened; NULL if there are no objects */
+  tdict_leaf_visitor visit; /* exactly one of visit and make is set */
   tdict_leaf_maker make;
   tdict_visit_options o;
   tdict_aligned aligned;
-  tdict_leaves *leaves;   /* one for each entry that is a tensor, in order */
-  tdict_tensor **tensors; /* what they point to */
-  tdict_tensor **made;    /* the results, one for each */
+  tdict_leaves *leaves;   /* one for each tensor of the first tree, in cursor order */
+  tdict_tensor **tensors; /* the tensors that `leaves` points to, `count` per leaf */
+  tdict_tensor **made;    /* the results of `make`, one per leaf */
   char *paths;
   size_t num_leaves;
-  pthread_mutex_t lock;      /* guards: status, error, changes of failed_at */
-  _Atomic(size_t) failed_at; /* the first in order; relaxed: only spares calls that nobody wants any more */
+  pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
+  /* Index of the first failed leaf. Relaxed: a stale value only causes a call whose result is not used */
+  _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
 } visit_job;
 
-static tdict_status no_memory(const visit_job *j, tdict_error *err) {
+static tdict_status no_memory_to_visit(const visit_job *j, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the trees", j->what);
 }
 
-/* A way through the first tree that counts path bytes, or writes them. */
+/* The state of a walk through the first tree: counts leaves and path bytes, or writes them if job->leaves is set. */
 typedef struct lister {
   visit_job *job;
   size_t bytes, entry, leaf;
 } lister;
 
-static tdict_status list(void *user, const tdict_entry *entry, tdict_error *err) {
+/* Counts a leaf, or fills its list entry. A callback of tdict_walk(). */
+static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error *err) {
   lister *l = user;
   visit_job *j = l->job;
   size_t at = l->entry++;
   (void)err;
   if (!entry->tensor) return TDICT_OK;
-  size_t length = strlen(entry->path) + 1; /* of tensors only: in a deep tree the paths of its nodes are long */
+  /* only paths of tensors are stored: in a deep tree the paths of its nodes take much memory */
+  size_t length = strlen(entry->path) + 1;
   if (j->leaves) {
     tdict_tensor **tensors = j->tensors + l->leaf * j->count;
     for (size_t t = 0; t < j->count; t++) tensors[t] = tdict_leaf_tensor(j->aligned.leaves[at * j->count + t]);
@@ -62,28 +66,30 @@ static tdict_status list(void *user, const tdict_entry *entry, tdict_error *err)
   return TDICT_OK;
 }
 
-/* The first tree, its objects as trees. */
-static const tdict_tree *shown(const visit_job *j) { return j->opened ? j->opened[0] : j->trees[0]; }
+/* Returns the first tree, with its objects opened. */
+static const tdict_tree *get_first_tree(const visit_job *j) { return j->opened ? j->opened[0] : j->trees[0]; }
 
-static tdict_status list_all(visit_job *j, tdict_error *err) {
+/* Lists the leaves in two walks: the first counts, the second fills the arrays. */
+static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   lister l = {j, 0, 0, 0};
-  tdict_status status = tdict_walk(shown(j), list, &l, err);
+  tdict_status status = tdict_walk(get_first_tree(j), list_entry, &l, err);
   if (status != TDICT_OK) return status;
   j->num_leaves = l.leaf;
   size_t leaves, tensors;
   if (!tdict_mul_size(l.leaf, sizeof *j->leaves, &leaves) || !tdict_mul_size(l.leaf, j->count, &tensors) ||
       !tdict_mul_size(tensors, sizeof *j->tensors, &tensors))
-    return no_memory(j, err);
+    return no_memory_to_visit(j, err);
   j->paths = malloc(l.bytes ? l.bytes : 1);
   j->tensors = malloc(tensors ? tensors : 1);
   j->made = calloc(l.leaf ? l.leaf : 1, sizeof *j->made);
   j->leaves = j->paths && j->tensors && j->made ? malloc(leaves ? leaves : 1) : NULL;
-  if (!j->leaves) return no_memory(j, err);
+  if (!j->leaves) return no_memory_to_visit(j, err);
   l = (lister){j, 0, 0, 0};
-  return tdict_walk(shown(j), list, &l, err);
+  return tdict_walk(get_first_tree(j), list_entry, &l, err);
 }
 
-static void note_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
+/* Keeps the failure of the first leaf in order. */
+static void note_first_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
   pthread_mutex_lock(&j->lock);
   if (at < atomic_load_explicit(&j->failed_at, memory_order_relaxed)) {
     j->status = status;
@@ -93,44 +99,48 @@ static void note_failure(visit_job *j, size_t at, tdict_status status, const tdi
   pthread_mutex_unlock(&j->lock);
 }
 
-static void call(void *user, long i) {
+/* Calls the function for leaf i. Runs on any thread of the pool. */
+static void call_function(void *user, long i) {
   visit_job *j = user;
   const tdict_leaves *at = &j->leaves[i];
-  tdict_error own = {0};
-  if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return; /* those before it may fail, too */
-  tdict_status status = j->visit ? j->visit(j->o.user, at, &own) : j->make(j->o.user, at, &j->made[i], &own);
+  tdict_error own_error = {0};
+  /* Leaves before the failed one are still called, since the first failure in order is reported. */
+  if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return;
+  tdict_status status =
+      j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
   if (status == TDICT_OK) return;
-  status = tdict_callback_status(status, "visit: the function", &own);
-  if (own.status == 0) tdict_fail(&own, status, "%s: ended by the function", j->what);
-  if (!own.path[0]) tdict_error_at(&own, status, at->path);
-  note_failure(j, (size_t)i, status, &own);
+  status = tdict_callback_status(status, "visit: the function", &own_error);
+  if (own_error.status == 0) tdict_fail(&own_error, status, "%s: the function returned an error", j->what);
+  if (!own_error.path[0]) tdict_error_at(&own_error, status, at->path);
+  note_first_failure(j, (size_t)i, status, &own_error);
 }
 
-static tdict_status run(visit_job *j, const tdict_visit_options *options, tdict_error *err) {
+/* Matches the trees, lists their leaves, and calls the function for each leaf. */
+static tdict_status call_for_all(visit_job *j, const tdict_visit_options *options, tdict_error *err) {
   j->o = tdict_visit_options_default();
   tdict_status status = tdict_options_read(&j->o, sizeof j->o, options, "visit options", err);
   if (status == TDICT_OK && j->o.num_threads < -1)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d", j->what, (int)j->o.num_threads);
+    status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", j->what, (int)j->o.num_threads);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
-  if (status == TDICT_OK && j->aligned.objects) {
-    const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
+  if (status == TDICT_OK && j->aligned.has_objects) {
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&j->aligned, &opening, false, j->trees, &j->opened, err);
   }
-  if (status == TDICT_OK) status = list_all(j, err);
+  if (status == TDICT_OK) status = list_leaves(j, err);
   if (status != TDICT_OK) return status;
   tdict_pool *pool = j->o.context ? tdict_context_pool(j->o.context) : NULL;
   int helpers = !pool ? 0 : j->o.num_threads < 0 ? tdict_pool_size(pool) : j->o.num_threads;
-  tdict_parallel_for(pool, helpers, (long)j->num_leaves, call, j);
+  tdict_parallel_for(pool, helpers, (long)j->num_leaves, call_function, j);
   if (j->status != TDICT_OK && err) *err = j->error;
   return j->status;
 }
 
-static void begin(visit_job *j) {
+static void init_job(visit_job *j) {
   pthread_mutex_init(&j->lock, NULL);
   atomic_init(&j->failed_at, SIZE_MAX);
 }
 
-static void end(visit_job *j) {
+static void reset_job(visit_job *j) {
   for (size_t i = 0; j->made && i < j->num_leaves; i++) tdict_tensor_release(j->made[i]);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(j->opened, j->count);
@@ -145,17 +155,18 @@ tdict_status tdict_visit(const tdict_tree *const *trees, size_t count, tdict_lea
                          const tdict_visit_options *options, tdict_error *err) {
   if (!visit) return tdict_fail(err, TDICT_EINVAL, "visit: the function is NULL");
   visit_job j = {.what = "visit", .trees = trees, .count = count, .visit = visit};
-  begin(&j);
-  tdict_status status = run(&j, options, err);
-  end(&j);
+  init_job(&j);
+  tdict_status status = call_for_all(&j, options, err);
+  reset_job(&j);
   return status;
 }
 
-/* Takes the keys without a leaf out of a private node. */
-static bool drop_empty(tdict_tree *node) {
-  bool some = false;
-  for (uint32_t i = 0; i < node->keys->num_slots; i++) some = some || (node->keys->slots[i].name && !node->leaves[i]);
-  if (!some) return true;
+/* Removes the keys without a leaf from a node that only this call holds. Returns false if out of memory. */
+static bool remove_keys_without_leaf(tdict_tree *node) {
+  bool has_empty_slot = false;
+  for (uint32_t i = 0; i < node->keys->num_slots; i++)
+    has_empty_slot = has_empty_slot || (node->keys->slots[i].name && !node->leaves[i]);
+  if (!has_empty_slot) return true;
   if (!tdict_node_own(node)) return false;
   for (uint32_t i = 0; i < node->keys->num_slots; i++)
     if (node->keys->slots[i].name && !node->leaves[i]) tdict_keys_delete(node->keys, i);
@@ -163,8 +174,10 @@ static bool drop_empty(tdict_tree *node) {
   return true;
 }
 
-static tdict_status put_result(const visit_job *j, const tdict_tree *node, size_t leaf, tdict_leaf *to,
-                               tdict_error *err) {
+/* Moves the result of a leaf into the new tree, after checking its batch size and device. Leaves the slot empty if
+ * there is no result. */
+static tdict_status put_made_tensor(const visit_job *j, const tdict_tree *node, size_t leaf, tdict_leaf *to,
+                                    tdict_error *err) {
   tdict_tensor *t = j->made[leaf];
   if (!t) return TDICT_OK;
   const tdict_demand demand = tdict_demand_of(node, j->what, NULL);
@@ -175,43 +188,46 @@ static tdict_status put_result(const visit_job *j, const tdict_tree *node, size_
   return TDICT_OK;
 }
 
-/* Fills a private node and all below it with the results. A frame's mark is the node that is made of the frame's. */
-static tdict_status assemble(const visit_job *j, tdict_cursor *c, tdict_tree *made, tdict_error *err) {
+/* Fills a new tree with the results. A frame's mark is the new node for the frame's node. */
+static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict_tree *made, tdict_error *err) {
   size_t next = 0;
   c->frames[0].mark = (size_t)made;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_tree *node = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *below = NULL;
     tdict_leaf *to = &node->leaves[top->slot - 1];
-    tdict_status status = from ? tdict_node_like(from, &below, err) : put_result(j, node, next++, to, err);
+    tdict_status status = from ? tdict_node_create_like(from, &below, err) : put_made_tensor(j, node, next++, to, err);
     if (status != TDICT_OK) return status;
     if (!from) continue;
     *to = tdict_leaf_of_tree(below);
-    if (!tdict_cursor_enter(c, from)) return no_memory(j, err);
+    if (!tdict_cursor_enter(c, from)) return no_memory_to_visit(j, err);
     c->frames[c->depth - 1].mark = (size_t)below;
   }
   return TDICT_OK;
 }
 
-static tdict_status drop_all_empty(const visit_job *j, tdict_cursor *c, tdict_tree *made, tdict_error *err) {
+static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_cursor *c, tdict_tree *made,
+                                                 tdict_error *err) {
   tdict_cursor_rewind(c, made);
-  if (!drop_empty(made)) return no_memory(j, err);
+  if (!remove_keys_without_leaf(made)) return no_memory_to_visit(j, err);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
     tdict_tree *node = tdict_leaf_tree(leaf);
-    if (node && (!drop_empty(node) || !tdict_cursor_enter(c, node))) return no_memory(j, err);
+    if (node && (!remove_keys_without_leaf(node) || !tdict_cursor_enter(c, node))) return no_memory_to_visit(j, err);
   }
   return TDICT_OK;
 }
 
-static tdict_status make_tree(const visit_job *j, tdict_tree **out, tdict_error *err) {
+/* Makes the tree of the results. */
+static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_tree *made;
-  tdict_status status = tdict_node_like(shown(j), &made, err);
+  tdict_status status = tdict_node_create_like(get_first_tree(j), &made, err);
   if (status != TDICT_OK) return status;
-  tdict_cursor_init(&cursor, shown(j), false);
-  status = assemble(j, &cursor, made, err);
-  if (status == TDICT_OK && j->opened) status = tdict_objects_close(j->what, j->trees[0], made, err);
-  if (status == TDICT_OK) status = drop_all_empty(j, &cursor, made, err);
+  tdict_cursor_init(&cursor, get_first_tree(j), false);
+  status = fill_with_results(j, &cursor, made, err);
+  /* Make objects of their new tensors before the keys without a result are removed. */
+  if (status == TDICT_OK && j->opened) status = tdict_objects_unflatten(j->what, j->trees[0], made, err);
+  if (status == TDICT_OK) status = remove_all_keys_without_leaf(j, &cursor, made, err);
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) {
     tdict_release(made);
@@ -221,11 +237,11 @@ static tdict_status make_tree(const visit_job *j, tdict_tree **out, tdict_error 
   return TDICT_OK;
 }
 
-static tdict_status apply(visit_job *j, const tdict_visit_options *options, tdict_tree **out, tdict_error *err) {
-  begin(j);
-  tdict_status status = run(j, options, err);
-  if (status == TDICT_OK) status = make_tree(j, out, err);
-  end(j);
+static tdict_status run_apply(visit_job *j, const tdict_visit_options *options, tdict_tree **out, tdict_error *err) {
+  init_job(j);
+  tdict_status status = call_for_all(j, options, err);
+  if (status == TDICT_OK) status = make_result_tree(j, out, err);
+  reset_job(j);
   return status;
 }
 
@@ -233,7 +249,7 @@ tdict_status tdict_apply(const tdict_tree *const *trees, size_t count, tdict_lea
                          const tdict_visit_options *options, tdict_tree **out, tdict_error *err) {
   if (!make || !out) return tdict_fail(err, TDICT_EINVAL, "apply: %s is NULL", make ? "out" : "the function");
   visit_job j = {.what = "apply", .trees = trees, .count = count, .make = make};
-  return apply(&j, options, out, err);
+  return run_apply(&j, options, out, err);
 }
 
 typedef struct filter {
@@ -241,6 +257,7 @@ typedef struct filter {
   void *user;
 } filter;
 
+/* Shares the tensor if the predicate returns true; leaves the key out otherwise. */
 static tdict_status keep_or_drop(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   const filter *f = user;
   (void)err;
@@ -256,10 +273,10 @@ tdict_status tdict_filter(const tdict_tree *td, tdict_leaf_predicate keep, void 
   tdict_visit_options o = tdict_visit_options_default();
   o.user = &f;
   visit_job j = {.what = "filter", .trees = &td, .count = 1, .make = keep_or_drop};
-  return apply(&j, &o, out, err);
+  return run_apply(&j, &o, out, err);
 }
 
-/* Recursion is for the levels that no memory could be had for. */
+/* Recurses only if the cursor has no memory for another level. */
 int tdict_depth(const tdict_tree *td) {
   tdict_cursor cursor;
   size_t deepest = 0;
@@ -267,7 +284,7 @@ int tdict_depth(const tdict_tree *td) {
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
-    size_t level = cursor.depth - 1; /* of a tensor or object; an empty tree is no level */
+    size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty tree does not count */
     if (tree && (tdict_cursor_enter(&cursor, tree) || tdict_is_empty(tree))) continue;
     if (tree) level += 1 + (size_t)tdict_depth(tree);
     if (level > deepest) deepest = level;

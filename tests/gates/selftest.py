@@ -1,7 +1,8 @@
-"""Gate of the gates: in a copy of the tree one fault at a time is planted, and the gate that watches for it must fail.
+"""Gate: the other gates can fail. Plants one fault at a time in a copy of the tree, and runs the gate that must find it.
 
 usage: selftest.py ROOT CC CXX
-A fault is a file or several, a text to add to each, and words that the gate's answer must hold, so that it fails for that fault. The gate is first run on the copy without a fault: what it complains of there does not count."""
+A fault is a text to add to one or more files, and words that the output of the gate must contain. Each gate first runs
+on the copy without a fault. What it reports there does not count."""
 
 import pathlib
 import shutil
@@ -45,15 +46,15 @@ FAULTS = [
     ("headers", "include/tdict/status.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
     ("headers", "include/tdict/status.h", FALLIBLE, "does not use tdict_planted"),
     ("promises", "tests/promises.txt", "  planted: planted_without_case\n", "no test has a case planted_without_case"),
-    ("promises", "tests/promises.txt", "tdict_planted\n  planted: tree_counts\n", "write.h has no public name tdict_planted"),
-    ("promises", "tests/promises.txt", "tdict_get\n  planted: tree_counts\n", "write.h has no public name tdict_get"),
-    ("promises", "tests/promises.txt", "[planted.h]\n(header)\n  planted: tree_counts\n", "there is no include/tdict/planted.h"),
+    ("promises", "tests/promises.txt", "tdict_planted\n  planted: tree_reference_counts\n", "write.h has no public name tdict_planted"),
+    ("promises", "tests/promises.txt", "tdict_get\n  planted: tree_reference_counts\n", "write.h has no public name tdict_get"),
+    ("promises", "tests/promises.txt", "[planted.h]\n(header)\n  planted: tree_reference_counts\n", "there is no include/tdict/planted.h"),
     ("promises", "tests/promises.txt", "tdict_indices\n", "tdict_indices is listed without a promise"),
     ("promises", "tests/promises.txt", "tdict_write\n", "tdict_write of write.h is listed twice"),
     ("promises", "tests/promises.txt", "  planted:\n", "a promise of tdict_update names no case"),
     ("promises", "tests/promises.txt", "  planted without cases\n", "is no header, no name and no promise"),
     ("promises", "include/tdict/status.h", FALLIBLE, "tdict_planted can fail, and tests/promises.txt has no promise"),
-    ("promises", "include/tdict/status.h", "/* [T:tree_counts] */\n", "holds a tag [T:"),
+    ("promises", "include/tdict/status.h", "/* [T:tree_reference_counts] */\n", "holds a tag [T:"),
     ("promises", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
     ("promises", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
     ("promises", "docs/container.md", "<!-- cases begin -->\n| row | `planted_in_a_page` |\n<!-- cases end -->\n", "no test has a case planted_in_a_page"),

@@ -1,4 +1,5 @@
-/* Trees of the model on the device that a case runs on. Everything is released by the case; m_reset() ends the model. */
+/* Makes trees of the model on the device that a case runs on. The case releases everything; m_reset() ends the
+ * model. */
 #ifndef TDICT_TESTS_OPS_RIG_H
 #define TDICT_TESTS_OPS_RIG_H
 
@@ -23,7 +24,7 @@ static inline void rig_close(rig *r) {
   m_reset();
 }
 
-/* The model's tree on the device. */
+/* Makes the model's tree on the device. */
 static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
   tdict_tree *host = ops_tree(t), *td = NULL;
   if (!r->memory) return host;
@@ -37,7 +38,8 @@ static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
 
-/* The tree has the model's keys, shapes and elements; on the host also the addresses that it had before. */
+/* Checks that the tree has the keys, shapes and elements of the model; on the host also the same addresses as
+ * before. */
 static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td) {
   tdict_tree *host = NULL;
   const tdict_tree *trees[1] = {td};
@@ -64,7 +66,8 @@ static inline m_array *rig_array(tdict_dtype dtype, const m_tree *t, int extra, 
   return a;
 }
 
-/* a: f32, n.b: i64 of 3, n.m.u: u8 of 2 x 2, where n.m has a batch dimension of 2 more, and the empty tree e. */
+/* Makes a model tree with a: f32; n.b: i64 of 3; n.m.u: u8 of 2 x 2; and the empty tree e. n.m has one more batch
+ * dimension, of 2. */
 #define SAMPLE(...) rig_sample(COUNTS(__VA_ARGS__))
 static inline m_tree *rig_sample(int nb, const int64_t *bs) {
   m_tree *t = m_tree_make(nb, bs), *n = m_tree_make(nb, bs), *m = m_tree_make(nb, bs);
@@ -85,7 +88,7 @@ static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
   return made;
 }
 
-/* Dimension `dim` becomes `count` elements from `start` by `step`; count -1: it goes. */
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`; count -1 removes the dimension. */
 static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
   map->start[dim] = start;
   map->step[dim] = step;
@@ -99,7 +102,7 @@ static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int
   memmove(map->shape + gone, map->shape + gone + 1, (size_t)(map->out_ndim - gone - 1) * sizeof *map->shape);
   map->out_ndim--;
 }
-/* A new dimension of the result before dimension `at`. */
+/* Adds a dimension to the result before dimension `at`. */
 static inline void rig_insert(m_map *map, int at, int64_t count) {
   for (int d = 0; d < map->in; d++) map->out[d] += map->out[d] >= at;
   memmove(map->shape + at + 1, map->shape + at, (size_t)(map->out_ndim - at) * sizeof *map->shape);
@@ -107,7 +110,7 @@ static inline void rig_insert(m_map *map, int at, int64_t count) {
   map->out_ndim++;
 }
 
-/* Another model tree with new values. */
+/* Makes another model tree with new values. */
 static inline m_array *rig_new_array(const m_array *a, void *user) {
   (void)user;
   m_array *made = m_array_make(a->dtype, a->ndim, a->shape);
@@ -117,15 +120,15 @@ static inline m_array *rig_new_array(const m_array *a, void *user) {
 }
 static inline m_tree *rig_like(const m_tree *t) { return m_tree_each(t, t->nb, t->nb, t->bs, rig_new_array, NULL); }
 
-/* Every view shares the storage of the tensor that it is made of. */
+/* Checks that every view shares the storage of its source tensor. */
 static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wanted) {
   static const char *const paths[] = {"a", "n.b", "n.m.u"};
   for (int i = 0; i < 3; i++)
     assert_int_equal(tdict_tensor_shares_storage(help_get(a, paths[i]), help_get(b, paths[i])), wanted);
 }
 
-/* Runs `call` with each of its allocations failing in turn; it must answer ENOMEM and leave `td` as it was. Ends when
- * it succeeds. */
+/* Runs `call` again and again, with a later allocation failing each time, until it succeeds. A failed call must
+ * return ENOMEM and leave `td` unchanged. */
 #define RIG_WITHOUT_MEMORY(td, call)               \
   do {                                             \
     char *before_ = help_snapshot(td);             \

@@ -1,5 +1,6 @@
-/* Children that are changed through a handle of their own, or through another parent, so that they no longer agree with a
- * tree that holds them: every operation that uses the tree's batch size says so, and changes nothing. */
+/* Tests children that were changed through their own handle or through another parent, so that they no longer have
+ * the batch size of a tree that holds them. Every operation that uses the batch size must return TDICT_ESHAPE and
+ * change nothing. */
 #include "rig.h"
 
 static tdict_tensor *byte_tensor(const rig *r, int ndim, const int64_t *shape) {
@@ -8,7 +9,8 @@ static tdict_tensor *byte_tensor(const rig *r, int ndim, const int64_t *shape) {
   return t;
 }
 
-/* A tree [3, 2] with "a" and "n.a", both [3, 2]; below "n", whose batch size was made [], "y" has one element. */
+/* Makes a tree [3, 2] with "a" and "n.a", both [3, 2]. The batch size of "n" is changed to [], and "n.y" has one
+ * element. */
 static tdict_tree *shrunk(const rig *r) {
   const int64_t shape[] = {3, 2};
   tdict_tree *td = TREE(3, 2), *n = NULL;
@@ -20,7 +22,7 @@ static tdict_tree *shrunk(const rig *r) {
   return td;
 }
 
-/* An object that is a tree, which flatten shows. */
+/* An object type whose object is a tree, which `flatten` returns. */
 static tdict_status show_tree(const void *self, tdict_tree **out, tdict_error *err) {
   (void)err;
   *out = tdict_retain((const tdict_tree *)self);
@@ -35,7 +37,7 @@ static void end_tree(void *self) { tdict_release(self); }
 static const tdict_type tree_type = {
     .struct_size = sizeof tree_type, .name = "tree", .release = end_tree, .flatten = show_tree, .unflatten = keep_tree};
 
-/* The call answers ESHAPE at "n.y" with both shapes, and writes no result. */
+/* Checks that the call returns ESHAPE at "n.y" with both shapes, and writes no result. */
 #define MISMATCH(made, call)                                          \
   do {                                                                \
     td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", (call)); \
@@ -48,7 +50,7 @@ DEVICE_CASE(changed_child_is_not_indexed) {
   const int64_t at[2] = {2, 1};
   tdict_tree *td = shrunk(&r), *made = NULL, *row = TREE(2), *rows = TREE(1, 2);
   char *before = help_snapshot(td);
-  if (!r.memory) { /* lists are for host memory */
+  if (!r.memory) { /* lists need host memory */
     MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(at, 2)), &made, err));
     help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
     MISMATCH(made, tdict_index_set(td, TDICT_INDEX(TDICT_LIST(at, 1)), rows, err));
@@ -87,7 +89,7 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
   rig_close(&r);
 }
 
-/* Whichever of the trees it is, and whether the result is new or there. */
+/* Any of the trees may have the changed child, and the result may be new or an existing tree. */
 DEVICE_CASE(changed_child_is_not_joined) {
   rig r = rig_open();
   tdict_tree *made = NULL, *bad = shrunk(&r), *good = TREE(3, 2), *out = TREE(2, 3, 2), *wide = TREE(3, 4);
@@ -111,7 +113,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   }
   const tdict_tree *all[1] = {bad};
   MISMATCH(made, tdict_stack(all, 1, &along, &made, err));
-  /* The tree that is written to. */
+  /* Tests a changed child in the tree that is written. */
   const tdict_tree *one[1] = {good};
   td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
   help_put(wide, "n.y", byte_tensor(&r, 0, NULL));
@@ -126,8 +128,8 @@ DEVICE_CASE(changed_child_is_not_joined) {
   rig_close(&r);
 }
 
-/* An empty tree that hangs in two others: the first may give it another batch size. */
-DEVICE_CASE(changed_child_of_two_trees_is_found) {
+/* Two trees hold an empty tree; the first tree may give it another batch size. */
+DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   rig r = rig_open();
   tdict_tree *a = TREE(3), *b = TREE(3), *c = TREE(3), *made = NULL;
   td_ok(tdict_set_tree(a, "c", c, err));
@@ -140,7 +142,7 @@ DEVICE_CASE(changed_child_of_two_trees_is_found) {
   assert_string_equal(td_last_error.path, "c.y");
   td_ok(tdict_index_get(a, TDICT_INDEX(TDICT_AT(1)), &made, err));
   tdict_release(made);
-  /* A batch size that fits again makes the tree whole. */
+  /* A batch size that fits again repairs the tree. */
   td_ok(tdict_delete(a, "c.y", err));
   td_ok(tdict_set_batch_size(b, 1, (const int64_t[]){3}, err));
   help_put(b, "c.y", byte_tensor(&r, 1, (const int64_t[]){3}));
@@ -152,8 +154,8 @@ DEVICE_CASE(changed_child_of_two_trees_is_found) {
   rig_close(&r);
 }
 
-/* Tensors decide: a child tree whose own batch size is not the tree's takes it in results. */
-CASE(changed_child_takes_the_batch_size_in_results) {
+/* Only tensors are checked: a child with another batch size gets that of the parent in results. */
+CASE(changed_child_gets_the_parent_batch_size) {
   tdict_tree *td = TREE(2), *made = NULL;
   help_put(td, "n.x", TENSOR(2, 5));
   help_put(td, "n.m.z", TENSOR(2));
@@ -169,7 +171,7 @@ CASE(changed_child_takes_the_batch_size_in_results) {
   }
   assert_int_equal(tdict_tensor_ndim(help_get(made, "n.x")), 3);
   tdict_release(made);
-  /* The same when the tree is given a batch size. */
+  /* Tests the same for a change of the parent's batch size. */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){2}, err));
   for (int i = 0; i < 3; i++) {
     const tdict_tree *node = help_get_tree(td, nodes[i]);
@@ -179,7 +181,7 @@ CASE(changed_child_takes_the_batch_size_in_results) {
   tdict_release(td);
 }
 
-/* What does not use the batch size goes on: a tree that does not agree can be looked at, copied and mended. */
+/* Functions that do not use the batch size still work: such a tree can be read, copied and repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   rig r = rig_open();
   tdict_tree *td = shrunk(&r), *made = NULL;
@@ -204,7 +206,7 @@ DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   rig_close(&r);
 }
 
-/* Tensors that come to the top get the batch size and device of the top. */
+/* Tensors that move to the root must have its batch size and device. */
 CASE(changed_child_is_not_flattened) {
   const rig host = {NULL, NULL};
   const tdict_device cpu = tdict_cpu();
@@ -221,8 +223,8 @@ CASE(changed_child_is_not_flattened) {
   tdict_release(other);
 }
 
-/* The tree of an object's tensors is checked to its bottom. */
-CASE(changed_child_of_an_object_is_found) {
+/* The tree of an object's tensors is checked at every level. */
+CASE(changed_child_of_an_object_is_refused) {
   const rig host = {NULL, NULL};
   tdict_tree *td = TREE(3, 2), *made = NULL, *bad = shrunk(&host);
   td_ok(tdict_set_object(td, "o", &tree_type, bad, err));

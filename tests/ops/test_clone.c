@@ -1,4 +1,4 @@
-/* Copies of trees, on each device. */
+/* Tests shallow and deep copies of trees on each device. */
 #include <pthread.h>
 
 #include "rig.h"
@@ -51,10 +51,10 @@ DEVICE_CASE(clone_deep_copies) {
   m_tree *made = rig_mapped(t, &map);
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   td_ok(tdict_set_device(out, NULL, err));
-  td_ok(tdict_zero(td, err)); /* is not seen by the copy */
+  td_ok(tdict_zero(td, err)); /* does not appear in the copy */
   rig_check(&r, made, out);
   tdict_release(out);
-  if (r.context) { /* to pinned memory: the tree's device goes with it */
+  if (r.context) { /* copy to pinned memory; the device of the tree changes too */
     td_ok(tdict_clone_deep(td, tdict_pinned_memory(r.context), &out, err));
     assert_true(tdict_tensor_is_pinned(help_get(out, "n.m.u")));
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
@@ -76,7 +76,7 @@ CASE(clone_survives_enomem) {
 }
 
 CASE(clone_of_a_deep_tree) {
-  /* deeper than a stack of calls could go */
+  /* deeper than recursion could reach */
   enum { LEVELS = 10000 };
   tdict_tree *td = TREE(2), *out = NULL;
   help_put(td, "x", TENSOR(2));
@@ -106,7 +106,7 @@ static tdict_tree *flat_tree(void) {
   return td;
 }
 
-/* What is put into trees, made before allocations are refused. */
+/* Objects and tensors for the trees, made before allocations fail. */
 typedef struct material {
   tdict_tensor *tensor;
   tdict_tree *tree, *part;
@@ -167,8 +167,8 @@ static void close_material(const material *m) {
   tdict_release(m->part);
 }
 
-/* Clones hold one list of leaves; whichever of them changes, and however, the others see nothing of it. */
-CASE(clone_changes_are_seen_by_nobody) {
+/* Clones share one list of leaves. A change of any clone must not appear in the others. */
+CASE(clone_and_original_change_independently) {
   const material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
     for (int which = 0; which < 3; which++) {
@@ -190,7 +190,7 @@ CASE(clone_changes_are_seen_by_nobody) {
   close_material(&m);
 }
 
-/* Without memory for a list of its own a clone stays as it was, and so does what it was made of. */
+/* Without memory for its own list of leaves, a clone and its source must stay unchanged. */
 CASE(clone_changes_survive_enomem) {
   const material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
@@ -222,7 +222,7 @@ typedef struct cloner {
   bool good;
 } cloner;
 
-/* Clones a tree that others read and clone at the same time, and changes the copy. */
+/* Clones a tree that other threads read and clone at the same time, and changes the copy. */
 static void *clone_and_change(void *user) {
   cloner *c = user;
   c->good = true;

@@ -1,4 +1,4 @@
-/* Stack and cat, new and into an existing tree, on each device. */
+/* Tests stack and cat, into a new tree and into an existing one, on each device. */
 #include "rig.h"
 
 enum { ITEMS = 3 };
@@ -18,7 +18,7 @@ static void items_close(items *all) {
 }
 #define TREES(all) (const tdict_tree *const *)(all).td
 
-/* The arrays of the items joined along a dimension; other cells with their values. */
+/* The state of joining the items' arrays along a dimension. Other cells are compared by value. */
 typedef struct joining {
   const items *all;
   int dim, next;
@@ -90,7 +90,7 @@ DEVICE_CASE(stack_one_storage) {
   td_ok(tdict_stack(TREES(all), ITEMS, NULL, &out, err));
   assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "n.m.u")));
   tdict_release(out);
-  if (r.context) { /* pinned memory, wherever the items are */
+  if (r.context) { /* pinned memory, on any device */
     o.memory = tdict_pinned_memory(r.context);
     td_ok(tdict_stack(TREES(all), ITEMS, &o, &out, err));
     assert_true(tdict_tensor_is_pinned(help_get(out, "a")));
@@ -165,7 +165,7 @@ GPU_CASE(stack_refuses_mixed_devices) {
   tdict_tree *host = ops_tree(model), *there = rig_tree(&r, model), *out = NULL, *into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
   tdict_join_options o = tdict_join_options_default();
-  for (int way = 0; way < 2; way++) { /* a memory for the result makes no difference */
+  for (int way = 0; way < 2; way++) { /* a given memory for the result changes nothing */
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack(both, 2, &o, &out, err));
     assert_string_equal(td_last_error.path, "a");
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, &o, &out, err));
@@ -173,7 +173,7 @@ GPU_CASE(stack_refuses_mixed_devices) {
     assert_null(out);
     o.memory = r.memory;
   }
-  td_ok(tdict_stack(same, 2, &o, &out, err)); /* from the host to the device is no mixture */
+  td_ok(tdict_stack(same, 2, &o, &out, err)); /* host items, device result */
   td_ok(tdict_stack(same, 2, NULL, &into, err));
   td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack_into(both, 2, NULL, into, err));
   td_ok(tdict_stack_into(same, 2, NULL, out, err));
@@ -217,7 +217,7 @@ DEVICE_CASE(stack_into_keeps_addresses) {
   for (int i = 0; i < count; i++)
     for (int64_t k = 0; k < to[i]->n; k++) m_write(to[i]->cells[k], m_value(from[i]->cells[k]));
   old->locked = true;
-  rig_check(&r, old, out); /* on the host with the addresses that the first look noted */
+  rig_check(&r, old, out); /* on the host the addresses must be those recorded before */
   tdict_release(out);
   items_close(&all);
   rig_close(&r);

@@ -1,4 +1,4 @@
-/* Whether two trees are the same, and where not. */
+/* Tests that comparing two trees finds the first difference. */
 #include <math.h>
 
 #include "rig.h"
@@ -75,7 +75,7 @@ CASE(compare_equal) {
   assert_true(tdict_equal(a, turned));
   ((int64_t *)tdict_data(turned, "n.i"))[0] = INT64_C(1) << 62;
   assert_false(tdict_equal(a, turned));
-  ((int64_t *)tdict_data(a, "n.i"))[0] = (INT64_C(1) << 62) + 1; /* not as doubles */
+  ((int64_t *)tdict_data(a, "n.i"))[0] = (INT64_C(1) << 62) + 1; /* not compared as doubles */
   assert_false(tdict_equal(a, turned));
   assert_false(tdict_equal(a, NULL));
   tdict_release(turned);
@@ -83,7 +83,7 @@ CASE(compare_equal) {
   tdict_release(a);
 }
 
-CASE(compare_close) {
+CASE(compare_uses_tolerances) {
   tdict_tree *a = numbers(), *b = NULL;
   tdict_compare_options o = tdict_compare_options_default();
   td_ok(tdict_clone_deep(a, NULL, &b, err));
@@ -104,7 +104,7 @@ CASE(compare_close) {
   tdict_release(b);
 }
 
-/* Contiguous floats are compared in blocks: the first difference is found wherever it is. */
+/* Contiguous floats are compared in blocks: the first difference must be found at any position. */
 CASE(compare_finds_one_of_many_floats) {
   static const int64_t places[] = {0, 1, 31, 32, 33, 63, 64, 99, 100, 149};
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_F64};
@@ -160,7 +160,7 @@ CASE(compare_nan) {
   tdict_release(b);
 }
 
-/* Every number type is read as what it is: x and x + a little are close, x and x + much are not. */
+/* Every number type is compared by value: x and x + a little are close, x and x + much are not. */
 CASE(compare_reads_all_dtypes) {
   static const struct {
     tdict_dtype dtype;

@@ -1,4 +1,4 @@
-/* Nested names made flat and back. */
+/* Tests that nested keys are flattened, and flat keys nested. */
 #include "rig.h"
 
 CASE(flatten_keys_flattens) {
@@ -40,7 +40,7 @@ CASE(unflatten_keys_unflattens) {
   help_paths(out, "a n n.b n.m n.m.u");
   assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
   tdict_release(out);
-  td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no key holds it */
+  td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no tree at this key */
   help_paths(out, "a n n.b n.m n.m.u e");
   tdict_release(out);
   tdict_release(flat);
@@ -48,7 +48,7 @@ CASE(unflatten_keys_unflattens) {
   m_reset();
 }
 
-/* One tree from every order of five keys, of which some lead to trees on the way of others. */
+/* Tests that five keys in any order give the same tree. Some keys lead to trees that others are put into. */
 CASE(unflatten_keys_merges_in_every_order) {
   static const char *const keys[] = {"a\\.b", "a.c", "a\\.t", "a\\.t\\.u", "x\\.y\\.z"};
   static const char *const wanted[] = {"a.b", "a.c", "a.t.own", "a.t.u", "x.y.z"};
@@ -76,7 +76,7 @@ CASE(unflatten_keys_merges_in_every_order) {
     assert_ptr_equal(help_get_tree(td, "a.t"), t);
     tdict_release(out);
     tdict_release(td);
-    td_ok(tdict_delete(t, "u", err)); /* in place it went into the tree that was there */
+    td_ok(tdict_delete(t, "u", err)); /* in place, the key is added to the existing tree */
   }
   for (int i = 0; i < KEYS; i++) tdict_tensor_release(tensors[i]);
   tdict_release(t);
@@ -106,8 +106,7 @@ CASE(unflatten_keys_refuses) {
   assert_null(out);
 }
 
-/* A tree that is there may have a longer batch size than the node that is unflattened: what does not begin with it stays
- * out. */
+/* An existing tree may have more batch dimensions than the node; tensors without these dimensions are refused. */
 CASE(unflatten_keys_keeps_batch_sizes) {
   const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
   tdict_tree *td = NULL, *child = NULL, *out = NULL;

@@ -1,9 +1,9 @@
-/* Indexing trees: what is viewed, what is copied, what is refused, on each device. */
+/* Tests which indices return views, which return copies and which are refused, on each device. */
 #include <pthread.h>
 
 #include "rig.h"
 
-/* Checks td[index] of a sample against a map; answers the result. */
+/* Checks td[index] of a sample against a map; returns the result. */
 static tdict_tree *get(const tdict_tree *td, tdict_indices index) {
   tdict_tree *out = NULL;
   td_ok(tdict_index_get(td, index, &out, err));
@@ -105,7 +105,7 @@ DEVICE_CASE(index_gives_views) {
   tdict_tensor_get_view(help_get(td, "a"), &whole);
   assert_ptr_equal(v.data, (char *)whole.data + sizeof(float) * (2 * 24 + 5));
   tdict_release(td);
-  tdict_release(out); /* views outlive what they are made of */
+  tdict_release(out); /* views stay valid after their source is released */
   rig_close(&r);
 }
 
@@ -119,7 +119,7 @@ DEVICE_CASE(index_children) {
   assert_int_equal(tdict_batch_size(help_get_tree(out, "n.m"))[1], 2);
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "e")), 1);
   tdict_release(out);
-  td_fails(TDICT_EINVAL, "takes 3", tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_AT(0)), &out, err));
+  td_fails(TDICT_EINVAL, "items for 3", tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_AT(0)), &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -176,9 +176,9 @@ CASE(index_mask_copies) {
   rig_close(&r);
 }
 
-/* Several lists and masks go along together: element i of the result is at position i of each. Side by side their
- * dimension comes where the first one was, apart it comes first. */
-CASE(index_lists_go_together) {
+/* Several lists and masks are paired: element i of the result is at position i of each. If they are adjacent, their
+ * dimension is at the first of them, else it comes first. */
+CASE(index_lists_are_paired) {
   rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
   tdict_tree *td = rig_tree(&r, t);
@@ -190,15 +190,16 @@ CASE(index_lists_go_together) {
   m_map map = {.in = 3, .out_ndim = 2, .shape = {4, 2}, .out = {0, 0, 1}, .step = {1, 1, 1}, .copies = true};
   map.list[0] = plain_rows;
   map.list[1] = plain_columns;
-  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(columns, 4)), &map); /* side by side */
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(columns, 4)), &map); /* adjacent */
   map.list[1] = ones;
-  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(last, 1)), &map); /* one position for all */
+  /* one position, used for all elements */
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_LIST(last, 1)), &map);
   map.list[1] = NULL;
   map.list[2] = ones;
   map.out[1] = 1;
   map.out[2] = 0;
   map.shape[1] = 4;
-  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_ALL, TDICT_LIST(last, 1)), &map); /* apart */
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 4), TDICT_ALL, TDICT_LIST(last, 1)), &map); /* separated */
   map = (m_map){.in = 3, .out_ndim = 2, .shape = {3, 4}, .out = {0, 1, 1}, .step = {1, 1, 1}, .copies = true};
   map.list[1] = plain_columns;
   map.list[2] = ones;
@@ -207,14 +208,15 @@ CASE(index_lists_go_together) {
   map.list[1] = plain_columns;
   map.list[2] = ones;
   const tdict_indices behind = TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 4), TDICT_NEW_AXIS, TDICT_LIST(last, 1));
-  check(&r, t, td, behind, &map); /* apart, and a dimension before them */
+  check(&r, t, td, behind, &map); /* separated, with a dimension before them */
   map = (m_map){.in = 3, .out_ndim = 3, .shape = {3, 1, 2}, .out = {0, 0, 2}, .step = {1, 1, 1}, .copies = true};
   tdict_tensor *mask = NULL;
   td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){4}, NULL, &mask, err));
   memcpy(tdict_tensor_data(mask), bits, sizeof bits);
   map.list[0] = plain_rows;
   map.list[1] = set;
-  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_NEW_AXIS, TDICT_MASK(mask)), &map); /* apart by a new axis */
+  /* separated by a new axis */
+  check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_NEW_AXIS, TDICT_MASK(mask)), &map);
   map.out_ndim = 1;
   map.shape[0] = 3;
   map.out[2] = 0;
@@ -227,7 +229,7 @@ CASE(index_lists_go_together) {
   rig_close(&r);
 }
 
-/* The same when they are written to. */
+/* Tests the same for writing. */
 CASE(index_lists_are_written) {
   rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
@@ -277,7 +279,7 @@ GPU_CASE(index_list_refuses_device) {
   rig_close(&r);
 }
 
-DEVICE_CASE(index_unlocks) {
+DEVICE_CASE(index_result_is_unlocked) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3));
   tdict_lock(td);
@@ -291,7 +293,7 @@ DEVICE_CASE(index_unlocks) {
   rig_close(&r);
 }
 
-CASE(index_counts_arguments) {
+CASE(index_macro_takes_one_to_eight_items) {
   assert_int_equal(TDICT_INDEX(TDICT_ALL).count, 1);
   const tdict_indices eight = TDICT_INDEX(TDICT_AT(1), TDICT_AT(2), TDICT_AT(3), TDICT_AT(4), TDICT_AT(5), TDICT_AT(6),
                                           TDICT_AT(7), TDICT_AT(8));
@@ -316,18 +318,19 @@ DEVICE_CASE(index_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_index_get(NULL, TDICT_INDEX(TDICT_ALL), &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_index_get(td, TDICT_INDEX(TDICT_ALL), NULL, err));
   td_fails(TDICT_EINVAL, "no batch", tdict_index_get(none, TDICT_INDEX(TDICT_REST), &out, err));
-  td_fails(TDICT_EINVAL, "two rests", tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
+  td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
+           tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
   td_fails(TDICT_EINVAL, "position 3", tdict_index_get(td, TDICT_INDEX(TDICT_AT(3)), &out, err));
   td_fails(TDICT_EINVAL, "position -4", tdict_index_get(td, TDICT_INDEX(TDICT_AT(-4)), &out, err));
   td_fails(TDICT_EINVAL, "step", tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 1, 0)), &out, err));
   td_fails(TDICT_EINVAL, "position 3", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(far, 2)), &out, err));
   const int64_t near[] = {0, 1, 2};
-  td_fails(TDICT_ESHAPE, "a list or mask of 3 positions beside one of 2",
+  td_fails(TDICT_ESHAPE, "a list or mask has 3 positions, but another has 2",
            tdict_index_get(td, TDICT_INDEX(TDICT_LIST(near, 2), TDICT_LIST(near, 3)), &out, err));
-  td_fails(TDICT_ESHAPE, "mask of [4]", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, err));
+  td_fails(TDICT_ESHAPE, "mask has shape [4]", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, err));
   td_fails(TDICT_EDTYPE, "int64", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(wide)), &out, err));
-  td_fails(TDICT_EINVAL, "no index", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(NULL)), &out, err));
-  td_fails(TDICT_EINVAL, "no index", tdict_index_get(td, TDICT_INDEX(tdict_index_of(99, 0, 0, 0, NULL)), &out, err));
+  td_fails(TDICT_EINVAL, "is invalid", tdict_index_get(td, TDICT_INDEX(TDICT_MASK(NULL)), &out, err));
+  td_fails(TDICT_EINVAL, "is invalid", tdict_index_get(td, TDICT_INDEX(tdict_index_of(99, 0, 0, 0, NULL)), &out, err));
   tdict_indices long_one = tdict_indices_none();
   for (int i = 0; i < 15; i++) long_one = tdict_indices_add(long_one, TDICT_NEW_AXIS);
   td_fails(TDICT_EINVAL, "17 batch", tdict_index_get(td, long_one, &out, err));
@@ -380,7 +383,7 @@ CASE(index_costs_one_slab) {
   tdict_release(many);
 }
 
-/* What is written is seen in the whole. */
+/* Tests that elements written to a view appear in the whole tree. */
 static void write_model(m_tree *t, m_map *map, const m_tree *value) {
   m_tree *part = rig_mapped(t, map);
   m_array *to[8], *from[8];
@@ -404,7 +407,7 @@ DEVICE_CASE(index_set_writes_through) {
   write_model(t, &map, value);
   rig_check(&r, t, td);
   tdict_release(from);
-  from = ops_tree(value = rig_like(value)); /* from the host, wherever the tree is */
+  from = ops_tree(value = rig_like(value)); /* from the host, on any device */
   td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(3, TDICT_NONE, -2)), from, err));
   write_model(t, &map, value);
   rig_check(&r, t, td);
@@ -431,7 +434,7 @@ CASE(index_set_writes_lists) {
   rig_close(&r);
 }
 
-DEVICE_CASE(index_set_repeats) {
+DEVICE_CASE(index_set_repeats_the_value) {
   rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(3));
   tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
@@ -454,7 +457,7 @@ static m_array *zeros_of(const m_array *a, void *user) {
   return made;
 }
 
-DEVICE_CASE(index_set_preallocates) {
+DEVICE_CASE(index_set_allocates_missing_tensors) {
   rig r = rig_open();
   m_tree *whole = SAMPLE(4, 3), *row = rig_like(SAMPLE(3));
   m_tree *t = m_tree_each(whole, 2, 2, whole->bs, zeros_of, NULL);
@@ -496,7 +499,7 @@ DEVICE_CASE(index_set_refuses) {
   assert_string_equal(td_last_error.path, "n.b");
   help_put(from, "n.b", TENSOR(3, 2));
   td_fails(TDICT_ESHAPE, "[3, 2", tdict_index_set(td, row, from, err));
-  rig_check(&r, t, td); /* all of these before the first element */
+  rig_check(&r, t, td); /* refused before the first element is written */
   tdict_release(td);
   tdict_release(from);
   tdict_release(bad);

@@ -1,4 +1,4 @@
-/* Rows copied by lists and masks: any layout, any width, and one wait for each tensor. */
+/* Tests copies of rows by lists and masks: any layout, any width, and one wait for transfers per tensor. */
 #include "tdict/combine.h"
 #include "tdict/write.h"
 #include "tensor/naive.h"
@@ -8,7 +8,7 @@
 
 enum { MOST = 700, DIMS = 3 };
 
-/* An index of lists, and what it is at one position. */
+/* An index of lists, and the same index for one position. */
 typedef struct lists {
   tdict_indices all;
   int64_t positions[DIMS][MOST], count;
@@ -51,7 +51,7 @@ static tdict_tree *tree_over(tdict_tensor *t) {
   return td;
 }
 
-/* Random elements; a permuted one lies in any order. */
+/* Makes a tensor of random elements; the dimensions of a permuted tensor are in any order. */
 static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   static const int orders[][4] = {{0, 1, 2, 3}, {2, 1, 0, 3}, {3, 1, 2, 0}, {1, 0, 3, 2}};
   int64_t shape[4];
@@ -73,7 +73,7 @@ static void check_lists(naive_random *r, tdict_dtype dtype) {
   td_ok(tdict_index_get(td, l.all, &got, err));
   td_ok(tdict_index_set(zeros, l.all, got, err));
   td_ok(tdict_index_set(same, l.all, got, err));
-  assert_true(tdict_equal(same, td)); /* nothing else is written */
+  assert_true(tdict_equal(same, td)); /* no other element is written */
   const int place = l.side_by_side ? l.first : 0;
   assert_int_equal(tdict_batch_size(got)[place], l.count);
   for (int64_t i = 0; i < l.count; i++) {
@@ -134,7 +134,7 @@ CASE(index_copy_reads_any_mask) {
   }
 }
 
-/* A transfer that writes the source, or uses the destination, is waited for before the first row is copied. */
+/* A transfer that writes the source or uses the destination must be waited for before the first row is copied. */
 static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const tdict_tree *value) {
   static const int64_t positions[] = {2, 0};
   const tdict_indices index = TDICT_INDEX(TDICT_LIST(positions, 2));
@@ -173,7 +173,7 @@ CASE(index_copy_refuses_lost_bytes) {
   tdict_storage_lose_all(mine);
   td_fails(TDICT_EINVAL, "never came", tdict_index_get(td, index, &got, err));
   assert_null(got);
-  td_ok(tdict_index_set(td, index, value, err)); /* these rows are there again, and the one between them is not */
+  td_ok(tdict_index_set(td, index, value, err)); /* these rows are valid again, the row between them is not */
   td_ok(tdict_index_get(td, index, &got, err));
   assert_null(tdict_tensor_const_data(x));
   td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(&(int64_t){1}, 1)), part, err));
@@ -187,7 +187,7 @@ CASE(index_copy_refuses_lost_bytes) {
 }
 
 /* A column of lost bytes, rewritten row by row in any order, and in part. */
-CASE(lost_rows_come_back_in_any_order) {
+CASE(lost_rows_are_restored_in_any_order) {
   enum { ROWS = 100 };
   int64_t positions[ROWS];
   tdict_tensor *whole = TENSOR(ROWS, 25), *column = NULL, *row = NULL;
@@ -213,7 +213,7 @@ CASE(lost_rows_come_back_in_any_order) {
   tdict_release(part);
 }
 
-/* Of two leaves the second one's source is lost: the first one stays as it is. */
+/* The source of the second leaf is lost: the first leaf must stay unchanged. */
 CASE(lost_sources_are_found_before_writing) {
   static const int64_t all[] = {2, 0, 1};
   const tdict_indices index = TDICT_INDEX(TDICT_LIST(all, 3));
@@ -238,7 +238,7 @@ CASE(lost_sources_are_found_before_writing) {
   tdict_release(src);
 }
 
-/* A rollout of 6 x 4 with a tree below. */
+/* Makes a rollout of 6 x 4 with a child tree. */
 static tdict_tree *rollout(void) {
   tdict_tree *td = TREE(6, 4);
   help_put(td, "n.b", TENSOR(6, 4, 3));
@@ -282,11 +282,11 @@ CASE(index_get_into_refuses) {
   td_fails(TDICT_EINVAL, "td is NULL", tdict_index_get_into(NULL, index, copy, err));
   td_fails(TDICT_ESHAPE, "out has batch size [3], wanted [3, 4]", tdict_index_get_into(td, index, small, err));
   td_fails(TDICT_EINVAL, "position 5", tdict_index_get_into(copy, index, copy, err));
-  help_put(copy, "z", TENSOR(3, 4)); /* a key too many */
-  td_fails(TDICT_ENOTFOUND, "out has 3 keys, the tree 2", tdict_index_get_into(td, index, copy, err));
+  help_put(copy, "z", TENSOR(3, 4)); /* one key too many */
+  td_fails(TDICT_ENOTFOUND, "out has 3 keys, but the tree has 2", tdict_index_get_into(td, index, copy, err));
   td_ok(tdict_delete(copy, "z", err));
   help_put(copy, "n.z", TENSOR(3, 4));
-  td_fails(TDICT_ENOTFOUND, "out has 2 keys, the tree 1", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_ENOTFOUND, "out has 2 keys, but the tree has 1", tdict_index_get_into(td, index, copy, err));
   assert_string_equal(td_last_error.path, "n");
   td_ok(tdict_delete(copy, "n.z", err));
   td_ok(tdict_delete(copy, "a", err));

@@ -1,4 +1,4 @@
-/* Parts of trees by paths, and merges. */
+/* Tests selecting, excluding and splitting by paths, and merging. */
 #include "rig.h"
 
 #define PATHS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
@@ -56,7 +56,7 @@ CASE(select_refuses_missing) {
   m_reset();
 }
 
-CASE(exclude_leaves_out) {
+CASE(exclude_removes_paths) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
   td_ok(tdict_exclude(td, PATHS("n.m.u", "a", "q", "n.b.q"), &out, err));
   help_paths(out, "n n.b n.m e"); /* n.m is empty and stays */

@@ -1,8 +1,8 @@
-/* What TensorDict does, area by area, on trees wherever they are: the rows of the table in docs/container.md. Details and
- * refusals have cases of their own beside each file of the library; here is that each area holds on every device. */
+/* Checks each area of TensorDict's behaviour on every device: one case per row of the table in docs/container.md. Other
+ * files have the cases for details and errors. */
 #include "rig.h"
 
-/* A tensor of random bytes where the case's trees are. */
+/* Makes a tensor of random bytes on the device of the case. */
 static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
   static uint64_t seed = 4000;
   tdict_tensor *host = NULL, *t = NULL;
@@ -15,7 +15,7 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 }
 #define NEW(r, ...) new_tensor(r, TDICT_F32, COUNTS(__VA_ARGS__))
 
-/* The address as the library knows it, of a device's memory too. */
+/* Returns the address that the library knows, also for device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
   tdict_tensor_view v = tdict_tensor_view_default();
   tdict_tensor_get_view(help_get(td, path), &v);
@@ -36,10 +36,10 @@ DEVICE_CASE(must_batch_size) {
   td_fails(TDICT_ESHAPE, "tensor has shape [4, 3]", tdict_set_batch_size(td, 2, (const int64_t[]){4, 9}, err));
   help_unchanged(td, before);
   td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){4, 3}, err));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* children grow */
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* children get more batch dimensions */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){4}, err));
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* and may be longer */
-  help_put_tree(td, "empty", TREE(9));                           /* empty ones are exempt */
+  help_put_tree(td, "empty", TREE(9));                           /* empty children may have any batch size */
   tdict_tensor_release(other);
   tdict_release(none);
   tdict_release(td);
@@ -52,12 +52,12 @@ DEVICE_CASE(must_set_shares) {
   tdict_tensor *t = NEW(&r, 4, 3);
   td_ok(tdict_set(td, "n.m.a", t, err));
   assert_ptr_equal(help_get(td, "n.m.a"), t);
-  assert_int_equal(tdict_batch_size(help_get_tree(td, "n.m"))[0], 4); /* nodes on the way have the parent's */
+  assert_int_equal(tdict_batch_size(help_get_tree(td, "n.m"))[0], 4); /* created nodes have the parent's batch size */
   td_fails(TDICT_ETYPE, "'a' is a tensor", tdict_set(td, "n.m.a.b", t, err));
   td_ok(tdict_set(child, "x", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "c")), 1);
-  assert_int_equal(tdict_batch_ndim(child), 0); /* the original is as it was */
+  assert_int_equal(tdict_batch_ndim(child), 0); /* the original is unchanged */
   tdict_tensor_release(t);
   tdict_release(child);
   tdict_release(td);
@@ -70,7 +70,7 @@ DEVICE_CASE(must_device) {
   const tdict_device here = td_device(), other = tdict_sim(7);
   help_put(td, "a", NEW(&r, 2));
   tdict_tensor *far = help_tensor_on(other, COUNTS(2, 0));
-  td_ok(tdict_set(td, "far", far, err)); /* unset: leaves live anywhere */
+  td_ok(tdict_set(td, "far", far, err)); /* unset: leaves may be on any device */
   td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_device(td, &here, err));
   td_ok(tdict_delete(td, "far", err));
   td_ok(tdict_set_device(td, &here, err));
@@ -123,7 +123,7 @@ DEVICE_CASE(must_keep_order) {
   help_put(td, "z", NEW(&r, 2, 2)); /* in its place */
   char *before = help_snapshot(td);
   tdict_tensor *bad = NEW(&r, 3);
-  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and no node is left of it */
+  td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and the old node is gone */
   help_unchanged(td, before);
   tdict_tensor_release(bad);
   tdict_release(td);
@@ -172,7 +172,7 @@ DEVICE_CASE(must_update) {
   help_put(src, "d", NEW(&r, 2));
   tdict_tree *wrong = TREE(3);
   help_put(wrong, "d", NEW(&r, 3));
-  td_fails(TDICT_ESHAPE, "[3]", tdict_update(td, wrong, NULL, 0, err)); /* whole or not at all */
+  td_fails(TDICT_ESHAPE, "[3]", tdict_update(td, wrong, NULL, 0, err)); /* all or nothing */
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, src, NULL, 0, err));
   help_unchanged(td, before);
   td_ok(tdict_update_in_place(td, src, (const char *const[]){"n", "c"}, 2, err));
@@ -226,7 +226,7 @@ DEVICE_CASE(must_flatten_and_unflatten_keys) {
   rig_close(&r);
 }
 
-/* On a device lists and masks are refused; all else is a view there, too. */
+/* On a device lists and masks are refused; other indices return views there, too. */
 DEVICE_CASE(must_index) {
   rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);
@@ -244,7 +244,8 @@ DEVICE_CASE(must_index) {
                                   TDICT_INDEX(TDICT_LIST(list, 2), TDICT_LIST(list, 2))};
   for (int i = 0; i < 3; i++) {
     if (r.memory) {
-      td_fails(TDICT_ENOTSUP, "index: a list or mask of a tensor on", tdict_index_get(td, copies[i], &out, err));
+      td_fails(TDICT_ENOTSUP, "index: lists and masks need tensors in host memory",
+               tdict_index_get(td, copies[i], &out, err));
       assert_string_equal(td_last_error.path, "a");
       continue;
     }
@@ -254,7 +255,8 @@ DEVICE_CASE(must_index) {
     tdict_release(out);
   }
   td_fails(TDICT_EINVAL, "no batch", tdict_index_get(none, TDICT_INDEX(TDICT_REST), &out, err));
-  td_fails(TDICT_EINVAL, "two rests", tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
+  td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
+           tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
   tdict_tree *row = rig_tree(&r, rig_like(SAMPLE(4)));
   td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, err)); /* repeated */
   td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
@@ -410,7 +412,7 @@ DEVICE_CASE(must_walk_and_apply) {
   assert_int_equal(tdict_bytes(td), 3 * 4 + 3 * 3 * 8 + 3 * 2 * 2);
   help_put(out, "again", tdict_tensor_retain(help_get(out, "a")));
   td_ok(tdict_unique_bytes(out, &bytes, err));
-  assert_int_equal(bytes, tdict_bytes(td)); /* what is shared counts once; clones lie alone */
+  assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once; clones have their own */
   assert_int_equal(tdict_depth(td), 2);
   assert_false(tdict_is_empty(td));
   assert_true(tdict_is_empty(help_get_tree(td, "e")));
@@ -480,7 +482,7 @@ GPU_CASE(must_pin_memory) {
   assert_true(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   assert_true(tdict_equal(pinned, host));
   td_ok(tdict_pin_memory(r.context, pinned, NULL, &again, err));
-  rig_shares(again, pinned, true); /* what is pinned is shared */
+  rig_shares(again, pinned, true); /* pinned tensors are shared */
   td_ok(tdict_clone_deep(host, r.memory, &device, err));
   td_ok(tdict_set_tree(host, "d", device, err));
   tdict_tree *none = NULL;

@@ -1,5 +1,6 @@
-/* Objects in every operation: by hooks of their own, as their tensors, or refused with what they lack. Each operation is
- * done on a tree with an object and on one with the object's tensors as a tree in its place; the results must agree. */
+/* Tests objects in every operation: through their own hooks, through their tensors, or refused with the name of the
+ * missing hook. Each operation runs on a tree with an object and on a tree that has the object's tensors in its
+ * place. The results must be equal. */
 #include "twins.h"
 
 typedef tdict_status (*operation)(const tdict_tree *td, tdict_tree **out, tdict_error *err);
@@ -24,7 +25,7 @@ OPERATION(do_permute, tdict_permute(td, 2, order, out, err))
 OPERATION(do_transpose, tdict_transpose(td, 0, 1, out, err))
 OPERATION(do_clone_deep, tdict_clone_deep(td, NULL, out, err))
 
-/* The last piece. */
+/* Keeps the last piece and releases the others. */
 static tdict_status last_of(tdict_tree **pieces, size_t count, tdict_status status, tdict_tree **out) {
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i + 1 < count; i++) tdict_release(pieces[i]);
@@ -83,8 +84,8 @@ OPERATION(do_filter, tdict_filter(td, keep_all, NULL, out, err))
 typedef struct named {
   const char *name;
   operation run;
-  int hook;       /* that does it when there is one; -1: only flatten does */
-  bool host_only; /* of trees on a device it is refused */
+  int hook;       /* the hook for this operation; -1: only flatten is used */
+  bool host_only; /* refused for trees on a device */
 } named;
 static const named operations[] = {{"at", do_at, HOOK_INDEX, false},
                                    {"at_at", do_at_at, HOOK_INDEX, false},
@@ -157,8 +158,8 @@ DEVICE_CASE(objects_pass_by_hooks) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* Hooks know no memory: where one is given, what can show its tensors does. */
-CASE(objects_in_given_memory) {
+/* Hooks know no memory: if a memory is given, objects with `flatten` are copied through their tensors. */
+CASE(objects_are_copied_to_the_given_memory) {
   rig r = {NULL, NULL};
   tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
@@ -187,16 +188,16 @@ CASE(objects_in_given_memory) {
 }
 
 DEVICE_CASE(objects_refused_by_name) {
-  static const char *const names[] = {[HOOK_CLONE] = "neither a hook clone nor flatten",
-                                      [HOOK_INDEX] = "neither a hook index nor flatten",
-                                      [HOOK_STACK] = "neither a hook stack nor flatten"};
+  static const char *const names[] = {[HOOK_CLONE] = "neither a clone hook nor flatten",
+                                      [HOOK_INDEX] = "neither a index hook nor flatten",
+                                      [HOOK_STACK] = "neither a stack hook nor flatten"};
   rig r = rig_open();
   for (int second = 0; second < 2; second++) {
     twins w = make_twins(&r, second ? &hooks_type : &bare_type);
     char *before = help_snapshot(w.td);
     for (int i = 0; i < OPERATIONS; i++) {
       tdict_tree *const untouched = (tdict_tree *)(uintptr_t)0xA5A5, *out = untouched;
-      const char *wanted = operations[i].hook >= 0 ? names[operations[i].hook] : "no hook flatten";
+      const char *wanted = operations[i].hook >= 0 ? names[operations[i].hook] : "no flatten hook";
       if (skipped(&r, &operations[i]) || (second && operations[i].hook >= 0)) continue;
       print_message("%s\n", operations[i].name);
       td_fails(TDICT_ENOTSUP, wanted, operations[i].run(w.td, &out, err));
@@ -211,8 +212,8 @@ DEVICE_CASE(objects_refused_by_name) {
   assert_int_equal(thing_count(), 0);
 }
 
-/* Where every element stays where it is, so does the object, whatever its type. */
-CASE(objects_stay_where_nothing_moves) {
+/* If no element moves, objects of any type are shared. */
+CASE(objects_are_shared_if_no_element_moves) {
   rig r = rig_open();
   twins w = make_twins(&r, &bare_type);
   const thing *before = thing_at(w.td, &bare_type);
@@ -265,7 +266,7 @@ static void expect_failure(const named *o, const twins *w, tdict_status wanted, 
   help_unchanged(w->td, before);
 }
 
-CASE(objects_hooks_fail) {
+CASE(object_hook_errors_are_returned) {
   rig r = rig_open();
   for (int i = 0; i < OPERATIONS; i++) {
     const named *o = &operations[i];
@@ -277,9 +278,9 @@ CASE(objects_hooks_fail) {
       failure = TDICT_EIO;
       expect_failure(o, &w, TDICT_EIO, "the disk is gone");
       failure = -7;
-      expect_failure(o, &w, TDICT_EHOOK, "answered -7");
+      expect_failure(o, &w, TDICT_EHOOK, "returned -7");
       failure = TDICT_OK; /* and nothing is given */
-      expect_failure(o, &w, TDICT_EHOOK, "gave no object");
+      expect_failure(o, &w, TDICT_EHOOK, "or no object");
       failing = -1;
       end_twins(&w);
     }
@@ -306,7 +307,7 @@ DEVICE_CASE(objects_survive_enomem) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_of_two_types) {
+CASE(objects_of_two_types_are_refused) {
   rig r = rig_open();
   twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
@@ -317,9 +318,9 @@ CASE(objects_of_two_types) {
   td_fails(TDICT_ETYPE, "of type flat", tdict_pad_sequence(both, 2, 0, NULL, &out, err));
   td_fails(TDICT_ETYPE, "of type flat", tdict_apply(both, 2, copy_leaf, NULL, &out, err));
   both[1] = w.plain;
-  td_fails(TDICT_ETYPE, "a tree stands there in tree 1, and an object of type flat in tree 0",
+  td_fails(TDICT_ETYPE, "the key holds a tree in tree 1, but an object of type flat in tree 0",
            tdict_stack(both, 2, NULL, &out, err));
-  td_fails(TDICT_ETYPE, "a tree stands in the source", tdict_copy(w.td, w.plain, err));
+  td_fails(TDICT_ETYPE, "the key holds a tree in the source", tdict_copy(w.td, w.plain, err));
   td_fails(TDICT_ETYPE, "a tree in the value", tdict_index_set(w.td, TDICT_INDEX(TDICT_ALL), w.plain, err));
   assert_null(out);
   end_twins(&w);
@@ -327,8 +328,8 @@ CASE(objects_of_two_types) {
   rig_close(&r);
 }
 
-/* The tensors of an object that takes part as a tree have the batch size. */
-CASE(objects_need_the_batch_size) {
+/* The tensors of an object that is opened must have the batch size. */
+CASE(objects_with_another_batch_size_are_refused) {
   tdict_tree *td = TREE(2, 3), *out = NULL;
   td_ok(tdict_set_object(td, "o", &flat_type, thing_create(TENSOR(2, 3), TENSOR(5)), err));
   for (int i = 0; i < OPERATIONS; i++) {
@@ -338,12 +339,12 @@ CASE(objects_need_the_batch_size) {
     assert_string_equal(td_last_error.path, "o.b");
   }
   td_fails(TDICT_ESHAPE, "[5]", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), td, err));
-  td_ok(do_clone_deep(td, &out, err)); /* where no batch dimension counts, anything goes */
+  td_ok(do_clone_deep(td, &out, err)); /* without a change of batch dimensions any shape is allowed */
   assert_true(tdict_equal(td, out));
   td_ok(tdict_copy(td, out, err));
   tdict_release(out);
   flat_has_object = true;
-  td_fails(TDICT_EHOOK, "what flatten gave holds an object of type inner", do_clone_deep(td, &out, err));
+  td_fails(TDICT_EHOOK, "the tree from flatten holds an object of type inner", do_clone_deep(td, &out, err));
   flat_has_object = false;
   assert_string_equal(td_last_error.path, "o");
   tdict_release(td);
@@ -381,7 +382,7 @@ DEVICE_CASE(objects_compared) {
                          thing_create(tdict_tensor_retain(help_get(bare.plain, "n.o.a")),
                                       tdict_tensor_retain(help_get(bare.plain, "n.o.b"))),
                          err));
-  td_fails(TDICT_ENOTSUP, "type bare, which has no hook flatten", tdict_compare(bare.td, copy, NULL, &found, err));
+  td_fails(TDICT_ENOTSUP, "type bare have no flatten hook", tdict_compare(bare.td, copy, NULL, &found, err));
   assert_string_equal(td_last_error.path, "n.o");
   assert_false(tdict_equal(bare.td, copy));
   tdict_release(copy);
@@ -419,7 +420,7 @@ CASE(objects_visited) {
   help_paths(out, "t n");
   tdict_release(out);
   o.user = (void *)(uintptr_t) "n.o.b";
-  td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are left out, wanted all or none",
+  td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none",
            tdict_apply(both, 2, drop, &o, &out, err));
   assert_string_equal(td_last_error.path, "n.o");
   end_twins(&w);

@@ -1,7 +1,8 @@
-/* Objects that are written in place: to their own tensors, or refused before the first byte. See test_objects.c. */
+/* Tests that objects are written in place through their tensors, or refused before the first byte. See
+ * test_objects.c. */
 #include "twins.h"
 
-/* What writes in place writes to an object's own tensors. `from` has what is written. */
+/* Writing in place writes to the object's own tensors. `from` holds the values. */
 typedef tdict_status (*writing)(tdict_tree *td, const tdict_tree *from, tdict_error *err);
 #define WRITING(name, call)                                                            \
   static tdict_status name(tdict_tree *td, const tdict_tree *from, tdict_error *err) { \
@@ -37,7 +38,7 @@ WRITING(set_object, tdict_fill(td, "n.o", 0, err))
 static const struct {
   const char *name;
   writing run;
-  bool device_kept; /* works wherever the tree is */
+  bool device_kept; /* works on any device */
 } writings[] = {{"range", set_range, true},       {"row", set_row, true},       {"rows", set_rows, true},
                 {"repeated", set_repeated, true}, {"stack", set_stacked, true}, {"cat", set_joined, true},
                 {"picked", set_picked, true},     {"copy", set_all, true},      {"update", set_some, true},
@@ -50,7 +51,7 @@ DEVICE_CASE(objects_written_as_tensors) {
     twins w = make_twins(&r, &flat_type), from = make_twins(&r, &flat_type);
     const thing *object = thing_at(w.td, &flat_type);
     tdict_tensor *a = object->a, *b = object->b;
-    tdict_tree *mine = NULL; /* the plain twin with elements of its own */
+    tdict_tree *mine = NULL; /* the plain twin with its own elements */
     td_ok(tdict_clone_deep(w.plain, NULL, &mine, err));
     print_message("%s\n", writings[i].name);
     tdict_lock(w.td); /* allowed when locked */
@@ -70,7 +71,7 @@ DEVICE_CASE(objects_written_as_tensors) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_written_or_refused_whole) {
+CASE(objects_are_written_all_or_none) {
   rig r = rig_open();
   for (int i = 0; i < WRITINGS; i++)
     for (int way = 0; way < 4; way++) {
@@ -108,7 +109,7 @@ CASE(objects_written_or_refused_whole) {
 }
 
 /* The first row makes objects for all rows. */
-DEVICE_CASE(objects_preallocated) {
+DEVICE_CASE(objects_are_preallocated) {
   rig r = rig_open();
   twins w = make_twins(&r, &flat_type);
   tdict_tree *td = TREE(4, 2, 3), *plain = TREE(4, 2, 3);

@@ -1,4 +1,4 @@
-/* Sequences of different lengths stacked, on each device. */
+/* Tests stacking sequences of different lengths on each device. */
 #include "rig.h"
 
 DEVICE_CASE(pad_sequence_pads) {

@@ -1,4 +1,4 @@
-/* Other batch dimensions over the same elements, on each device. */
+/* Tests views and copies with other batch dimensions on each device. */
 #include "rig.h"
 
 typedef struct grouping {
@@ -13,7 +13,7 @@ static m_array *group_array(const m_array *a, void *user) {
 }
 #define GROUP(in, copies, ...) \
   (grouping) { in, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}, copies }
-/* Takes the result. */
+/* Checks the result and releases it. */
 static void check_group(const rig *r, const m_tree *t, tdict_tree *out, grouping g) {
   m_tree *made = m_tree_each(t, g.in, g.ndim, g.shape, group_array, &g);
   made->locked = t->locked;
@@ -93,7 +93,7 @@ DEVICE_CASE(shape_flatten) {
   check_group(&r, t, out, GROUP(3, false, 2, 12));
   td_ok(tdict_flatten(td, 1, 1, &out, err));
   check_group(&r, t, out, GROUP(3, false, 2, 3, 4));
-  td_fails(TDICT_EINVAL, "behind", tdict_flatten(td, 2, 1, &out, err));
+  td_fails(TDICT_EINVAL, "is after dimension", tdict_flatten(td, 2, 1, &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -107,7 +107,7 @@ DEVICE_CASE(shape_unflatten) {
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 2, 3, 2, 2));
   td_fails(TDICT_ESHAPE, "12 elements", tdict_unflatten(td, 1, COUNTS(5, 2), &out, err));
-  td_fails(TDICT_EINVAL, "no counts", tdict_unflatten(td, 1, 0, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "no sizes", tdict_unflatten(td, 1, 0, NULL, &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -160,7 +160,7 @@ DEVICE_CASE(shape_expand) {
   td_ok(tdict_expand(td, COUNTS(2, 5, -1), &out, err));
   check_map(&r, t, td, out, &map);
   td_fails(TDICT_ESHAPE, "from 3 elements to 4", tdict_expand(td, COUNTS(1, 4), &out, err));
-  td_fails(TDICT_EINVAL, "from 2", tdict_expand(td, COUNTS(3), &out, err));
+  td_fails(TDICT_EINVAL, "wanted at least 2", tdict_expand(td, COUNTS(3), &out, err));
   td_fails(TDICT_EINVAL, "-1", tdict_expand(td, COUNTS(-1, 1, 3), &out, err));
   td_fails(TDICT_EOVERFLOW, "63 bits", tdict_expand(td, COUNTS(INT64_MAX / 4, 1, 3), &out, err));
   tdict_release(td);
@@ -212,7 +212,7 @@ DEVICE_CASE(shape_children) {
   assert_int_equal(tdict_batch_size(deep)[2], 2);
   assert_int_equal(tdict_tensor_ndim(help_get(out, "n.m.u")), 4);
   tdict_release(out);
-  /* an empty child is exempt: its batch size need not agree */
+  /* an empty child may have any batch size */
   tdict_tree *empty = TREE(4);
   help_put_tree(empty, "x", TREE(4, 9));
   td_ok(tdict_unsqueeze(empty, 0, &out, err));
@@ -277,7 +277,7 @@ DEVICE_CASE(shape_views_share) {
   rig_close(&r);
 }
 
-/* One allocation for all tensors, and two for each node, whatever the numbers. */
+/* One allocation for all tensors, and two per node, for any number of them. */
 CASE(shape_costs_one_slab) {
   tdict_tree *few = TREE(4, 2), *many = TREE(4, 2), *out = NULL;
   const int64_t flat[] = {8};
@@ -309,7 +309,7 @@ CASE(shape_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_reshape(td, 1, NULL, &out, err));
   td_fails(TDICT_EINVAL, "17 dimensions", tdict_reshape(td, 17, NULL, &out, err));
   td_fails(TDICT_EINVAL, "-2", tdict_view(td, COUNTS(-2, 3), &out, err));
-  td_fails(TDICT_EINVAL, "open already", tdict_view(td, COUNTS(-1, -1), &out, err));
+  td_fails(TDICT_EINVAL, "an earlier count is -1", tdict_view(td, COUNTS(-1, -1), &out, err));
   td_fails(TDICT_EINVAL, "dimension 2", tdict_flatten(td, 0, 2, &out, err));
   td_fails(TDICT_EINVAL, "dimension -3", tdict_unflatten(td, -3, COUNTS(1), &out, err));
   td_fails(TDICT_EINVAL, "dimension 4", tdict_unsqueeze(td, 4, &out, err));
@@ -336,8 +336,8 @@ CASE(shape_survives_enomem) {
   m_reset();
 }
 
-/* No element is there, and yet the other counts would overflow. */
-CASE(shape_refuses_counts_of_no_tensor) {
+/* There are no elements, but the other sizes would overflow. */
+CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
   tdict_tree *td = TREE(0), *out = NULL;
   help_put(td, "x", TENSOR(0, 3));

@@ -1,4 +1,4 @@
-/* Trees cut along a batch dimension, on each device. */
+/* Tests cutting trees along a batch dimension on each device. */
 #include "rig.h"
 
 enum { ROOM = 12 };
@@ -55,7 +55,7 @@ DEVICE_CASE(split_chunk) {
   m_tree *t = SAMPLE(7, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {2, 2, 2, 1};
-  size_t count = 5; /* of two each there are four */
+  size_t count = 5; /* pieces of two: four of them */
   rig_check(&r, t, td);
   td_ok(tdict_chunks(td, 0, out, &count, err));
   assert_int_equal(count, 4);
@@ -84,7 +84,7 @@ DEVICE_CASE(split_unbind) {
   rig_close(&r);
 }
 
-CASE(split_tells_the_count) {
+CASE(split_counts_pieces) {
   static const int64_t sizes[] = {1, 3, 7, 8, INT64_MAX};
   for (int64_t whole = 0; whole < 9; whole++) {
     tdict_tree *td = TREE(2, whole), *out[ROOM];

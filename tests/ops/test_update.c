@@ -1,4 +1,4 @@
-/* Merging one tree into another: whole or not at all. */
+/* Tests that one tree is merged into another completely or not at all. */
 #include "rig.h"
 
 DEVICE_CASE(update_merges) {
@@ -18,7 +18,7 @@ DEVICE_CASE(update_merges) {
   m_put(m_find(t, "n")->tree, "z", z, NULL);
   rig_check(&r, t, td);
   help_paths(td, "a n n.b n.m n.m.u n.z e");
-  assert_ptr_equal(help_get_tree(td, "n"), n); /* trees that were there stay the same trees */
+  assert_ptr_equal(help_get_tree(td, "n"), n); /* existing trees keep their addresses */
   assert_ptr_equal(help_get(td, "a"), a);
   assert_ptr_equal(help_get(td, "n.z"), help_get(from, "n.z"));
   assert_ptr_not_equal(help_get_tree(td, "n.m"), help_get_tree(from, "n.m"));
@@ -41,7 +41,7 @@ CASE(update_takes_paths) {
   m_reset();
 }
 
-CASE(update_replaces_kinds) {
+CASE(update_replaces_leaves_of_another_kind) {
   tdict_tree *td = TREE(2), *from = TREE(2);
   help_put(td, "x", TENSOR(2));
   help_put_tree(td, "y", TREE(2));
@@ -54,8 +54,8 @@ CASE(update_replaces_kinds) {
   tdict_release(from);
 }
 
-CASE(update_makes_no_circle) {
-  /* two trees that would come to hang in each other */
+CASE(update_makes_no_cycle) {
+  /* two trees that would contain each other */
   tdict_tree *td = TREE(2), *from = TREE(2), *p = TREE(2), *q = TREE(2);
   help_put(p, "t", TENSOR(2));
   help_put(q, "t", TENSOR(2));
@@ -65,9 +65,9 @@ CASE(update_makes_no_circle) {
   td_ok(tdict_set_tree(from, "q.k", p, err));
   td_ok(tdict_update(td, from, NULL, 0, err));
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t");
-  td_ok(tdict_update(td, help_get_tree(td, "p"), NULL, 0, err)); /* from a part of itself */
+  td_ok(tdict_update(td, help_get_tree(td, "p"), NULL, 0, err)); /* from a child of itself */
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t t k k.t");
-  td_ok(tdict_update(p, td, NULL, 0, err)); /* and from what it is a part of */
+  td_ok(tdict_update(p, td, NULL, 0, err)); /* and from a tree that holds it */
   assert_true(tdict_has(p, "p.k.t") && !tdict_has(p, "p.p"));
   tdict_release(p);
   tdict_release(q);
@@ -75,8 +75,8 @@ CASE(update_makes_no_circle) {
   tdict_release(from);
 }
 
-CASE(update_reaches_a_tree_twice) {
-  /* one tree at two places of the destination takes what comes to both */
+CASE(update_merges_twice_into_one_child) {
+  /* one tree at two paths of the destination gets the keys of both */
   tdict_tree *td = TREE(2), *from = TREE(2), *n = TREE(2);
   td_ok(tdict_set_tree(td, "x", n, err));
   td_ok(tdict_set_tree(td, "y", n, err));
@@ -97,7 +97,7 @@ CASE(update_is_atomic) {
   help_put(wrong, "deep.t", TENSOR(9));
   tdict_tree *loose = help_tree(0, NULL);
   const char *const keep[] = {"a"};
-  td_ok(tdict_update(loose, from, keep, 1, err)); /* has no batch size, so anything goes in */
+  td_ok(tdict_update(loose, from, keep, 1, err)); /* has no batch size, so any shape is allowed */
   td_ok(tdict_set_tree(loose, "z", wrong, err));
   td_fails(TDICT_ESHAPE, "batch size is [4]", tdict_update(td, loose, NULL, 0, err));
   assert_string_equal(td_last_error.path, "z.deep.t");
@@ -150,8 +150,8 @@ CASE(update_survives_enomem) {
   m_reset();
 }
 
-/* A tree that was taken over, merged into and replaced in one call: its node hangs at three places. */
-CASE(update_of_a_tree_at_several_places) {
+/* Tests a tree that is adopted, merged into and replaced in one call, while its node is at three paths. */
+CASE(update_of_a_child_at_several_paths) {
   tdict_tree *dst = TREE(2), *node = TREE(2), *src = TREE(2);
   static const char *const places[] = {"p", "q", "r"};
   for (int i = 0; i < 3; i++) td_ok(tdict_set_tree(dst, places[i], node, err));

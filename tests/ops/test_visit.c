@@ -1,4 +1,4 @@
-/* Functions called for the tensors of trees, in order and on a pool. */
+/* Tests functions that are called for the tensors of trees, in order and on a pool. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -35,7 +35,7 @@ static tdict_status subtract(void *user, const tdict_leaves *at, tdict_error *er
   return TDICT_OK;
 }
 
-CASE(visit_shows_all) {
+CASE(visit_passes_every_tensor) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *other = NULL;
   seen s = {.calls = 0};
   const tdict_visit_options o = with(&s);
@@ -48,7 +48,7 @@ CASE(visit_shows_all) {
   free(s.text.text);
   tdict_release(td);
   tdict_release(other);
-  /* the tensors of each path stand beside each other */
+  /* the tensors of each path are in the same call */
   tdict_tree *x = TREE(4), *y = TREE(4);
   help_put(x, "p", TENSOR(4));
   help_put(x, "q", TENSOR(4));
@@ -90,7 +90,7 @@ CASE(visit_stops) {
   const tdict_tree *one[] = {td};
   seen s = {.stop_at = "n.b"};
   const tdict_visit_options o = with(&s);
-  td_fails(TDICT_EHOOK, "ended by the function", tdict_visit(one, 1, look, &o, err));
+  td_fails(TDICT_EHOOK, "the function returned an error", tdict_visit(one, 1, look, &o, err));
   assert_string_equal(td_last_error.path, "n.b");
   assert_string_equal(s.text.text, "a n.b");
   free(s.text.text);
@@ -100,7 +100,7 @@ CASE(visit_stops) {
 
 enum { MANY = 300 };
 typedef struct crowd {
-  _Atomic(int) calls, others; /* others: on another thread than the caller's */
+  _Atomic(int) calls, others; /* on another thread than the caller's */
   pthread_t caller;
   int fail_from;
 } crowd;
@@ -112,7 +112,7 @@ static tdict_status count_call(void *user, const tdict_leaves *at, tdict_error *
   struct timespec nap = {0, 100000};
   int naps = 0;
   do nanosleep(&nap, NULL);
-  while (c->others == 0 && ++naps < 200000); /* until another thread has come; not for ever */
+  while (c->others == 0 && ++naps < 200000); /* wait for another thread, with a limit */
   return c->fail_from && atoi(at->path + 1) >= c->fail_from ? TDICT_EHOOK : TDICT_OK;
 }
 static tdict_status make_copy(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
@@ -137,8 +137,8 @@ DEVICE_CASE(visit_on_pool) {
   assert_int_equal(c.calls, MANY);
   assert_true(c.others > 0);
   c.fail_from = 200;
-  td_fails(TDICT_EHOOK, "ended", tdict_visit(one, 1, count_call, &o, err));
-  assert_string_equal(td_last_error.path, "k200"); /* the first in order, as threads take paths in order */
+  td_fails(TDICT_EHOOK, "the function returned", tdict_visit(one, 1, count_call, &o, err));
+  assert_string_equal(td_last_error.path, "k200"); /* the first path in order, since threads start paths in order */
   td_ok(tdict_apply(one, 1, make_copy, &o, &out, err));
   tdict_compare_options same = tdict_compare_options_default();
   tdict_difference found;
@@ -189,7 +189,7 @@ CASE(apply_refuses) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_apply(one, 1, make_copy, NULL, NULL, err));
   td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_apply(one, 1, make_wrong, NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
-  td_fails(TDICT_EHOOK, "ended", tdict_apply(one, 1, make_then_fail, NULL, &out, err));
+  td_fails(TDICT_EHOOK, "the function returned", tdict_apply(one, 1, make_then_fail, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(td, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(NULL, NULL, NULL, &out, err));
   assert_null(out);
@@ -224,7 +224,7 @@ CASE(tree_depth_and_empty) {
   tdict_tree *empty = TREE(1);
   help_put_tree(empty, "x.y", TREE(1));
   assert_true(tdict_is_empty(empty));
-  assert_int_equal(tdict_depth(empty), 0); /* as TensorDict's */
+  assert_int_equal(tdict_depth(empty), 0); /* as in TensorDict */
   help_put(empty, "x.z", TENSOR(1));
   assert_int_equal(tdict_depth(empty), 1);
   td_ok(tdict_delete(empty, "x.z", err));
@@ -235,7 +235,7 @@ CASE(tree_depth_and_empty) {
   m_reset();
 }
 
-/* A visitor's number that is no status, with an error of its own and without. */
+/* Tests a visitor that returns a number that is no status, with and without its own error. */
 static tdict_status answer_number(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)at, (void)err;
   return (tdict_status) * (int *)user;
@@ -249,7 +249,7 @@ static tdict_status entry_number(void *user, const tdict_entry *entry, tdict_err
   (void)entry, (void)err;
   return (tdict_status) * (int *)user;
 }
-CASE(visitors_answer_statuses) {
+CASE(visitor_statuses_are_checked) {
   tdict_tree *td = NULL, *out = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));

@@ -1,4 +1,4 @@
-/* Writing elements in place, on each device. */
+/* Tests writing elements in place on each device. */
 #include "rig.h"
 
 static m_array *array_at(m_tree *t, int i) {
@@ -52,7 +52,7 @@ DEVICE_CASE(write_refuses) {
   tdict_tensor *constant = NULL;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &constant, err));
   help_put(td, "c", constant);
-  td_fails(TDICT_EREADONLY, "may not be written", tdict_write(td, "c", whole, err));
+  td_fails(TDICT_EREADONLY, "is read-only", tdict_write(td, "c", whole, err));
   td_ok(tdict_delete(td, "c", err));
   help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
   td_fails(TDICT_EDTYPE, "uint8", tdict_write(td, "d", whole, err));
@@ -137,7 +137,7 @@ CASE(fill_fills) {
     for (size_t k = 0; k < 10; k++)
       assert_memory_equal((const char *)tdict_const_data(td, path) + k * item, bytes[i], item);
   }
-  td_ok(tdict_fill(td, "n.k1", -1, err)); /* one tensor, and below one tree */
+  td_ok(tdict_fill(td, "n.k1", -1, err)); /* one tensor, and one in a child tree */
   td_ok(tdict_delete(td, "n.k0", err));
   assert_int_equal(((const int16_t *)tdict_const_data(td, "n.k1"))[9], -1);
   assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == 3);
@@ -205,7 +205,7 @@ DEVICE_CASE(fill_refuses) {
   help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, err));
   td_ok(tdict_delete(td, "d", err));
-  rig_check(&r, t, td); /* looked at before the first write */
+  rig_check(&r, t, td); /* checked before the first write */
   tdict_release(td);
   rig_close(&r);
 }
@@ -217,7 +217,7 @@ static void take_tree(m_tree *to, m_tree *from) {
   for (int i = 0; i < count; i++) take_values(a[i], b[i]);
 }
 
-DEVICE_CASE(copy_copies_all) {
+DEVICE_CASE(copy_copies_every_element) {
   rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   tdict_tree *td = rig_tree(&r, t), *from = ops_tree(value), *back = ops_tree(SAMPLE(4, 3));

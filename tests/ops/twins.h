@@ -1,5 +1,5 @@
-/* A tree with an object, and its twin with the object's tensors as a tree in its place: what is done with both must come
- * to the same. Hooks count their calls and fail on demand. What is made here is ended by the test that asked for it. */
+/* A tree with an object, and its twin that has the object's tensors as a tree in its place. Operations on both must
+ * give equal results. Hooks count their calls and fail on demand. Each case releases what it makes. */
 #ifndef TDICT_TESTS_OPS_TWINS_H
 #define TDICT_TESTS_OPS_TWINS_H
 
@@ -8,8 +8,8 @@
 
 enum { HOOK_FLATTEN, HOOK_UNFLATTEN, HOOK_CLONE, HOOK_INDEX, HOOK_STACK, HOOKS };
 static int calls[HOOKS];
-static int failing = -1;        /* a hook that fails, */
-static int failure = TDICT_EIO; /* with this; TDICT_OK: it gives nothing */
+static int failing = -1;        /* the hook that fails */
+static int failure = TDICT_EIO; /* its status; TDICT_OK: it returns no result */
 static bool flat_has_object;
 
 static inline bool fails(int hook, tdict_status *status, tdict_error *err) {
@@ -39,7 +39,7 @@ static inline tdict_status hook_unflatten(const void *self, const tdict_tree *tr
   return fails(HOOK_UNFLATTEN, &status, err) ? status : thing_flat.unflatten(self, tree, out, err);
 }
 
-/* A thing of what a tree holds; takes the tree. */
+/* Makes an object that holds a tree; takes over the tree. */
 static inline tdict_status thing_of(tdict_tree *tree, tdict_status status, void **out, tdict_error *err) {
   if (status == TDICT_OK) status = thing_flat.unflatten(NULL, tree, out, err);
   tdict_release(tree);
@@ -98,7 +98,8 @@ static const tdict_type both_type = {.struct_size = sizeof both_type,
                                      .stack = hook_stack};
 static const tdict_type bare_type = {.struct_size = sizeof bare_type, .name = "bare", .release = end_thing};
 
-/* A tree [2, 3] with "t", and at "n.o" an object of two tensors; and its twin, with a tree of the same tensors there. */
+/* Makes a tree [2, 3] with "t" and an object of two tensors at "n.o", and its twin with a tree of the same tensors
+ * there. */
 typedef struct twins {
   tdict_tree *td, *plain;
 } twins;
@@ -140,7 +141,8 @@ static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type
   return object;
 }
 
-/* The same shapes and elements, and the same storages as `of` has or others, as `like` and `plain` have. */
+/* Checks that shapes and elements are equal, and that storages are shared with `of` exactly where `like` shares them
+ * with `plain`. */
 static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
   const thing *object = thing_at(td, type), *before = thing_at(of->td, type);
   tdict_tree *got = help_tree_without_batch(), *wanted = help_tree_without_batch();
