@@ -1,6 +1,6 @@
-/* tdict-bench advise: which mode and how many threads suit a tree of so many leaves of so many bytes, and why. A part of such
- * a tree is moved here in every way and scaled up; then each factor that decides is answered with a figure of this machine.
- * One JSON object is made, the text is printed from it. Thread rule: one thread. */
+/* tdict-bench advise: recommends a mode and num_threads for a tree of given leaves, with reasons. It moves a part of
+ * such a tree in every mode and extrapolates. Then it measures each factor that decides. The text is printed from the
+ * JSON record. The job owns both. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,22 +22,22 @@ typedef struct advise_options {
 typedef struct advise_way {
   const char *name;
   int32_t mode, threads;
-  double ms; /* of the whole tree; 0: not measured */
+  double ms; /* milliseconds for the whole tree; 0: not measured */
   double cpu_ms;
   int worked;
 } advise_way;
 typedef struct advise_job {
   advise_options o;
   bench_place place;
-  int64_t moved; /* leaves that were really moved */
+  int64_t moved; /* leaves in the part that was moved */
   advise_way ways[MAX_WAYS];
   int num_ways, best;
-  double pin_ms, pinned_ms; /* pinning the tree first, and sending it then */
+  double pin_ms, pinned_ms; /* milliseconds to pin the tree, and to send it when pinned */
   json_t *record;
   bench_sink sink;
 } advise_job;
 
-static double scale(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
+static double scale_to_tree(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
 
 static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way *way, double *seconds) {
   tdict_error err;
@@ -49,12 +49,12 @@ static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way
   o.stats = &stats;
   double begin = bench_now();
   if (tdict_to_device(job->place.context, src, job->place.device, &o, &out, &err) != TDICT_OK) {
-    bench_complain_error(way->name, &err);
+    bench_print_status(way->name, &err);
     return false;
   }
   tdict_release(out);
   *seconds = bench_now() - begin;
-  way->cpu_ms = stats.cpu_seconds * 1e3 * scale(job);
+  way->cpu_ms = stats.cpu_seconds * 1e3 * scale_to_tree(job);
   way->worked = stats.num_threads;
   return true;
 }
@@ -67,12 +67,12 @@ static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way
     good = move_sample(job, src, way, &seconds);
     if (good && i >= 0) bench_samples_add(&samples, seconds);
   }
-  way->ms = good ? bench_samples_median(&samples) * 1e3 * scale(job) : 0;
+  way->ms = good ? bench_samples_median(&samples) * 1e3 * scale_to_tree(job) : 0;
   bench_samples_free(&samples);
   return good;
 }
 
-/* What it costs to pin the tree first, as a program may do that does not know better. */
+/* Measures pinning the tree before sending it, as programs without a staging ring do. */
 static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_error err;
   tdict_tree *pinned;
@@ -80,17 +80,17 @@ static bool measure_pinning(advise_job *job, const tdict_tree *src) {
   tdict_context_trim(job->place.context, tdict_cpu(), 0);
   double begin = bench_now();
   if (tdict_pin_memory(job->place.context, src, NULL, &pinned, &err) != TDICT_OK) {
-    bench_complain_error("pin_memory", &err);
+    bench_print_status("pin_memory", &err);
     return false;
   }
-  job->pin_ms = (bench_now() - begin) * 1e3 * scale(job);
+  job->pin_ms = (bench_now() - begin) * 1e3 * scale_to_tree(job);
   bool good = measure_way(job, pinned, &way);
   job->pinned_ms = way.ms;
   tdict_release(pinned);
   return good;
 }
 
-static bool measure(advise_job *job) {
+static bool measure_ways(advise_job *job) {
   static const advise_way ways[] = {{"auto", TDICT_MODE_AUTO, -1, 0, 0, 0},
                                     {"blocking", TDICT_MODE_BLOCKING, -1, 0, 0, 0},
                                     {"non_blocking", TDICT_MODE_NON_BLOCKING, -1, 0, 0, 0},
@@ -120,7 +120,7 @@ static bool measure(advise_job *job) {
   bench_progress_end();
   if (good && !job->o.pinned) good = measure_pinning(job, source.tree);
   check_source_free(&source);
-  /* the library's own choice is as good unless another is clearly better */
+  /* prefer the automatic choice unless another is clearly faster */
   if (good && job->ways[0].ms <= 1.05 * job->ways[job->best].ms) job->best = 0;
   return good;
 }
@@ -149,7 +149,7 @@ static const advise_way *find_way(const advise_job *job, int32_t mode, int32_t t
   return &job->ways[0];
 }
 
-/* The tutorial's factors, in its order. */
+/* The factors of the TensorDict tutorial on pinned memory, in its order. */
 static void add_factors(const advise_job *job, const tdict_tuning *table) {
   const advise_options *o = &job->o;
   const bench_place *p = &job->place;
@@ -231,30 +231,30 @@ static void print_record(const advise_job *job) {
     printf("%-17s %11s %7s %13.3f  pin_memory %.3f + non_blocking %.3f\n", "pin first", "-", "-",
            job->pin_ms + job->pinned_ms, job->pin_ms, job->pinned_ms);
   if (job->moved < job->o.leaves)
-    printf("Measured here with %" PRId64 " leaves and scaled up; median of %d.\n", job->moved, (int)REPEATS);
+    printf("Measured with %" PRId64 " leaves and extrapolated; median of %d.\n", job->moved, (int)REPEATS);
   else
-    printf("Measured here; median of %d.\n", (int)REPEATS);
+    printf("Median of %d.\n", (int)REPEATS);
   printf("\nwhy:\n");
   json_array_foreach(json_object_get(job->record, "factors"), i, factor)
       printf("  %-17s %s\n", json_string_value(json_object_get(factor, "factor")),
              json_string_value(json_object_get(factor, "answer")));
 }
 
-static int run(advise_job *job) {
+static int run_advise(advise_job *job) {
   tdict_error err;
   tdict_tuning table = tdict_tuning_default();
   if (!bench_sink_open(&job->sink, job->o.json)) return BENCH_FAILED;
   if (job->o.tuning && tdict_tuning_read(job->o.tuning, &table, NULL, &err) != TDICT_OK) {
-    bench_complain_error("--tuning", &err);
+    bench_print_status("--tuning", &err);
     return BENCH_FAILED;
   }
   job->place.tuning_file = job->o.tuning;
   if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_complain("advise needs a device: on the cpu nothing is moved");
+    bench_print_error("advise needs a device: on the cpu no bytes are moved");
     return BENCH_FAILED;
   }
-  if (!measure(job)) return BENCH_FAILED;
+  if (!measure_ways(job)) return BENCH_FAILED;
   fill_record(job, &table);
   print_record(job);
   return bench_sink_write(&job->sink, job->record) ? BENCH_OK : BENCH_FAILED;
@@ -277,11 +277,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     else
       options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 36, &o->leaf_bytes);
     if (key == 'b' && o->leaf_bytes % 4)
-      argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
+      argp_error(state, "--leaf-bytes: %s is not a multiple of 4, the size of a float", arg);
   } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
   } else if (key == ARGP_KEY_END && (!o->leaves || !o->leaf_bytes)) {
-    argp_error(state, "--leaves and --leaf-bytes are wanted");
+    argp_error(state, "--leaves and --leaf-bytes are required");
   } else {
     return ARGP_ERR_UNKNOWN;
   }
@@ -291,23 +291,22 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 int advise_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"leaves", 'n', "N", 0, "of the tree", 0},
-      {"leaf-bytes", 'b', "BYTES", 0, "of each, a multiple of 4", 0},
-      {"pinned", KEY_PINNED, NULL, 0, "they are in pinned memory", 0},
-      {"tuning", KEY_TUNING, "FILE", 0, "a tuning file instead of the built-in table", 0},
-      {"json", 'j', "FILE", 0, "the same as JSON; - is standard output, and then there is no text", 0},
+      {"leaves", 'n', "N", 0, "number of leaves", 0},
+      {"leaf-bytes", 'b', "BYTES", 0, "size of each leaf, a multiple of 4", 0},
+      {"pinned", KEY_PINNED, NULL, 0, "the leaves are in pinned memory", 0},
+      {"tuning", KEY_TUNING, "FILE", 0, "use a tuning file instead of the built-in table", 0},
+      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
       {0}};
-  static const char doc[] =
-      "Says which mode and num_threads suit a tree of so many leaves, and why, with figures measured here."
-      "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n"
-      "Exit status: 0 done, 1 something failed, 2 wrong use.";
+  static const char doc[] = "Recommends a mode and num_threads for a tree, with reasons measured on this machine."
+                            "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n"
+                            "Exit status: 0 success, 1 failure, 2 wrong usage.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static advise_job job;
   job.o = (advise_options){"auto", NULL, NULL, 0, 0, false};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
   job.record = bench_record("advise", argc, argv);
-  int answer = run(&job);
+  int answer = run_advise(&job);
   json_decref(job.record);
   if (job.place.context) place_close(&job.place);
   return answer;

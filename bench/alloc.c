@@ -1,4 +1,5 @@
-/* tdict-bench alloc: how long pinned memory takes, when none is kept and when a block that was freed is. */
+/* tdict-bench alloc: measures allocating pinned memory, new and from the cache of freed blocks. See rows.h for
+ * ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +10,11 @@ static bool take_pinned(bench_job *job, tdict_tensor **out) {
   const int64_t shape[1] = {(int64_t)job->total_bytes};
   tdict_memory *memory = tdict_pinned_memory(job->place->context);
   if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, out, &err) == TDICT_OK) return true;
-  bench_complain_error("pinned memory", &err);
+  bench_print_status("pinned memory", &err);
   return false;
 }
 
-/* Every byte can be written and read, and the tensor says that it is pinned. */
+/* Verifies that every byte can be written and read, and that the tensor is pinned. */
 static int alloc_verify(bench_job *job) {
   tdict_tensor *block = NULL;
   if (!take_pinned(job, &block)) return BENCH_FAILED;
@@ -22,12 +23,12 @@ static int alloc_verify(bench_job *job) {
   memset(bytes, CHECK_POISON, job->total_bytes);
   for (size_t i = 0; i < job->total_bytes && good; i += 4096) good = bytes[i] == CHECK_POISON;
   tdict_tensor_release(block);
-  if (!good) bench_complain("the memory is not pinned, or does not keep what is written");
+  if (!good) bench_print_error("the memory is not pinned, or loses written bytes");
   return good ? BENCH_OK : BENCH_DIFFERS;
 }
 
-/* Nothing is cached, and the block is given back to the system after the clock has stopped. */
-static bool first_sample(bench_job *job, int tree, double *seconds) {
+/* Allocates with an empty cache. The block is freed to the system after the measured time. */
+static bool alloc_first_sample(bench_job *job, int tree, double *seconds) {
   tdict_tensor *block = NULL;
   (void)tree;
   tdict_context_trim(job->place->context, tdict_cpu(), 0);
@@ -47,11 +48,11 @@ static bool first_driver(bench_job *job, int tree, double *seconds) {
   bool good = raw_host_alloc(raw, job->total_bytes, &block);
   *seconds = bench_now() - begin;
   if (good) good = raw_host_free(raw, block);
-  if (!good) bench_complain("pinned memory by the driver: %s", raw_why(raw));
+  if (!good) bench_print_error("pinned memory by the driver: %s", raw_why(raw));
   return good;
 }
 
-/* Taken and given back inside the clock; verification has left a block of the size in the cache. */
+/* Measures allocation and release. Verification has left a block of this size in the cache. */
 static bool again_sample(bench_job *job, int tree, double *seconds) {
   tdict_tensor *block = NULL;
   (void)tree;
@@ -62,7 +63,8 @@ static bool again_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-static const bench_kind kind_first = {"alloc", false, true, NULL, alloc_verify, first_sample, first_driver, NULL, NULL};
+static const bench_kind kind_first = {"alloc",      false, true, NULL, alloc_verify, alloc_first_sample,
+                                      first_driver, NULL,  NULL};
 static const bench_kind kind_again = {"alloc_again", false, true, NULL, alloc_verify, again_sample, NULL, NULL, NULL};
 
 #define GIGABYTE .groups = {{1, 1073741824}}, .source = "pinned", .peers = "torch"
@@ -77,4 +79,5 @@ static const bench_row rows[] = {
      .worth = 3},
 };
 
-const bench_scenario bench_alloc = {"alloc", "pinned memory, new and again", NULL, rows, sizeof rows / sizeof rows[0]};
+const bench_scenario bench_alloc = {"alloc", "allocates pinned memory, new and reused", NULL, rows,
+                                    sizeof rows / sizeof rows[0]};

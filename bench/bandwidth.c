@@ -1,4 +1,5 @@
-/* tdict-bench bandwidth: one tensor of 4 KiB to 1 GiB, pageable and pinned, to the device and back. */
+/* tdict-bench bandwidth: copies one tensor of 4 KiB to 1 GiB, pageable or pinned, to the device and back. Constant
+ * tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define SIZES(F)                                                                                             \
@@ -15,5 +16,5 @@
   { .name = "out, pinned, " text, .kind = &kind_d2h, ONE(bytes), .result = "into_pinned" }
 static const bench_row rows[] = {SIZES(IN_PAGEABLE), SIZES(IN_PINNED), SIZES(OUT_PAGEABLE), SIZES(OUT_PINNED)};
 
-const bench_scenario bench_bandwidth = {"bandwidth", "one tensor of 4 KiB to 1 GiB, pageable and pinned, both ways",
-                                        NULL, rows, sizeof rows / sizeof rows[0]};
+const bench_scenario bench_bandwidth = {"bandwidth", "copies one tensor of 4 KiB to 1 GiB in both directions", NULL,
+                                        rows, sizeof rows / sizeof rows[0]};

@@ -1,4 +1,5 @@
-/* tdict-bench batches: what training loops send: back to back, after a pause, and from sources that are in no cache. */
+/* tdict-bench batches: copies batches of typical training loops: repeatedly, after a pause, and from cold caches.
+ * Constant tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define SMALL .kind = &kind_h2d, .groups = {{3, 368640}}, .threads = -1
@@ -36,5 +37,5 @@ static const bench_row rows[] = {
      .worth = 2},
 };
 
-const bench_scenario bench_batches = {"batches", "batches of training loops, warm, paused and cold", NULL, rows,
-                                      sizeof rows / sizeof rows[0]};
+const bench_scenario bench_batches = {"batches", "copies batches of training loops, with warm and cold caches", NULL,
+                                      rows, sizeof rows / sizeof rows[0]};

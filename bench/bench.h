@@ -1,6 +1,6 @@
-/* What the scenarios of tdict-bench share: the registry's entry, exit codes, samples, progress and the JSON record.
- *
- * Thread rule: everything here is called from the main thread alone. */
+/* Functions that all scenarios of tdict-bench use: the list of scenarios, exit codes, samples, messages and JSON
+ * records.
+ * Thread rule: call from the main thread only. */
 #ifndef TDICT_BENCH_BENCH_H
 #define TDICT_BENCH_BENCH_H
 
@@ -11,70 +11,73 @@
 
 #include "tdict/tdict.h"
 
-/* What the program answers to the shell. */
+/* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
-/* One scenario is one file. `run` is given its own arguments, argv[0] being "tdict-bench NAME", and answers one of the
- * codes above. */
+/* A scenario. Each scenario has a file of its own. `run` gets its own arguments, where argv[0] is "tdict-bench NAME".
+ * It returns an exit code. */
 typedef struct bench_scenario {
   const char *name, *summary;
-  int (*run)(int argc, char **argv); /* NULL: it is a table of rows, see rows.h */
+  int (*run)(int argc, char **argv); /* NULL: the scenario is a table of rows, see rows.h */
   const struct bench_row *rows;
   int num_rows;
 } bench_scenario;
-/* In the order in which a comparison takes them. */
+/* All scenarios, in the order in which bench/compare measures them. */
 enum { BENCH_SCENARIOS = 15 };
 extern const bench_scenario *const bench_scenarios[BENCH_SCENARIOS];
 extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, bench_batches, bench_d2h,
     bench_non_blocking, bench_pin, bench_latency, bench_fresh, bench_cpus, bench_overlap, bench_bandwidth,
     bench_threads, bench_alloc, bench_container;
 
-/* Seconds of a clock that only goes forward. */
+/* Returns the seconds of a monotonic clock. */
 double bench_now(void);
 
-/* Times of one row, in the order in which they were taken. Owner: whoever reserved them. */
+/* The times of one row in the order of measurement. The caller of bench_samples_reserve() owns the array. */
 typedef struct bench_samples {
   double *seconds;
   int count, capacity;
 } bench_samples;
-bool bench_samples_reserve(bench_samples *s, int capacity); /* false: no memory */
+bool bench_samples_reserve(bench_samples *s, int capacity); /* returns false if there is no memory */
 void bench_samples_free(bench_samples *s);
-void bench_samples_add(bench_samples *s, double seconds); /* silently full: capacity is what was planned */
-double bench_samples_median(const bench_samples *s);      /* 0 when empty */
-double bench_samples_spread(const bench_samples *s);      /* slowest minus fastest; 0 when empty */
-json_t *bench_samples_json(const bench_samples *s);       /* a new array, in seconds */
+void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
+double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
+double bench_samples_spread(const bench_samples *s);      /* slowest minus fastest; 0 if there is no sample */
+json_t *bench_samples_json(const bench_samples *s);       /* returns a new array of seconds */
 
-/* A line on stderr that is written over again and again; nothing when stderr is no terminal. */
+/* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is no terminal. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
 
-/* One sentence on stderr, "tdict-bench: ..."; the second adds path, message and name of a status. */
-void bench_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void bench_complain_error(const char *what, const tdict_error *err);
+/* Prints an error on stderr: "tdict-bench: ...". bench_print_status() adds the path, the message and the name of a
+ * status. */
+void bench_print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void bench_print_status(const char *what, const tdict_error *err);
 
-/* "4.00 GB", "100.00 MB", "12 bytes": powers of ten. Returns @p buffer. */
+/* Formats bytes in powers of ten: "4.00 GB", "100.00 MB", "12 bytes". Returns @p buffer. */
 char *bench_format_bytes(double bytes, char *buffer, size_t size);
 
-/* Whole numbers of options: false unless `text` is one between low and high. */
+/* Parses an integer. Returns false if `text` is not an integer from low to high. */
 bool bench_parse_number(const char *text, int64_t low, int64_t high, int64_t *out);
 
-/* The head of a record: format, scenario, date, library version, command line, machine. NULL: no memory. */
+/* Returns a new JSON record with its head: format, scenario, date, version of the library, command line, machine.
+ * Returns NULL if there is no memory. */
 json_t *bench_record(const char *scenario, int argc, char **argv);
-/* False and a complaint when the file cannot be written. */
+/* Writes a record. Prints an error and returns false if the file cannot be written. */
 bool bench_record_write(const json_t *record, const char *path);
-/* The same, asked before there is anything to write, so that nobody measures for nothing. What is there stays as it is. */
+/* Checks that a file can be written, before the measurement starts. Leaves an existing file as it is. Prints an error
+ * and returns false if not. */
 bool bench_can_write(const char *path);
 
-/* Where the record of --json goes. Opened before anything is printed or measured: where it is standard output (`-`), text
- * goes nowhere from then on. Owner of the descriptor: the sink, until it is written or the program ends. */
+/* The destination of the record of --json. Open it before printing or measuring: for `-` the record takes standard
+ * output, and all text is then discarded. The sink owns its descriptor. */
 typedef struct bench_sink {
-  const char *path; /* NULL: there is no record */
-  int fd;           /* of `-`: standard output as it was */
+  const char *path; /* NULL: no record is written */
+  int fd;           /* for `-`: a duplicate of standard output */
 } bench_sink;
-bool bench_sink_open(bench_sink *sink, const char *path);            /* false: a complaint */
-bool bench_sink_write(const bench_sink *sink, const json_t *record); /* the same; true where there is no record */
-/* The model of the processor, "unknown" when the system does not say. Returns @p buffer. */
+bool bench_sink_open(bench_sink *sink, const char *path);            /* prints an error and returns false on failure */
+bool bench_sink_write(const bench_sink *sink, const json_t *record); /* likewise; returns true if no record is wanted */
+/* Writes the model of the processor, "unknown" if the system does not tell. Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);
-int bench_cpu_count(void); /* processors that this process may use */
+int bench_cpu_count(void); /* returns the number of processors that this process may use */
 
 #endif

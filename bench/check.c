@@ -1,4 +1,4 @@
-/* Sources and verification of the scenarios, see check.h. */
+/* Makes source trees and verifies results. See check.h for ownership and threads. */
 #include "check.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steele, Lea and Flood's SplitMix64: a bijection of its counter, so equal words come from equal counters only. */
+/* SplitMix64 of Steele, Lea and Flood. It is a bijection of its counter, so different counters give different words. */
 static uint64_t next_random(uint64_t *state) {
   uint64_t z = *state += 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -34,7 +34,7 @@ bool check_source_make(check_source *s, const check_group *groups, int num_group
   tdict_error err;
   memset(s, 0, sizeof *s);
   if (!alloc_arrays(s, groups, num_groups)) {
-    bench_complain("no memory for the addresses of %" PRId64 " leaves", s->leaves);
+    bench_print_error("no memory for the addresses of %" PRId64 " leaves", s->leaves);
     check_source_free(s);
     return false;
   }
@@ -51,7 +51,7 @@ bool check_source_make(check_source *s, const check_group *groups, int num_group
     tdict_tensor_release(leaf);
   }
   if (status == TDICT_OK) return true;
-  bench_complain_error("the source tree could not be built", &err);
+  bench_print_status("cannot build the source tree", &err);
   check_source_free(s);
   return false;
 }
@@ -78,8 +78,8 @@ static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
     uint64_t word = next_random(&state);
     memcpy(to + w * 8, &word, 8);
   }
-  /* the first four bytes are a bijection of the leaf's number, so that no leaf is another's double; a leaf of four
-     bytes has no others */
+  /* The first four bytes are a bijection of the leaf's number, so no two leaves are equal, even leaves of only four
+   * bytes. */
   uint32_t first = ((uint32_t)i + (uint32_t)salt) * 0x9E3779B1u;
   if (s->bytes[i] % 8) memcpy(to + words * 8, &state, 4);
   if (s->bytes[i] >= 4) memcpy(to, &first, 4);
@@ -117,10 +117,10 @@ void check_source_seed(check_source *s, uint64_t seed) {
   bench_progress_end();
 }
 
-/* One piece of work on the simulated device, and the thread that waits for it. */
+/* A read or fill on the simulated device. */
 typedef struct sim_job {
   tdict_stream stream;
-  void *device, *host; /* host NULL: fill with 0xA5, else read */
+  void *device, *host; /* host NULL: fill with 0xA5; otherwise read into host */
   size_t bytes;
   bool good;
   sem_t done;
@@ -141,11 +141,11 @@ static bool sim_job_do(const check_place *p, void *device, void *host, size_t by
   if (sem_init(&job.done, 0, 0) != 0) return false;
   tdict_status status = tdict_sim_launch(p->stream, sim_job_run, &job, &err);
   if (status == TDICT_OK)
-    while (sem_wait(&job.done) != 0) continue; /* interrupted */
+    while (sem_wait(&job.done) != 0) continue; /* a signal interrupted the wait */
   else
-    bench_complain_error("the simulated device refused a launch", &err);
+    bench_print_status("the simulated device refused a launch", &err);
   sem_destroy(&job.done);
-  if (status == TDICT_OK && !job.good) bench_complain("%p is no address of the simulated device", device);
+  if (status == TDICT_OK && !job.good) bench_print_error("%p is not an address of the simulated device", device);
   return status == TDICT_OK && job.good;
 }
 
@@ -156,7 +156,7 @@ static bool fill_bytes(const check_place *p, void *device, size_t bytes) {
     return true;
   }
   if (raw_fill(p->raw, (raw_address)(uintptr_t)device, CHECK_POISON, bytes)) return true;
-  bench_complain("result memory could not be filled: %s", raw_why(p->raw));
+  bench_print_error("cannot fill result memory: %s", raw_why(p->raw));
   return false;
 }
 
@@ -165,7 +165,7 @@ const void *check_read(const check_place *p, const void *device, size_t bytes) {
   if (p->device.type == TDICT_DEVICE_SIM)
     return sim_job_do(p, (void *)(uintptr_t)device, p->bounce, bytes) ? p->bounce : NULL;
   if (raw_copy_out(p->raw, p->bounce, (raw_address)(uintptr_t)device, bytes)) return p->bounce;
-  bench_complain("a result could not be read back: %s", raw_why(p->raw));
+  bench_print_error("cannot read a result back: %s", raw_why(p->raw));
   return NULL;
 }
 
@@ -177,7 +177,7 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
   const int64_t shape[1] = {(int64_t)check_padded_bytes(s)};
   tdict_memory *memory = tdict_device_memory(p->context, p->device);
   if (tdict_tensor_empty(TDICT_U8, 1, shape, memory, &block, &err) != TDICT_OK) {
-    bench_complain_error("device memory to fill could not be had", &err);
+    bench_print_status("cannot allocate device memory to fill", &err);
     return false;
   }
   void *device = tdict_tensor_data(block);
@@ -202,8 +202,8 @@ static int check_leaf(const check_place *p, const check_source *s, int64_t i, co
     if (!found) return BENCH_FAILED;
     if (memcmp(found, s->data[i] + at, bytes) != 0) {
       size_t where = first_difference(found, s->data[i] + at, bytes);
-      bench_complain("leaf \"%" PRId64 "\" differs at offset %zu: sent 0x%02x, arrived 0x%02x", i, at + where,
-                     s->data[i][at + where], found[where]);
+      bench_print_error("leaf \"%" PRId64 "\" differs at offset %zu: sent 0x%02x, arrived 0x%02x", i, at + where,
+                        s->data[i][at + where], found[where]);
       return BENCH_DIFFERS;
     }
     at += bytes;
@@ -215,7 +215,7 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
                  size_t *poisoned_bytes) {
   tdict_error err;
   if (tdict_num_leaves(result) != (size_t)s->leaves) {
-    bench_complain("%zu leaves arrived of %" PRId64, tdict_num_leaves(result), s->leaves);
+    bench_print_error("%zu leaves arrived, wanted %" PRId64, tdict_num_leaves(result), s->leaves);
     return BENCH_DIFFERS;
   }
   for (int64_t i = 0; i < s->leaves; i++) {
@@ -224,12 +224,12 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
     snprintf(key, sizeof key, "%" PRId64, i);
     if (i % 64 == 0) bench_progress("reading back leaf %" PRId64 " of %" PRId64, i, s->leaves);
     if (tdict_get(result, key, &leaf, &err) != TDICT_OK) {
-      bench_complain_error("a leaf did not arrive", &err);
+      bench_print_status("a leaf did not arrive", &err);
       return BENCH_DIFFERS;
     }
     if (!tdict_device_equal(tdict_tensor_device(leaf), p->device) || tdict_tensor_dtype(leaf) != TDICT_F32 ||
         tdict_tensor_bytes(leaf) != s->bytes[i] || !tdict_tensor_is_contiguous(leaf)) {
-      bench_complain("leaf \"%s\" arrived on another device, or with another dtype or size", key);
+      bench_print_error("leaf \"%s\" arrived on another device, or with another dtype or size", key);
       return BENCH_DIFFERS;
     }
     const unsigned char *device = tdict_tensor_const_data(leaf);

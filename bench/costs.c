@@ -1,7 +1,6 @@
-/* tdict-costs: what containers cost on the host. Does each operation of costs_ops.c once: scripts/costs counts instructions
- * inside the functions named cost_ with callgrind. With --calls the kernel counts their system calls.
- *
- * Owner: main. Thread rule: one thread. */
+/* tdict-costs: runs each operation of costs_ops.c once. scripts/costs counts with callgrind the instructions inside
+ * functions whose names begin with cost_. With --calls the kernel counts their system calls.
+ * Main owns the data. Thread rule: one thread. */
 #include "costs.h"
 
 #include <errno.h>
@@ -26,13 +25,13 @@ static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},
                                      {"e", TDICT_BOOL, 0, {0}}};
 static const tdict_schema schema = {fields, 5};
 
-/* A tree of those fields. */
-static tdict_status make(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
+/* Makes a tree with the fields of the table. */
+static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
   const int64_t batch[2] = {rows, columns};
   return tdict_create_from(&schema, ndim, batch, NULL, out, &job->err);
 }
 
-/* The trees of many small tensors. */
+/* Makes the trees of many small tensors. */
 static tdict_status prepare_leaves(cost_job *job) {
   static const int64_t shape[2] = {2, 4}, batch[1] = {2};
   tdict_error *err = &job->err;
@@ -58,17 +57,17 @@ static tdict_status prepare_leaves(cost_job *job) {
   return status == TDICT_OK ? tdict_set(job->deep, "next.obs.pixels", job->tensors[0], err) : status;
 }
 
-/* The trees of many rows. */
-static tdict_status prepare_rows(cost_job *job) {
+/* Makes the trees of many rows. */
+static tdict_status prepare_row_trees(cost_job *job) {
   static const int64_t rows[1] = {COST_ROWS};
   static const int turn[2] = {1, 0};
   const int64_t strip[2] = {job->picked, 16};
   tdict_error *err = &job->err;
   tdict_tensor *flat = NULL;
-  tdict_status status = make(job, 1, COST_ROWS, 0, &job->table);
-  if (status == TDICT_OK) status = make(job, 1, job->picked, 0, &job->part);
-  if (status == TDICT_OK) status = make(job, 1, job->picked, 0, &job->step);
-  if (status == TDICT_OK) status = make(job, 2, job->picked, 8, &job->square);
+  tdict_status status = make_tree(job, 1, COST_ROWS, 0, &job->table);
+  if (status == TDICT_OK) status = make_tree(job, 1, job->picked, 0, &job->part);
+  if (status == TDICT_OK) status = make_tree(job, 1, job->picked, 0, &job->step);
+  if (status == TDICT_OK) status = make_tree(job, 2, job->picked, 8, &job->square);
   if (status == TDICT_OK) status = tdict_get(job->part, "c", &job->column, err);
   if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_BOOL, 1, rows, NULL, &job->mask, err);
   if (status == TDICT_OK) status = tdict_tensor_zeros(TDICT_F32, 2, strip, NULL, &flat, err);
@@ -81,28 +80,28 @@ static tdict_status prepare_rows(cost_job *job) {
 }
 
 static tdict_status prepare_items(cost_job *job) {
-  tdict_status status = make(job, 1, job->items, 0, &job->stacked);
-  if (status == TDICT_OK) status = make(job, 1, job->items / 2 * 3, 0, &job->joined);
+  tdict_status status = make_tree(job, 1, job->items, 0, &job->stacked);
+  if (status == TDICT_OK) status = make_tree(job, 1, job->items / 2 * 3, 0, &job->joined);
   for (int64_t i = 0; i < job->items && status == TDICT_OK; i++) {
     job->ones[i] = 1;
-    status = make(job, 0, 0, 0, &job->samples[i]);
-    if (status == TDICT_OK) status = make(job, 1, 1 + i % 2, 0, &job->pieces[i]);
+    status = make_tree(job, 0, 0, 0, &job->samples[i]);
+    if (status == TDICT_OK) status = make_tree(job, 1, 1 + i % 2, 0, &job->pieces[i]);
   }
   return status;
 }
 
-static tdict_status prepare(cost_job *job, int scale) {
+static tdict_status prepare_job(cost_job *job, int scale) {
   job->leaves = (int64_t)scale * COST_LEAVES;
   job->picked = (int64_t)scale * COST_PICKED;
   job->items = (int64_t)scale * COST_ITEMS;
   job->dataset = tdict_dataset_default();
   job->schema = (tdict_schema){job->fields, (size_t)job->leaves};
   tdict_status status = prepare_leaves(job);
-  if (status == TDICT_OK) status = prepare_rows(job);
+  if (status == TDICT_OK) status = prepare_row_trees(job);
   return status == TDICT_OK ? prepare_items(job) : status;
 }
 
-static void end(cost_job *job) {
+static void release_job(cost_job *job) {
   tdict_tree *const trees[] = {job->wide, job->other, job->nested, job->dotted,  job->deep,  job->table,
                                job->part, job->step,  job->square, job->stacked, job->joined};
   tdict_dataset_reset(&job->dataset);
@@ -117,7 +116,7 @@ static void end(cost_job *job) {
   free(job);
 }
 
-/* What the kernel refused, since the last operation began. */
+/* Counts the system calls that the filter trapped since the last operation began. */
 static volatile sig_atomic_t num_calls, last_call;
 
 static void note_call(int signal, siginfo_t *info, void *context) {
@@ -126,7 +125,8 @@ static void note_call(int signal, siginfo_t *info, void *context) {
   last_call = info->si_syscall;
 }
 
-/* From here on only what malloc, the sanitizers' malloc and the end of the program need reaches the kernel. */
+/* Installs a system call filter. It allows only the calls that malloc, the sanitizers and the end of the program
+ * need, and traps all others. */
 static bool count_calls(void) {
   static const int allowed[] = {SYS_brk,      SYS_mmap,         SYS_munmap, SYS_mremap,    SYS_madvise,
                                 SYS_mprotect, SYS_rt_sigreturn, SYS_write,  SYS_exit_group};
@@ -145,8 +145,8 @@ static bool count_calls(void) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/* Does each operation, and prints a line for it; counts the operations that made a system call. */
-static tdict_status run_all(cost_job *job, int *num_calling) {
+/* Runs each operation and prints a line for it. Counts the operations that made a system call. */
+static tdict_status run_operations(cost_job *job, int *num_calling) {
   tdict_status status = TDICT_OK;
   for (int i = 0; i < cost_num_ops && status == TDICT_OK; i++) {
     const cost_op *op = &cost_ops[i];
@@ -168,30 +168,31 @@ int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "--scale") == 0) scale = atoi(argv[2]);
   if ((argc > 1 && !calls && argc != 3) || argc > 3 || (calls && argc > 2) || scale < 1 || scale > COST_MOST) {
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    fprintf(help ? stdout : stderr,
-            "usage: tdict-costs [--scale N | --calls]\nDoes what containers do on the host, each operation once: on N "
-            "times as much with --scale, 1 to %d.\nscripts/costs counts the instructions. --calls counts system calls "
-            "but those of malloc.\nExit status: 0 done, 1 something failed or made a system call, 2 wrong use.\n",
-            (int)COST_MOST);
+    fprintf(
+        help ? stdout : stderr,
+        "usage: tdict-costs [--scale N | --calls]\nRuns each container operation once on the host, with N "
+        "times as much data with --scale, 1 to %d.\nscripts/costs counts the instructions. --calls counts system calls "
+        "except those of malloc.\nExit status: 0 success, 1 failure or a system call, 2 wrong usage.\n",
+        (int)COST_MOST);
     return help ? 0 : 2;
   }
   cost_job *job = calloc(1, sizeof *job);
   if (!job) return 1;
-  tdict_status status = prepare(job, calls ? 2 : scale);
+  tdict_status status = prepare_job(job, calls ? 2 : scale);
   printf("function\tunit\tunits\toperation\tsystem calls\n");
-  fflush(stdout); /* what stdio asks the kernel for the first time */
+  fflush(stdout); /* make stdio allocate its buffer now */
   if (calls && !count_calls()) {
     fprintf(stderr, "tdict-costs: no filter of system calls: %s\n", strerror(errno));
     return 1;
   }
-  if (status == TDICT_OK) status = run_all(job, &num_calling);
+  if (status == TDICT_OK) status = run_operations(job, &num_calling);
   if (status != TDICT_OK)
     fprintf(stderr, "tdict-costs: %s: %s (%s)\n", job->err.path, job->err.message, tdict_status_name(status));
-  end(job);
+  release_job(job);
   if (calls && status == TDICT_OK)
     printf(num_calling ? "%d operations make system calls\n" : "no operation makes a system call\n", num_calling);
   const int code = status == TDICT_OK && num_calling == 0 ? 0 : 1;
-  if (calls) { /* exit() and _exit() of a sanitizer want more of the kernel than is left */
+  if (calls) { /* exit() and _exit() under a sanitizer need calls that the filter traps */
     fflush(stdout);
     (void)syscall(SYS_exit_group, code);
   }

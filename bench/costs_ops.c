@@ -1,5 +1,5 @@
-/* The operations that tdict-costs counts. callgrind finds the functions by their names, so they may be neither inlined
- * nor copied. What an operation makes, it releases. Owner: main. Thread rule: one thread. */
+/* The operations that tdict-costs counts. callgrind finds the functions by name, so they must not be inlined or
+ * cloned. Each operation releases what it makes. Main owns the data. Thread rule: one thread. */
 #include <stdio.h>
 
 #include "costs.h"
@@ -9,7 +9,7 @@
 #else
 #define COST(name) __attribute__((noinline, noclone, used)) static tdict_status cost_##name(cost_job *job)
 #endif
-/* An operation that makes one tree. */
+/* Defines an operation that makes one tree. */
 #define MAKES(name, call)             \
   COST(name) {                        \
     tdict_tree *out = NULL;           \
@@ -17,7 +17,7 @@
     tdict_release(out);               \
     return status;                    \
   }
-/* One that makes several, at most as many as there are leaves. */
+/* Defines an operation that makes several trees, at most as many as there are leaves. */
 #define MAKES_MANY(name, room, call)                                                     \
   COST(name) {                                                                           \
     size_t count = (size_t)(room);                                                       \
@@ -25,10 +25,10 @@
     for (size_t i = 0; i < count && status == TDICT_OK; i++) tdict_release(job->out[i]); \
     return status;                                                                       \
   }
-/* One that makes nothing. */
+/* Defines an operation that makes no tree. */
 #define DOES(name, call) \
   COST(name) { return call; }
-/* One that is done for each of `count` numbers i. */
+/* Defines an operation that calls a function for each i from 0 to count - 1. */
 #define REPEATS(name, count, call)                                                          \
   COST(name) {                                                                              \
     tdict_status status = TDICT_OK;                                                         \
@@ -41,7 +41,7 @@
 #define WIDES (const tdict_tree *const[]){job->wide, job->other}, 2
 #define PICKED TDICT_LIST(job->positions, job->picked)
 
-static tdict_status fail(cost_job *job, const char *text) {
+static tdict_status fail_operation(cost_job *job, const char *text) {
   snprintf(job->err.message, sizeof job->err.message, "%s", text);
   return TDICT_EINVAL;
 }
@@ -60,7 +60,7 @@ static tdict_status get_one(cost_job *job, const tdict_tree *td, const char *pat
 }
 REPEATS(get, job->leaves, get_one(job, job->wide, job->keys[i]))
 REPEATS(get_deep, job->leaves, get_one(job, job->deep, "next.obs.pixels"))
-REPEATS(has, job->leaves, tdict_has(job->wide, job->keys[i]) ? TDICT_OK : fail(job, "a key is not there"))
+REPEATS(has, job->leaves, tdict_has(job->wide, job->keys[i]) ? TDICT_OK : fail_operation(job, "a key is not there"))
 REPEATS(set_again, job->leaves, tdict_set(job->wide, job->keys[i], job->tensors[i], ERR))
 COST(rename) {
   tdict_status status = TDICT_OK;
@@ -89,9 +89,9 @@ static tdict_status count_entry(void *user, const tdict_entry *entry, tdict_erro
 COST(walk) {
   int64_t count = 0;
   tdict_status status = tdict_walk(job->wide, count_entry, &count, ERR);
-  return status == TDICT_OK && count != job->leaves ? fail(job, "a walk did not show all leaves") : status;
+  return status == TDICT_OK && count != job->leaves ? fail_operation(job, "a walk did not show all leaves") : status;
 }
-static tdict_status look(void *user, const tdict_leaves *at, tdict_error *err) {
+static tdict_status visit_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)user, (void)at, (void)err;
   return TDICT_OK;
 }
@@ -111,20 +111,20 @@ COST(split_keys) {
   for (int i = 0; i < 2 && status == TDICT_OK; i++) tdict_release(job->out[i]);
   return status;
 }
-DOES(visit, tdict_visit(WIDES, look, NULL, ERR))
+DOES(visit, tdict_visit(WIDES, visit_leaf, NULL, ERR))
 MAKES(apply, tdict_apply(WIDES, keep_first, NULL, &out, ERR))
 MAKES(filter, tdict_filter(job->nested, keep_all, NULL, &out, ERR))
 MAKES(clone, tdict_clone(job->nested, &out, ERR))
 MAKES(clone_deep, tdict_clone_deep(job->wide, NULL, &out, ERR))
-DOES(equal, tdict_equal(job->wide, job->other) ? TDICT_OK : fail(job, "equal trees are not"))
-DOES(bytes, tdict_bytes(job->nested) ? TDICT_OK : fail(job, "no bytes"))
+DOES(equal, tdict_equal(job->wide, job->other) ? TDICT_OK : fail_operation(job, "equal trees are not"))
+DOES(bytes, tdict_bytes(job->nested) ? TDICT_OK : fail_operation(job, "no bytes"))
 COST(unique_bytes) {
   size_t bytes;
   return tdict_unique_bytes(job->nested, &bytes, ERR);
 }
 COST(format) {
   char text[256];
-  return tdict_format(job->nested, text, sizeof text) ? TDICT_OK : fail(job, "no text");
+  return tdict_format(job->nested, text, sizeof text) ? TDICT_OK : fail_operation(job, "no text");
 }
 COST(lock) {
   tdict_lock(job->nested);
@@ -166,7 +166,7 @@ MAKES(squeeze, tdict_squeeze(job->wide, 0, &out, ERR))
 MAKES(expand, tdict_expand(job->wide, 2, (const int64_t[]){3, 2}, &out, ERR))
 MAKES(permute, tdict_permute(job->wide, 1, (const int[]){0}, &out, ERR))
 MAKES(transpose, tdict_transpose(job->square, 0, 1, &out, ERR))
-COST(reshape) { /* which copies */
+COST(reshape) { /* copies the bytes */
   tdict_tree *turned = NULL, *out = NULL;
   tdict_status status = tdict_transpose(job->square, 0, 1, &turned, ERR);
   if (status == TDICT_OK) status = tdict_flatten(turned, 0, 1, &out, ERR);
@@ -220,7 +220,7 @@ COST(tensors) {
     if (status == TDICT_OK) status = tdict_tensor_copy(made, job->tensors[i], ERR);
     if (status == TDICT_OK) status = tdict_tensor_slice(made, &range, &cut, ERR);
     if (status == TDICT_OK && (!tdict_tensor_data(made) || !tdict_tensor_const_data(cut)))
-      status = fail(job, "no data");
+      status = fail_operation(job, "no data");
     tdict_tensor_release(cut);
     tdict_tensor_release(made);
   }

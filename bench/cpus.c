@@ -1,6 +1,6 @@
-/* tdict-bench cpus: transfers by processes that may use one processor, or two. bench/compare starts such processes, of
- * everybody that takes part; `tdict-bench cpus` alone measures with the processors that it was given itself, for use
- * under taskset. */
+/* tdict-bench cpus: copies by processes that may use only one or two processors. bench/compare starts such processes
+ * for each library. `tdict-bench cpus` alone uses the processors of its own process; restrict them with taskset.
+ * Constant tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define TREE .kind = &kind_h2d, .groups = {{250, 4000000}}, .threads = -1, .worth = 1
@@ -9,5 +9,5 @@ static const bench_row rows[] = {
     {.name = "250 x 4 MB on 2 processors", TREE, .cpus = 2},
 };
 
-const bench_scenario bench_cpus = {"cpus", "transfers by processes that may use one processor, or two", NULL, rows,
+const bench_scenario bench_cpus = {"cpus", "copies in processes that may use one or two processors", NULL, rows,
                                    sizeof rows / sizeof rows[0]};

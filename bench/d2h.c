@@ -1,4 +1,5 @@
-/* tdict-bench d2h: from the device into memory that is there and touched, into new memory, and into pinned memory. */
+/* tdict-bench d2h: copies from the device into existing, new and pinned host memory. Constant tables. Thread rule:
+ * one thread. */
 #include "rows.h"
 
 #define SEVEN .kind = &kind_d2h, .groups = {{2, 5419008}, {2, 24576}, {3, 1024}}, .threads = -1
@@ -15,5 +16,5 @@ static const bench_row rows[] = {
     {.name = "10.9 MB of 7 leaves, pinned result", SEVEN, .result = "pinned", .worth = 2},
 };
 
-const bench_scenario bench_d2h = {"d2h", "to the host: warm pages, fresh memory, pinned result", NULL, rows,
+const bench_scenario bench_d2h = {"d2h", "copies to the host: into used, new or pinned memory", NULL, rows,
                                   sizeof rows / sizeof rows[0]};

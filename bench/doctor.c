@@ -1,5 +1,6 @@
-/* tdict-bench doctor: what this machine has that transfers depend on, and which ways they take here. Found out by asking
- * the system and the driver, and by moving a little. One JSON object is made; the text is printed from it. */
+/* tdict-bench doctor: shows the properties of this machine that transfers depend on, and which settings they use. It
+ * asks the system and the driver, and moves a few small trees. The text is printed from the JSON record. Main owns
+ * it. Thread rule: one thread. */
 #include <argp.h>
 #include <dirent.h>
 #include <sched.h>
@@ -27,7 +28,7 @@ static json_t *line_or_null(const char *path) {
   return read_line(path, text, sizeof text) ? json_string(text) : json_null();
 }
 
-/* "0-3,8": the processors of the mask. */
+/* Formats the processors of a mask, such as "0-3,8". */
 static json_t *cpu_mask(void) {
   cpu_set_t set;
   char text[1024] = "";
@@ -74,7 +75,7 @@ static json_t *numa_section(void) {
   return nodes;
 }
 
-static json_t *limit(int resource) {
+static json_t *describe_limit(int resource) {
   struct rlimit l;
   if (getrlimit((__rlimit_resource_t)resource, &l) != 0) return json_null();
   return l.rlim_cur == RLIM_INFINITY ? json_string("unlimited") : json_integer((json_int_t)l.rlim_cur);
@@ -82,8 +83,8 @@ static json_t *limit(int resource) {
 
 static json_t *limits_section(void) {
   json_t *cgroup = line_or_null("/sys/fs/cgroup/memory.max");
-  return json_pack("{s:o, s:o, s:o, s:o}", "locked_bytes", limit(RLIMIT_MEMLOCK), "address_bytes", limit(RLIMIT_AS),
-                   "open_files", limit(RLIMIT_NOFILE), "cgroup_memory", cgroup);
+  return json_pack("{s:o, s:o, s:o, s:o}", "locked_bytes", describe_limit(RLIMIT_MEMLOCK), "address_bytes",
+                   describe_limit(RLIMIT_AS), "open_files", describe_limit(RLIMIT_NOFILE), "cgroup_memory", cgroup);
 }
 
 static json_t *gpu_section(raw_driver *raw, int ordinal) {
@@ -97,7 +98,7 @@ static json_t *gpu_section(raw_driver *raw, int ordinal) {
   json_t *node = line_or_null(path);
   if (json_is_string(node) && strcmp(json_string_value(node), "-1") == 0) {
     json_decref(node);
-    node = json_string("unknown: the system says -1"); /* workers then use all processors */
+    node = json_string("unknown: the system says -1"); /* workers may then use all processors */
   }
   char compute[32];
   snprintf(compute, sizeof compute, "%d.%d", info.compute_major, info.compute_minor);
@@ -140,7 +141,7 @@ static void take_log(void *user, int32_t level, const char *text) {
   json_array_append_new(user, json_string(text));
 }
 
-/* On which processors the process's threads may run, by the system's own word: each list once, with its threads. */
+/* Returns the processor lists that the threads of this process may use, with the threads of each list. */
 static json_t *thread_masks(void) {
   json_t *masks = json_object();
   DIR *folder = opendir("/proc/self/task");
@@ -162,7 +163,7 @@ static json_t *thread_masks(void) {
   return masks;
 }
 
-/* Moves one tree and says what was done. */
+/* Moves one tree and returns the statistics of the transfer. */
 static json_t *try_way(tdict_context *context, const check_group *group, bool pinned) {
   check_source source;
   tdict_error err;
@@ -241,7 +242,7 @@ static void print_value(json_t *value) {
   }
 }
 
-/* Two levels of headings are all there is. */
+/* Prints an object as text, with at most two levels of headings. */
 static void print_section(const char *title, json_t *section, int depth) {
   const char *key;
   json_t *value, *one;
@@ -277,7 +278,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   } else if (key == 'j') {
     o->json = arg;
   } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
   } else {
     return ARGP_ERR_UNKNOWN;
   }
@@ -287,11 +288,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 int doctor_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"json", 'j', "FILE", 0, "write the same as JSON there; - is standard output, and then there is no text", 0},
+      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
       {0}};
   static const char doc[] =
-      "Says what this machine has that transfers depend on, and which ways they take here."
-      "\vExit status: 0 done, 1 no context could be made, or the JSON file cannot be written, 2 wrong "
+      "Shows the hardware, driver and limits that transfers depend on, and the settings that transfers use."
+      "\vExit status: 0 success, 1 cannot create a context or write the JSON file, 2 wrong "
       "use.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   doctor_options o = {"auto", NULL};

@@ -1,7 +1,7 @@
-/* tdict-bench fresh: what the first transfer of a process takes, and its first pinning of a tree. bench/compare gives each
- * repetition a process of its own; `tdict-bench fresh` alone opens a new context for each, in one process.
- *
- * What the repetition made is kept until the row is over, and verified after the clock has stopped. */
+/* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/compare starts a new
+ * process for each repetition. `tdict-bench fresh` alone opens a new context for each repetition.
+ * The job keeps the result of a repetition until the row ends, and verifies it after the measured time. Thread rule:
+ * one thread. */
 #include <stdlib.h>
 
 #include "rows.h"
@@ -9,7 +9,7 @@
 enum { STEADY = 5 };
 typedef struct fresh_state {
   check_poison poison;
-  double allocation; /* seconds of the first device memory */
+  double allocation; /* time to allocate the first device memory */
   tdict_tree *result;
 } fresh_state;
 
@@ -18,7 +18,7 @@ static bool fresh_prepare(bench_job *job) {
   return job->state != NULL;
 }
 
-/* The first device memory is taken, timed apart, filled with 0xA5 and given back to the library's pool. */
+/* Allocates the first device memory, measures that apart, fills it with 0xA5 and frees it to the library's pool. */
 static bool first_prepare(bench_job *job) {
   if (!fresh_prepare(job)) return false;
   fresh_state *state = job->state;
@@ -28,7 +28,7 @@ static bool first_prepare(bench_job *job) {
   const int64_t shape[1] = {(int64_t)check_padded_bytes(&p->sources[0])};
   double begin = bench_now();
   if (tdict_tensor_empty(TDICT_U8, 1, shape, tdict_device_memory(p->context, p->device), &block, &err) != TDICT_OK) {
-    bench_complain_error("the first device memory", &err);
+    bench_print_status("the first device memory", &err);
     return false;
   }
   state->allocation = bench_now() - begin;
@@ -43,8 +43,8 @@ static void fresh_finish(bench_job *job) {
   free(state);
 }
 
-/* The release of a first result is no part of what is asked. */
-static bool first_sample(bench_job *job, int tree, double *seconds) {
+/* The time does not include the release of the first result. */
+static bool fresh_first_sample(bench_job *job, int tree, double *seconds) {
   fresh_state *state = job->state;
   tdict_tree *result = NULL;
   double begin = bench_now();
@@ -62,7 +62,7 @@ static int verify_kept(bench_job *job, tdict_device where) {
   check_place place = job->place->check;
   place.device = where;
   if (!state->result) {
-    bench_complain("there is nothing to verify yet");
+    bench_print_error("there is nothing to verify yet");
     return BENCH_FAILED;
   }
   return check_result(&place, &job->place->sources[0], state->result, &state->poison, &job->poisoned_bytes);
@@ -70,14 +70,14 @@ static int verify_kept(bench_job *job, tdict_device where) {
 
 static int first_verify(bench_job *job) { return verify_kept(job, job->place->device); }
 
-/* What the same takes from the second time on. */
+/* Measures the later transfers of the same tree, for comparison. */
 static json_t *first_more(bench_job *job) {
   const fresh_state *state = job->state;
   bench_samples steady;
   if (!bench_samples_reserve(&steady, STEADY)) return NULL;
   for (int i = -1; i < STEADY; i++) {
     double one;
-    if (!first_sample(job, 0, &one)) break;
+    if (!fresh_first_sample(job, 0, &one)) break;
     if (i >= 0) bench_samples_add(&steady, one);
   }
   json_t *more =
@@ -86,13 +86,13 @@ static json_t *first_more(bench_job *job) {
   return more;
 }
 
-static bool pin_sample(bench_job *job, int tree, double *seconds) {
+static bool fresh_pin_sample(bench_job *job, int tree, double *seconds) {
   fresh_state *state = job->state;
   tdict_error err;
   tdict_tree *result = NULL;
   double begin = bench_now();
   if (tdict_pin_memory(job->place->context, job->place->sources[tree].tree, NULL, &result, &err) != TDICT_OK) {
-    bench_complain_error("pin_memory", &err);
+    bench_print_status("pin_memory", &err);
     return false;
   }
   *seconds = bench_now() - begin;
@@ -103,17 +103,17 @@ static bool pin_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-static int pin_verify(bench_job *job) {
+static int fresh_pin_verify(bench_job *job) {
   const fresh_state *state = job->state;
   if (!state->result || tdict_is_pinned(state->result)) return verify_kept(job, tdict_cpu());
-  bench_complain("the result is not pinned");
+  bench_print_error("the result is not pinned");
   return BENCH_FAILED;
 }
 
-static const bench_kind kind_first = {"first",      false, false,        first_prepare, first_verify,
-                                      first_sample, NULL,  fresh_finish, first_more};
-static const bench_kind kind_pin_first = {"pin_first", false, false,        fresh_prepare, pin_verify,
-                                          pin_sample,  NULL,  fresh_finish, NULL};
+static const bench_kind kind_first = {"first", false,        false,     first_prepare, first_verify, fresh_first_sample,
+                                      NULL,    fresh_finish, first_more};
+static const bench_kind kind_pin_first = {"pin_first",      false, false,        fresh_prepare, fresh_pin_verify,
+                                          fresh_pin_sample, NULL,  fresh_finish, NULL};
 
 #define TREE .groups = {{1000, 4000000}}, .threads = -1, .trees = 1, .worth = 1
 static const bench_row rows[] = {
@@ -126,5 +126,5 @@ static const bench_row rows[] = {
      .processes = 5},
 };
 
-const bench_scenario bench_fresh = {"fresh", "the first transfer of a process, and its first pinning", NULL, rows,
-                                    sizeof rows / sizeof rows[0]};
+const bench_scenario bench_fresh = {"fresh", "measures the first transfer and the first pinning of a process", NULL,
+                                    rows, sizeof rows / sizeof rows[0]};

@@ -1,20 +1,21 @@
-/* The kinds h2d and d2h: a tree goes to the device, or from it to the host. See rows.h. */
+/* The kinds h2d (a tree is copied to the device) and d2h (from the device to the host). See rows.h for ownership and
+ * threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rows.h"
 
-/* Beyond this, one existing destination is as good as four: none of it is in a cache when it comes round again. */
+/* Above this size one existing destination is enough: it is too large for any cache when it is reused. */
 static const size_t one_target_bytes = (size_t)512 << 20;
 
-static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+static bool is_equal(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
 tdict_transfer_options move_options(const bench_job *job) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.mode = job->row.mode;
   o.num_threads = job->row.threads;
-  o.pinned_result = is(job->row.result, "pinned");
+  o.pinned_result = is_equal(job->row.result, "pinned");
   return o;
 }
 
@@ -24,12 +25,12 @@ bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_
   if (tdict_to_device(job->place->context, source, to, &o, out, &err) == TDICT_OK) return true;
   char what[128];
   snprintf(what, sizeof what, "%s/%s", job->scenario, job->row.name);
-  bench_complain_error(what, &err);
+  bench_print_status(what, &err);
   return false;
 }
 
 static bool driver_failed(const bench_job *job) {
-  bench_complain("%s/%s by the driver: %s", job->scenario, job->row.name, raw_why(job->place->check.raw));
+  bench_print_error("%s/%s by the driver: %s", job->scenario, job->row.name, raw_why(job->place->check.raw));
   return false;
 }
 
@@ -49,7 +50,7 @@ static int h2d_verify(bench_job *job) {
   return answer;
 }
 
-/* The result is made and released inside the clock. */
+/* The time includes allocating and releasing the result. */
 static bool h2d_sample(bench_job *job, int tree, double *seconds) {
   tdict_tree *result = NULL;
   double begin = bench_now();
@@ -62,7 +63,7 @@ static bool h2d_sample(bench_job *job, int tree, double *seconds) {
 static bool h2d_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_source *s = &job->place->sources[tree];
-  bool waits = is(job->row.calls, "blocking"), good = true;
+  bool waits = is_equal(job->row.calls, "blocking"), good = true;
   raw_address to = job->raw_device;
   double begin = bench_now();
   for (int64_t i = 0; i < s->leaves && good; to += s->bytes[i], i++)
@@ -74,13 +75,14 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
 
 const bench_kind kind_h2d = {"h2d", false, false, h2d_prepare, h2d_verify, h2d_sample, h2d_driver, NULL, NULL};
 
-/* To the host. "fresh" and "pinned" results are new each time, "warm" and "into_pinned" are written over. */
+/* Copies to the host. "fresh" and "pinned" results are new each time. "warm" and "into_pinned" results are
+ * overwritten. */
 static bool writes_over(const bench_job *job) {
-  return is(job->row.result, "warm") || is(job->row.result, "into_pinned");
+  return is_equal(job->row.result, "warm") || is_equal(job->row.result, "into_pinned");
 }
 
 static bool d2h_targets(bench_job *job) {
-  bool pinned = is(job->row.result, "into_pinned");
+  bool pinned = is_equal(job->row.result, "into_pinned");
   int groups = 0;
   while (groups < BENCH_MAX_GROUPS && job->row.groups[groups].leaves > 0) groups++;
   job->num_targets = job->total_bytes > one_target_bytes ? 1 : BENCH_TREES;
@@ -99,17 +101,17 @@ static bool d2h_prepare(bench_job *job) {
   for (int t = 0; t < BENCH_TREES; t++) {
     if (tdict_to_device(p->context, p->sources[t].tree, p->device, NULL, &job->device_trees[t], &err) == TDICT_OK)
       continue;
-    bench_complain_error("the trees on the device could not be made", &err);
+    bench_print_status("cannot make the trees on the device", &err);
     return false;
   }
   if (writes_over(job) && !d2h_targets(job)) return false;
-  if (!place_is_gpu(p) || !is(job->row.result, "warm")) return true;
+  if (!place_is_gpu(p) || !is_equal(job->row.result, "warm")) return true;
   job->raw_host = malloc(job->total_bytes + 1);
   if (job->raw_host) {
     memset(job->raw_host, CHECK_POISON, job->total_bytes + 1);
     return true;
   }
-  bench_complain("no memory for the driver's copies");
+  bench_print_error("no memory for the driver's copies");
   return false;
 }
 
@@ -119,7 +121,7 @@ static bool d2h_move(bench_job *job, int tree, tdict_tree **out) {
   tdict_transfer_options o = move_options(job);
   tdict_tree *to = job->targets[tree % job->num_targets].tree;
   if (tdict_copy_into(job->place->context, job->device_trees[tree], to, &o, &err) != TDICT_OK) {
-    bench_complain_error("copy into", &err);
+    bench_print_status("copy into", &err);
     return false;
   }
   *out = NULL;
@@ -133,8 +135,8 @@ static int d2h_verify(bench_job *job) {
   host.device = tdict_cpu();
   if (!d2h_move(job, 0, &result)) return BENCH_FAILED;
   const tdict_tree *pinned = result ? result : job->targets[0].tree;
-  if ((is(job->row.result, "pinned") || is(job->row.result, "into_pinned")) && !tdict_is_pinned(pinned)) {
-    bench_complain("%s/%s: the result is not pinned", job->scenario, job->row.name);
+  if ((is_equal(job->row.result, "pinned") || is_equal(job->row.result, "into_pinned")) && !tdict_is_pinned(pinned)) {
+    bench_print_error("%s/%s: the result is not pinned", job->scenario, job->row.name);
     tdict_release(result);
     return BENCH_FAILED;
   }
@@ -153,13 +155,14 @@ static bool d2h_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Leaf by leaf; pinned destinations lie in the bounce buffer, from its start again when it is full. */
+/* Copies leaf by leaf. Pinned destinations are parts of the bounce buffer, which is reused from its start when it is
+ * full. */
 static bool d2h_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_place *c = &job->place->check;
   const check_source *s = &job->place->sources[tree];
-  bool pinned = is(job->row.result, "pinned") || is(job->row.result, "into_pinned");
-  bool fresh = is(job->row.result, "fresh"), good = true;
+  bool pinned = is_equal(job->row.result, "pinned") || is_equal(job->row.result, "into_pinned");
+  bool fresh = is_equal(job->row.result, "fresh"), good = true;
   tdict_tensor *leaf;
   double begin = bench_now();
   unsigned char *base = fresh ? malloc(job->total_bytes + 1) : pinned ? c->bounce : job->raw_host;

@@ -1,4 +1,5 @@
-/* The kinds pin and pin_h2d: a tree is copied into pinned memory; the same, and then it goes to the device. */
+/* The kinds pin (a tree is copied into pinned memory) and pin_h2d (and then to the device). See rows.h for ownership
+ * and threads. */
 #include <string.h>
 
 #include "rows.h"
@@ -8,7 +9,7 @@ static bool pin_tree(bench_job *job, int tree, tdict_tree **out) {
   tdict_pin_options o = tdict_pin_options_default();
   o.num_threads = job->row.threads;
   if (tdict_pin_memory(job->place->context, job->place->sources[tree].tree, &o, out, &err) == TDICT_OK) return true;
-  bench_complain_error("pin_memory", &err);
+  bench_print_status("pin_memory", &err);
   return false;
 }
 
@@ -20,7 +21,7 @@ static int pin_verify(bench_job *job) {
   if (!pin_tree(job, 0, &pinned)) return BENCH_FAILED;
   int answer = BENCH_OK;
   if (!tdict_is_pinned(pinned)) {
-    bench_complain("%s/%s: the result is not pinned", job->scenario, job->row.name);
+    bench_print_error("%s/%s: the result is not pinned", job->scenario, job->row.name);
     answer = BENCH_FAILED;
   } else {
     answer = check_result(&host, &job->place->sources[0], pinned, &none, &job->poisoned_bytes);
@@ -51,7 +52,7 @@ static bool pin_and_move(bench_job *job, int tree, tdict_tree **out) {
 static bool pin_h2d_prepare(bench_job *job) {
   raw_driver *raw = job->place->check.raw;
   if (!raw || raw_alloc(raw, job->total_bytes + 256, &job->raw_device)) return true;
-  bench_complain("the driver: %s", raw_why(raw));
+  bench_print_error("the driver: %s", raw_why(raw));
   return false;
 }
 
@@ -75,7 +76,7 @@ static bool pin_h2d_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-/* Each leaf is copied into pinned memory that is there already, and sent from there. */
+/* Copies each leaf into existing pinned memory, and from there to the device. */
 static bool pin_h2d_driver(bench_job *job, int tree, double *seconds) {
   const check_place *c = &job->place->check;
   const check_source *s = &job->place->sources[tree];
@@ -95,7 +96,7 @@ static bool pin_h2d_driver(bench_job *job, int tree, double *seconds) {
   }
   if (good) good = raw_finish(c->raw);
   *seconds = bench_now() - begin;
-  if (!good) bench_complain("pin and copy by the driver: %s", raw_why(c->raw));
+  if (!good) bench_print_error("pin and copy by the driver: %s", raw_why(c->raw));
   return good;
 }
 

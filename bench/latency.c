@@ -1,5 +1,5 @@
-/* tdict-bench latency: how long the caller is held by a call that does not wait, and how long the program's own small
- * copies take while a transfer is under way. */
+/* tdict-bench latency: measures how long an asynchronous call takes to return. Also measures the program's own small
+ * copies during a transfer. See rows.h for ownership and threads. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,24 +8,24 @@
 
 #include "rows.h"
 
-/* The program makes its copies one at a time with a pause between them, so that 200 of them last about as long as a
- * transfer of 4 GB and do not all come in its first few milliseconds. */
+/* The program copies one block at a time with a pause after each. 200 copies then take about as long as a transfer of
+ * 4 GB, and are spread over its whole time. */
 enum { OWN_COPIES = 200, OWN_BYTES = 51200, MOST_TRANSFERS = 50, PAUSE_NS = 250000 };
 
-static bool start(bench_job *job, int tree, tdict_future **out) {
+static bool start_transfer(bench_job *job, int tree, tdict_future **out) {
   tdict_error err;
   bench_place *p = job->place;
   tdict_transfer_options o = move_options(job);
   if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
-  bench_complain_error("a transfer could not be started", &err);
+  bench_print_status("cannot start a transfer", &err);
   return false;
 }
 
-static bool end(tdict_future *future, tdict_tree **out) {
+static bool end_transfer(tdict_future *future, tdict_tree **out) {
   tdict_error err;
   tdict_status status = tdict_future_wait(future, out, &err);
   tdict_future_release(future);
-  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
   return status == TDICT_OK;
 }
 
@@ -35,26 +35,27 @@ static int latency_verify(bench_job *job) {
   check_poison poison;
   tdict_future *future = NULL;
   tdict_tree *result = NULL;
-  if (!check_poison_result(c, s, &poison) || !start(job, 0, &future) || !end(future, &result)) return BENCH_FAILED;
+  if (!check_poison_result(c, s, &poison) || !start_transfer(job, 0, &future) || !end_transfer(future, &result))
+    return BENCH_FAILED;
   int answer = check_result(c, s, result, &poison, &job->poisoned_bytes);
   tdict_release(result);
   return answer;
 }
 
-/* Until the call is back; the transfer is waited for after the clock has stopped. */
+/* Measures until the call returns. Waits for the transfer after the measured time. */
 static bool call_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   double begin = bench_now();
-  if (!start(job, tree, &future)) return false;
+  if (!start_transfer(job, tree, &future)) return false;
   *seconds = bench_now() - begin;
-  return end(future, NULL);
+  return end_transfer(future, NULL);
 }
 
 typedef struct copies_state {
   bench_samples times;
-  check_source own; /* simulated: the program's own leaf, pinned, and where it goes */
+  check_source own; /* simulated device: the source of the program's own copies, pinned */
   tdict_tree *target;
-  tdict_context *pieces; /* pins in pieces; NULL where nothing is pinned meanwhile */
+  tdict_context *pieces; /* a context that pins in pieces; NULL: the row does not pin */
 } copies_state;
 
 static bool copies_prepare(bench_job *job) {
@@ -68,7 +69,7 @@ static bool copies_prepare(bench_job *job) {
   if (!check_source_make(&state->own, &group, 1, tdict_pinned_memory(p->context))) return false;
   check_source_seed(&state->own, 7);
   if (tdict_to_device(p->context, state->own.tree, p->device, NULL, &state->target, &err) == TDICT_OK) return true;
-  bench_complain_error("the program's own leaf", &err);
+  bench_print_status("the program's own leaf", &err);
   return false;
 }
 
@@ -82,8 +83,9 @@ static void copies_finish(bench_job *job) {
   free(state);
 }
 
-/* On a GPU a driver copy from pinned memory on a stream of the program's own; simulated, a call of the library. */
-static bool copy_own(bench_job *job) {
+/* Copies a small block once. On a GPU this is a driver copy from pinned memory on a stream of the program. On the
+ * simulated device it is a call of the library. */
+static bool copy_small_block(bench_job *job) {
   bench_place *p = job->place;
   copies_state *state = job->state;
   tdict_error err;
@@ -91,11 +93,11 @@ static bool copy_own(bench_job *job) {
   if (place_is_gpu(p)) {
     raw_driver *raw = p->check.raw;
     if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, OWN_BYTES) || !raw_finish_own(raw)) {
-      bench_complain("the program's own copy: %s", raw_why(raw));
+      bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
   } else if (tdict_copy_into(p->context, state->own.tree, state->target, NULL, &err) != TDICT_OK) {
-    bench_complain_error("the program's own copy", &err);
+    bench_print_status("the program's own copy", &err);
     return false;
   }
   bench_samples_add(&state->times, bench_now() - begin);
@@ -112,7 +114,7 @@ static void take_a_pause(void) {
   nanosleep(&pause, NULL);
 }
 
-/* The wanted percentile of the times that were taken. */
+/* Returns a percentile of the measured times. */
 static double percentile(bench_job *job) {
   copies_state *state = job->state;
   int percent = strcmp(job->row.statistic, "p99") == 0 ? 99 : 50;
@@ -126,13 +128,13 @@ static bool copies_sample(bench_job *job, int tree, double *seconds) {
   state->times.count = 0;
   for (int n = 0; n < MOST_TRANSFERS && state->times.count < OWN_COPIES; n++) {
     tdict_future *future = NULL;
-    if (!start(job, (tree + n) % BENCH_TREES, &future)) return false;
+    if (!start_transfer(job, (tree + n) % BENCH_TREES, &future)) return false;
     bool good = true;
     do {
       take_a_pause();
-      good = copy_own(job);
+      good = copy_small_block(job);
     } while (good && state->times.count < OWN_COPIES && !tdict_future_is_ready(future));
-    if (!end(future, NULL) || !good) return false;
+    if (!end_transfer(future, NULL) || !good) return false;
   }
   *seconds = percentile(job);
   return true;
@@ -144,13 +146,13 @@ static bool idle_sample(bench_job *job, int tree, double *seconds) {
   state->times.count = 0;
   while (state->times.count < OWN_COPIES) {
     take_a_pause();
-    if (!copy_own(job)) return false;
+    if (!copy_small_block(job)) return false;
   }
   *seconds = percentile(job);
   return true;
 }
 
-/* As a program does that cannot afford to wait for the registration of a large block. */
+/* Opens a context that pins in pieces. Registering a large block at once would delay the program's copies. */
 static bool pinning_prepare(bench_job *job) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
@@ -161,11 +163,11 @@ static bool pinning_prepare(bench_job *job) {
   if (o.device.type == TDICT_DEVICE_SIM) o.sim = &sim;
   o.pin_piece_bytes = (size_t)32 << 20;
   if (tdict_context_create(&o, &state->pieces, &err) == TDICT_OK) return true;
-  bench_complain_error("no context that pins in pieces", &err);
+  bench_print_status("no context that pins in pieces", &err);
   return false;
 }
 
-/* The sources are pinned by a thread, with no pinned memory kept, while the program makes its copies. */
+/* Pins the sources on another thread, with no pinned memory cached, while the program copies. */
 typedef struct pinning {
   bench_job *job;
   int tree;
@@ -179,7 +181,7 @@ static void *pin_sources(void *user) {
   tdict_tree *pinned = NULL;
   const copies_state *state = p->job->state;
   p->good = tdict_pin_memory(state->pieces, p->job->place->sources[p->tree].tree, NULL, &pinned, &err) == TDICT_OK;
-  if (!p->good) bench_complain_error("pin_memory", &err);
+  if (!p->good) bench_print_status("pin_memory", &err);
   tdict_release(pinned);
   atomic_store_explicit(&p->done, true, memory_order_release);
   return NULL;
@@ -194,7 +196,7 @@ static bool pinning_sample(bench_job *job, int tree, double *seconds) {
   if (pthread_create(&thread, NULL, pin_sources, &p) != 0) return false;
   do {
     state->times.count = 0;
-    good = copy_own(job);
+    good = copy_small_block(job);
     if (good && state->times.seconds[0] > *seconds) *seconds = state->times.seconds[0];
   } while (good && !atomic_load_explicit(&p.done, memory_order_acquire));
   pthread_join(thread, NULL);
@@ -242,5 +244,5 @@ static const bench_row rows[] = {
      .worth = 2},
 };
 
-const bench_scenario bench_latency = {"latency", "until the call is back; the program's own copies meanwhile", NULL,
+const bench_scenario bench_latency = {"latency", "measures asynchronous calls, and own copies during a transfer", NULL,
                                       rows, sizeof rows / sizeof rows[0]};

@@ -1,7 +1,7 @@
-/* tdict-bench loader: batches a second that a loader hands over on the device, from a shard of tokens or from samples in
- * memory; with --digest one number that says which batches came, whatever the workers.
- *
- * Thread rule: the main thread alone; the loader's threads are its own. */
+/* tdict-bench loader: measures batches per second that a loader delivers on the device, from a shard of tokens or
+ * from samples in memory. With --digest it prints a hash of all batches, to compare them between runs. The run owns
+ * the context, the dataset and the loader.
+ * Thread rule: main thread only. The loader has its own threads. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,14 +16,14 @@
 enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
 
 typedef struct run {
-  const char *device, *work, *shard, *json, *state; /* shard NULL: a temporary one */
+  const char *device, *work, *shard, *json, *state; /* NULL: a temporary shard */
   int64_t workers, prefetch, batch, tokens, samples, epochs, stop, seed;
   double seconds;
   bool digest;
   tdict_context *context;
   tdict_device place;
   tdict_loader *loader;
-  tdict_tree *source; /* of samples in memory; NULL for tokens */
+  tdict_tree *source; /* the tree of samples; NULL for tokens */
   double rate, waited;
   tdict_loader_stats stats;
   double elapsed;
@@ -32,7 +32,7 @@ typedef struct run {
   bench_sink sink;
 } run;
 
-/* Random numbers of our own, so that both sides of a comparison may be given equal bytes. */
+/* A random generator that does not depend on the library, so that both sides of a comparison get equal bytes. */
 static uint64_t next_random(uint64_t *state) {
   *state += UINT64_C(0x9e3779b97f4a7c15);
   uint64_t x = *state;
@@ -54,9 +54,9 @@ static bool write_shard(const run *r, const char *path) {
     good = fwrite(part, sizeof *part, count, file) == count;
   }
   if (file && fclose(file) != 0) good = false;
-  int why = errno; /* free() may change it */
+  int why = errno; /* free() may change errno */
   free(part);
-  if (!good) bench_complain("the shard %s cannot be written: %s", path, strerror(why));
+  if (!good) bench_print_error("the shard %s cannot be written: %s", path, strerror(why));
   return good;
 }
 
@@ -67,18 +67,18 @@ static bool open_shard(const char *path, tdict_dataset *out) {
   o.num_paths = 1;
   o.window = WINDOW;
   if (tdict_dataset_from_tokens(&o, out, &err) == TDICT_OK) return true;
-  bench_complain_error("the shard", &err);
+  bench_print_status("the shard", &err);
   return false;
 }
 
-/* A shard that nobody named is gone when the program ends, however it ends: the dataset keeps the file mapped. */
+/* Removes the temporary shard at once. The dataset keeps the file mapped until the program ends. */
 static bool open_temporary_shard(const run *r, tdict_dataset *out) {
   const char *place = getenv("TMPDIR");
   char folder[4096], path[4096 + 16];
   int length = snprintf(folder, sizeof folder, "%s/tdict-bench-XXXXXX", place && *place ? place : "/tmp");
   if (length >= (int)sizeof folder || !mkdtemp(folder)) {
-    bench_complain("no temporary folder for the shard: %s",
-                   strerror(length < (int)sizeof folder ? errno : ENAMETOOLONG));
+    bench_print_error("no temporary folder for the shard: %s",
+                      strerror(length < (int)sizeof folder ? errno : ENAMETOOLONG));
     return false;
   }
   snprintf(path, sizeof path, "%s/tokens.bin", folder);
@@ -113,7 +113,7 @@ static bool open_samples(run *r, tdict_dataset *out) {
   static const tdict_schema schema = {fields, sizeof fields / sizeof fields[0]};
   tdict_error err;
   if (tdict_create_from(&schema, 1, &r->samples, NULL, &r->source, &err) != TDICT_OK) {
-    bench_complain_error("the samples", &err);
+    bench_print_status("the samples", &err);
     return false;
   }
   uint64_t state = 2;
@@ -127,7 +127,7 @@ static bool open_samples(run *r, tdict_dataset *out) {
     }
   }
   if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
-  bench_complain_error("the samples", &err);
+  bench_print_status("the samples", &err);
   return false;
 }
 
@@ -144,41 +144,41 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  o.endless = !r->digest;                         /* which counts epochs */
-  int64_t samples = dataset.length(dataset.self); /* the loader takes the dataset */
+  o.endless = !r->digest;                         /* the digest counts epochs */
+  int64_t samples = dataset.length(dataset.self); /* before the loader takes the dataset */
   if (samples < o.batch_size) {
-    bench_complain("a batch of %" PRId64 " wants as many samples, and the dataset has %" PRId64, r->batch, samples);
+    bench_print_error("batch_size is %" PRId64 ", but the dataset has %" PRId64 " samples", r->batch, samples);
     tdict_dataset_reset(&dataset);
     return false;
   }
   if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) != TDICT_OK) {
     tdict_dataset_reset(&dataset);
-    bench_complain_error("no loader", &err);
+    bench_print_status("no loader", &err);
     return false;
   }
   return true;
 }
 
-static bool open_context(run *r) {
+static bool open_loader_context(run *r) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
   options_place(r->device, &sim, &o);
   if (tdict_context_create(&o, &r->context, &err) != TDICT_OK) {
-    bench_complain_error("no context", &err);
+    bench_print_status("no context", &err);
     return false;
   }
   r->place = tdict_context_device(r->context, NULL);
   return true;
 }
 
-/* Takes batches for a time, each on a stream of the program's, as a training loop does. */
-static int measure(run *r) {
+/* Takes batches for a time. Each is delivered on the stream of the program, as in a training loop. */
+static int measure_rate(run *r) {
   tdict_error err;
   tdict_stream stream = {r->place, NULL};
   bool gpu = r->place.type != TDICT_DEVICE_CPU;
   if (gpu && tdict_stream_create(r->context, r->place, &stream, &err) != TDICT_OK) {
-    bench_complain_error("no stream", &err);
+    bench_print_status("no stream", &err);
     return BENCH_FAILED;
   }
   tdict_status status = TDICT_OK;
@@ -193,20 +193,20 @@ static int measure(run *r) {
     tdict_release(batch);
     batches++;
     if (begin == 0 && bench_now() > warm_until) {
-      status = tdict_loader_next(r->loader, NULL, &batch, &err); /* what is under way is through */
+      status = tdict_loader_next(r->loader, NULL, &batch, &err); /* wait for running transfers */
       tdict_release(batch);
       if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &before, &err);
       batches = 0;
       begin = bench_now();
     }
   }
-  if (status == TDICT_OK) status = tdict_loader_next(r->loader, NULL, &batch, &err); /* waits on the host */
+  if (status == TDICT_OK) status = tdict_loader_next(r->loader, NULL, &batch, &err); /* waits for the queued copies */
   r->elapsed = bench_now() - begin;
   tdict_release(batch);
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
   if (gpu) tdict_stream_destroy(r->context, stream);
   if (status != TDICT_OK) {
-    bench_complain_error("a batch", &err);
+    bench_print_status("a batch", &err);
     return BENCH_FAILED;
   }
   r->rate = (double)(batches + 1) / r->elapsed;
@@ -222,7 +222,7 @@ static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *
   if (!entry->tensor) return TDICT_OK;
   const unsigned char *bytes = tdict_tensor_const_data(entry->tensor);
   for (size_t i = 0; i < tdict_tensor_bytes(entry->tensor); i++)
-    r->sum = (r->sum ^ bytes[i]) * UINT64_C(1099511628211); /* FNV-1a */
+    r->sum = (r->sum ^ bytes[i]) * UINT64_C(1099511628211); /* hash FNV-1a */
   return TDICT_OK;
 }
 
@@ -230,18 +230,18 @@ static bool read_state(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
   FILE *file = r->state ? fopen(r->state, "r") : NULL;
-  if (!file) return true; /* from the beginning */
+  if (!file) return true; /* no saved state: start at the beginning */
   int got = fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &s.epoch, &s.batch,
                    &s.dataset_length, &s.batch_size, &s.num_indices, &s.num_samples);
   got += fscanf(file, " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNd32 " %" SCNd32 " %" SCNu64, &s.rank_samples, &s.seed,
                 &s.weights_hash, &s.sampler_kind, &s.world_size, &r->sum);
   fclose(file);
   if (got != 12) {
-    bench_complain("%s is not a state that this program wrote", r->state);
+    bench_print_error("%s is not a state that this program wrote", r->state);
     return false;
   }
   if (tdict_loader_set_state(r->loader, &s, &err) == TDICT_OK) return true;
-  bench_complain_error("the state", &err);
+  bench_print_status("the state", &err);
   return false;
 }
 
@@ -255,12 +255,12 @@ static bool write_state(const run *r) {
   good = good && fprintf(file, " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRId32 " %" PRIu64 "\n",
                          s.rank_samples, s.seed, s.weights_hash, s.sampler_kind, s.world_size, r->sum) > 0;
   if (file && fclose(file) != 0) good = false;
-  if (!good) bench_complain("%s cannot be written: %s", r->state, strerror(errno));
+  if (!good) bench_print_error("%s cannot be written: %s", r->state, strerror(errno));
   return good;
 }
 
-/* The batches of some epochs, one number for all in their order, read back from the device. */
-static int digest(run *r) {
+/* Prints a hash of all batches of the given epochs in their order. Reads the batches back from the device. */
+static int print_digest(run *r) {
   tdict_error err;
   tdict_loader_state s = tdict_loader_state_default();
   r->sum = UINT64_C(14695981039346656037);
@@ -277,14 +277,14 @@ static int digest(run *r) {
     r->stopped = r->stop > 0 && taken + 1 == r->stop;
   }
   if (status != TDICT_OK) {
-    bench_complain_error("a batch", &err);
+    bench_print_status("a batch", &err);
     return BENCH_FAILED;
   }
   if (r->state && r->stopped && !write_state(r)) return BENCH_FAILED;
   return BENCH_OK;
 }
 
-static int report(const run *r, int argc, char **argv) {
+static int report_rate(const run *r, int argc, char **argv) {
   char name[32];
   tdict_device_format(r->place, name, sizeof name);
   if (r->digest) {
@@ -309,7 +309,7 @@ static int report(const run *r, int argc, char **argv) {
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-/* What would do nothing is refused; what was not given gets its value. */
+/* Refuses options that have no effect, and sets defaults. */
 static void check_options(run *r, struct argp_state *state) {
   bool tokens = strcmp(r->work, "tokens") == 0;
   if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
@@ -324,7 +324,7 @@ static void check_options(run *r, struct argp_state *state) {
   if (!(r->seconds > 0)) r->seconds = 2;
 }
 
-/* False: the option takes no whole number. */
+/* Parses an option with an integer. Returns false if the option has none. */
 static bool parse_count(run *r, int key, const char *arg, struct argp_state *state) {
   const int64_t most = INT64_C(1) << 40;
   const struct {
@@ -378,7 +378,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
       argp_error(state, "--work: '%s' is not tokens or samples", arg);
     break;
   case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
     break;
   case ARGP_KEY_END:
     check_options(r, state);
@@ -392,35 +392,36 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 int loader_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"work", 'w', "KIND", 0, "tokens (default): windows of 1024 of a shard; samples: 7 leaves a sample, 42.5 KB", 0},
-      {"workers", 'n', "N", 0, "threads of the loader (4); 0: the caller does all", 0},
-      {"prefetch", 'p', "N", 0, "batches ahead (0: two a worker)", 0},
-      {"batch", 'b', "N", 0, "samples in a batch (64 windows, 256 samples)", 0},
-      {"seconds", 't', "S", 0, "how long to measure (2)", 0},
+      {"work", 'w', "KIND", 0,
+       "tokens (default): windows of 1024 tokens of a shard; samples: samples of 7 leaves, 42.5 KB", 0},
+      {"workers", 'n', "N", 0, "worker threads (default 4); 0: the calling thread makes the batches", 0},
+      {"prefetch", 'p', "N", 0, "batches to prefetch (default 0: two for each worker)", 0},
+      {"batch", 'b', "N", 0, "samples in a batch (default 64 windows or 256 samples)", 0},
+      {"seconds", 't', "S", 0, "seconds to measure (default 2)", 0},
       {"shard", 'f', "FILE", 0,
-       "with --work tokens: the shard, written with random tokens, 2 bytes each, when it is not there (default: one in "
-       "a temporary folder, removed at the end)",
+       "with --work tokens: the shard; if FILE does not exist, it is written with random 16-bit tokens (default: a "
+       "temporary file)",
        0},
-      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: of a shard that is written (50000000)", 0},
-      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: how many are in memory (16384)", 0},
-      {"seed", 's', "N", 0, "of the order (1)", 0},
-      {"json", 'j', "FILE", 0, "write the record there; - is standard output, and then there is no text", 0},
-      {"digest", OPTION_DIGEST, NULL, 0, "measure nothing: one number for all batches of the epochs in their order", 1},
-      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: how many epochs (2)", 1},
+      {"tokens", OPTION_TOKENS, "N", 0, "with --work tokens: tokens in a new shard (default 50000000)", 0},
+      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: samples in memory (default 16384)", 0},
+      {"seed", 's', "N", 0, "seed of the order of samples (default 1)", 0},
+      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
+      {"digest", OPTION_DIGEST, NULL, 0, "do not measure; print a hash of all batches in their order", 1},
+      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: number of epochs (default 2)", 1},
       {"stop", OPTION_STOP, "N", 0, "with --digest: stop after N calls", 1},
       {"state", OPTION_STATE, "FILE", 0,
-       "with --digest: go on from the state in FILE, if it is there; written when stopped", 1},
+       "with --digest: continue from the state in FILE, if it exists; --stop writes it", 1},
       {0}};
-  static const char doc[] = "Batches a second that a loader hands over, from random places of a dataset."
-                            "\vExit status: 0 done, 1 something failed, 2 wrong use.";
+  static const char doc[] = "Measures batches per second that a loader delivers, in random order."
+                            "\vExit status: 0 success, 1 failure, 2 wrong usage.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   run r = {.device = "auto", .work = "tokens", .workers = 4, .seed = 1};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
   bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));
-  int code = good && open_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
-  if (code == BENCH_OK) code = r.digest ? digest(&r) : measure(&r);
-  if (code == BENCH_OK) code = report(&r, argc, argv);
+  int code = good && open_loader_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
+  if (code == BENCH_OK) code = r.digest ? print_digest(&r) : measure_rate(&r);
+  if (code == BENCH_OK) code = report_rate(&r, argc, argv);
   tdict_loader_destroy(r.loader);
   tdict_context_destroy(r.context);
   tdict_release(r.source);

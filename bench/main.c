@@ -1,5 +1,6 @@
-/* tdict-bench: finds the scenario that was asked for and hands it the rest of the command line. A new scenario is one
- * file and one name in the table below. */
+/* The main function of tdict-bench. It finds the scenario or tool that the command line names and passes it the other
+ * arguments. To add a scenario, write one file and add one name to the table below. Owns no data. Thread rule: one
+ * thread. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,31 +12,31 @@ const bench_scenario *const bench_scenarios[BENCH_SCENARIOS] = {
     &bench_non_blocking, &bench_pin,        &bench_latency,   &bench_fresh,   &bench_cpus,
     &bench_overlap,      &bench_bandwidth,  &bench_threads,   &bench_alloc,   &bench_container};
 
-/* Words that are no scenarios. */
+/* The tools: subcommands that are not scenarios. */
 static const struct {
   const char *name, *summary;
   int (*run)(int argc, char **argv);
-} others[] = {{"loader", "batches a second from a loader", loader_main},
-              {"doctor", "what this machine has, and which ways transfers will take", doctor_main},
-              {"advise", "which mode and num_threads suit a tree, and why", advise_main},
-              {"tune", "measures this machine and writes a tuning file for contexts", tune_main},
-              {"pinning", "pinning one block, and copies of another thread meanwhile", pinning_main},
-              {"stress", "random trees moved in random ways, verified bit by bit", stress_main},
-              {"worker", "answers bench/compare over standard input and output", worker_main}};
-enum { num_others = sizeof others / sizeof others[0] };
+} tools[] = {{"loader", "measures batches per second from a loader", loader_main},
+             {"doctor", "shows hardware, driver and settings that transfers use here", doctor_main},
+             {"advise", "recommends mode and num_threads for a tree", advise_main},
+             {"tune", "measures this machine and writes a tuning file", tune_main},
+             {"pinning", "measures pinning a block while another thread copies", pinning_main},
+             {"stress", "moves random trees in random ways and verifies every bit", stress_main},
+             {"worker", "measures rows for bench/compare", worker_main}};
+enum { num_tools = sizeof tools / sizeof tools[0] };
 
 static void print_help(FILE *file) {
   fprintf(file, "Usage: tdict-bench SCENARIO [OPTION...]\n"
-                "Measures tdict on this machine and checks what it moved.\n\nScenarios:\n");
+                "Measures tdict on this machine and verifies the results.\n\nScenarios:\n");
   for (int i = 0; i < BENCH_SCENARIOS; i++)
     fprintf(file, "  %-12s %s\n", bench_scenarios[i]->name, bench_scenarios[i]->summary);
-  fprintf(file, "\nOther words:\n");
-  for (int i = 0; i < num_others; i++) fprintf(file, "  %-12s %s\n", others[i].name, others[i].summary);
+  fprintf(file, "\nTools:\n");
+  for (int i = 0; i < num_tools; i++) fprintf(file, "  %-12s %s\n", tools[i].name, tools[i].summary);
   fprintf(file, "\nOptions:\n"
-                "  --help       this text; after a scenario's name: the options of that scenario\n"
-                "  --version    the version of the library\n"
+                "  --help       prints this text; after a scenario or tool, prints its options\n"
+                "  --version    prints the version of the library\n"
                 "\nExample:\n  tdict-bench to-device --device sim --leaves 100 --json run.json\n"
-                "\nExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.\n");
+                "\nExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.\n");
 }
 
 int main(int argc, char **argv) {
@@ -61,11 +62,11 @@ int main(int argc, char **argv) {
     argv[1] = name;
     return scenario->run ? scenario->run(argc - 1, argv + 1) : rows_main(scenario, argc - 1, argv + 1);
   }
-  for (int i = 0; i < num_others; i++) {
-    if (strcmp(argv[1], others[i].name) != 0) continue;
+  for (int i = 0; i < num_tools; i++) {
+    if (strcmp(argv[1], tools[i].name) != 0) continue;
     argv[1] = name;
-    return others[i].run(argc - 1, argv + 1);
+    return tools[i].run(argc - 1, argv + 1);
   }
-  bench_complain("there is no scenario '%s'; 'tdict-bench --help' lists them", argv[1]);
+  bench_print_error("there is no scenario '%s'; 'tdict-bench --help' lists them", argv[1]);
   return BENCH_USAGE;
 }

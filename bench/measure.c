@@ -1,4 +1,5 @@
-/* Samples, progress, complaints and small texts of the scenarios. No state. */
+/* Implements clocks, samples, messages and number formats for all scenarios, see bench.h. Owns no data. Thread rule:
+ * main thread only. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -37,7 +38,7 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The i-th smallest would do, but samples are few and their order is kept for the record. */
+/* Sorts a copy, since the record needs the samples in the order of measurement. */
 double bench_samples_median(const bench_samples *s) {
   if (s->count == 0) return 0;
   double *sorted = malloc((size_t)s->count * sizeof *sorted);
@@ -80,7 +81,7 @@ void bench_progress_end(void) {
   if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
-void bench_complain(const char *format, ...) {
+void bench_print_error(const char *format, ...) {
   va_list list;
   va_start(list, format);
   bench_progress_end();
@@ -90,9 +91,9 @@ void bench_complain(const char *format, ...) {
   va_end(list);
 }
 
-void bench_complain_error(const char *what, const tdict_error *err) {
-  bench_complain("%s: %s%s%s (%s)", what, err->path, err->path[0] ? ": " : "", err->message,
-                 tdict_status_name((tdict_status)err->status));
+void bench_print_status(const char *what, const tdict_error *err) {
+  bench_print_error("%s: %s%s%s (%s)", what, err->path, err->path[0] ? ": " : "", err->message,
+                    tdict_status_name((tdict_status)err->status));
 }
 
 char *bench_format_bytes(double bytes, char *buffer, size_t size) {

@@ -1,4 +1,5 @@
-/* tdict-bench non-blocking: 1000 tensors of 1000 floats, one copy after the other or all queued and one wait. */
+/* tdict-bench non-blocking: copies 1000 tensors of 1000 floats, waiting after each or once at the end. Constant
+ * tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define TREE .kind = &kind_h2d, .groups = {{1000, 4000}}
@@ -8,5 +9,6 @@ static const bench_row rows[] = {
     {.name = "best", TREE, .threads = -1, .worth = 1},
 };
 
-const bench_scenario bench_non_blocking = {"non-blocking", "1000 tensors of 1000 floats, waiting for each or once",
-                                           NULL, rows, sizeof rows / sizeof rows[0]};
+const bench_scenario bench_non_blocking = {"non-blocking",
+                                           "copies 1000 tensors of 1000 floats, waiting for each or once", NULL, rows,
+                                           sizeof rows / sizeof rows[0]};

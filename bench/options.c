@@ -1,5 +1,5 @@
-/* Options that several words of tdict-bench take, see options.h: each kind is an argp of its own, put beside the one of
- * the word. */
+/* Implements the shared command line options, see options.h. Each group of options is an argp parser. A subcommand
+ * combines them with its own parser. Owns no data. Thread rule: one thread. */
 #include "options.h"
 
 #include <inttypes.h>
@@ -50,15 +50,15 @@ static error_t parse_common(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_option device_table[] = {{"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0}, {0}};
 static const struct argp_option size_table[] = {
-    {"full", KEY_FULL, NULL, 0, "rows in their full size on every device (default: on a GPU alone)", 0},
-    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB, on a GPU too", 0},
+    {"full", KEY_FULL, NULL, 0, "full-size rows on every device (default: on a GPU only)", 0},
+    {"small", KEY_SMALL, NULL, 0, "rows of at most 4 MB on every device", 0},
     {0}};
 static const struct argp device_argp = {device_table, parse_common, NULL, NULL, NULL, NULL, NULL};
 static const struct argp size_argp = {size_table, parse_common, NULL, NULL, NULL, NULL, NULL};
 
 enum { MAX_PARTS = 4 };
 typedef struct whole {
-  void *inputs[MAX_PARTS]; /* of the parts, in order */
+  void *inputs[MAX_PARTS]; /* the inputs of the child parsers, in order */
   int count;
 } whole;
 
@@ -69,7 +69,7 @@ static error_t parse_whole(int key, char *arg, struct argp_state *state) {
     for (int i = 0; i < w->count; i++) state->child_inputs[i] = w->inputs[i];
     return 0;
   case ARGP_KEY_ARG:
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
     return 0;
   default:
     return ARGP_ERR_UNKNOWN;
@@ -84,12 +84,12 @@ static void add_part(whole *w, struct argp_child *parts, const struct argp *part
 int options_parse(int argc, char **argv, int takes, common_options *common, const struct argp *own, void *input) {
   struct argp_child parts[MAX_PARTS + 1] = {{0}};
   whole w = {{NULL}, 0};
-  struct argp bare = *own; /* the text of the word belongs to the whole */
+  struct argp bare = *own; /* The parent parser prints the help text. */
   char repeats[64];
   snprintf(repeats, sizeof repeats, "measured repetitions (default %" PRId64 ")", common->repeats);
   const struct argp_option record_table[] = {
       {"repeat", 'r', "N", 0, repeats, 0},
-      {"json", 'j', "FILE", 0, "write every sample there; - is standard output, and then there is no text", 0},
+      {"json", 'j', "FILE", 0, "write every sample to FILE as JSON; - writes to standard output and prints no text", 0},
       {0}};
   const struct argp record_argp = {record_table, parse_common, NULL, NULL, NULL, NULL, NULL};
   bare.doc = NULL;

@@ -1,4 +1,4 @@
-/* Options that several words of tdict-bench take, said once. Thread rule: one thread. */
+/* Command line options that several subcommands of tdict-bench share. Thread rule: one thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
 
@@ -6,25 +6,26 @@
 
 #include "bench.h"
 
-/* Texts are those of the command line. */
+/* Strings are borrowed from the command line. */
 typedef struct common_options {
   const char *device; /* --device */
-  bool full, small;   /* --full, --small; never where OPTIONS_SIZE is not taken */
-  const char *json;   /* --json FILE, NULL: none */
+  bool full, small;   /* --full, --small; false without OPTIONS_SIZE */
+  const char *json;   /* --json FILE; NULL: not given */
   int64_t repeats;    /* --repeat */
 } common_options;
 enum { OPTIONS_SIZE = 1, OPTIONS_RECORD = 2 };
 
-/* Reads the command line into `common`, whose values are the defaults, and by `own` into `input`. --device is always
- * taken, the others as `takes` says. BENCH_OK, or BENCH_USAGE after a complaint. */
+/* Parses the command line. `common` holds the defaults and receives the shared options. `own` parses the other
+ * options into `input`. --device is always accepted; `takes` names the other shared options. Returns BENCH_OK, or
+ * BENCH_USAGE after printing an error. */
 int options_parse(int argc, char **argv, int takes, common_options *common, const struct argp *own, void *input);
-/* The text of --device, or the end of the program with a sentence on what was wanted. */
+/* Checks the argument of --device and returns it. Ends the program with an error if it is not a device. */
 const char *options_device(struct argp_state *state, const char *text);
-/* What a device's name means, in every word of the program: "auto" is cuda:0, or the simulated device where there is
- * none. Puts it into `o`; `sim` says how a simulated device is made and lives as long as `o`. */
+/* Sets the device of `o`. "auto" is cuda:0, or the simulated device if there is no GPU. `sim` describes the simulated
+ * device and must live as long as `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);
 #define OPTIONS_DEVICE_TEXT "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N"
-/* A number from low to high, or the end of the program with a sentence on which option wanted what. */
+/* Parses an integer from low to high. Ends the program with an error that names the option otherwise. */
 void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
                     int64_t *out);
 

@@ -1,4 +1,4 @@
-/* Standard output that went nowhere is a failure of the program: output_watch() sees to it. Thread rule: main's alone. */
+/* Makes the program fail if its standard output could not be written. Owns no data. Thread rule: main thread only. */
 #ifndef TDICT_BENCH_OUTPUT_H
 #define TDICT_BENCH_OUTPUT_H
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static inline void output_end(int status, void *program) {
-  bool bad = ferror(stdout) != 0; /* of an earlier write, whose errno is gone */
+  bool bad = ferror(stdout) != 0; /* an earlier write failed; its errno is lost */
   errno = 0;
   if (fflush(stdout) == 0 && !bad) return;
   int reason = errno;
@@ -21,8 +21,9 @@ static inline void output_end(int status, void *program) {
   if (status == 0) _exit(1);
 }
 
-/* From here on the program ends with 1 instead of 0 when its text could not be written, however it ends: argp's --help
- * calls exit(). False after a complaint: standard output is closed, and another file might get its number. */
+/* Makes the program exit with 1 instead of 0 if its output could not be written. Uses atexit(), since argp calls
+ * exit() after --help. Prints an error and returns false if standard output is closed: a file opened later could get
+ * its descriptor. */
 static inline bool output_watch(const char *program) {
   if (fcntl(STDOUT_FILENO, F_GETFD) < 0) {
     fprintf(stderr, "%s: standard output is closed\n", program);

@@ -1,5 +1,6 @@
-/* tdict-bench overlap: a transfer beside a kernel that runs as long as it does, from pageable or pinned memory, on a
- * stream of its own or behind the kernel on the kernel's. What overlaps takes as long as the longer of the two. */
+/* tdict-bench overlap: measures a transfer while a kernel runs for about the same time. The sources are pageable or
+ * pinned. The transfer uses its own stream, or the kernel's stream after the kernel. If both overlap, they take as
+ * long as the longer of the two. See rows.h for ownership and threads. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,8 +9,8 @@
 
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {
-  bench_samples alone; /* the transfer without a kernel */
-  double at[MOMENTS];  /* of one watched repetition, see watch() */
+  bench_samples alone; /* seconds of the transfer without a kernel */
+  double at[MOMENTS];  /* times of one repetition, see watch_repetition() */
   int64_t kernel_ns;
 } overlap_state;
 
@@ -34,22 +35,22 @@ static void sim_kernel(void *user) {
   nanosleep(&t, NULL);
 }
 
-static tdict_stream program_stream(const bench_job *job) {
+static tdict_stream overlap_stream(const bench_job *job) {
   const bench_place *p = job->place;
   if (!place_is_gpu(p)) return p->check.stream;
   return (tdict_stream){p->device, raw_stream(p->check.raw)};
 }
 
-static bool launch(bench_job *job) {
+static bool launch_kernel(bench_job *job) {
   tdict_error err;
   overlap_state *state = job->state;
   if (place_is_gpu(job->place)) {
     if (raw_spin(job->place->check.raw, (uint64_t)state->kernel_ns)) return true;
-    bench_complain("the kernel: %s", raw_why(job->place->check.raw));
+    bench_print_error("the kernel: %s", raw_why(job->place->check.raw));
     return false;
   }
-  if (tdict_sim_launch(program_stream(job), sim_kernel, state, &err) == TDICT_OK) return true;
-  bench_complain_error("the simulated kernel", &err);
+  if (tdict_sim_launch(overlap_stream(job), sim_kernel, state, &err) == TDICT_OK) return true;
+  bench_print_status("the simulated kernel", &err);
   return false;
 }
 
@@ -57,17 +58,17 @@ static void sim_mark(void *user) { __atomic_store_n((bool *)user, true, __ATOMIC
 
 static bool finish_kernel(bench_job *job) {
   if (place_is_gpu(job->place)) return raw_finish_own(job->place->check.raw);
-  return tdict_stream_synchronize(job->place->context, program_stream(job), NULL) == TDICT_OK;
+  return tdict_stream_synchronize(job->place->context, overlap_stream(job), NULL) == TDICT_OK;
 }
 
 static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   tdict_error err;
   bench_place *p = job->place;
-  tdict_stream stream = program_stream(job);
+  tdict_stream stream = overlap_stream(job);
   tdict_transfer_options o = move_options(job);
   if (strcmp(job->row.calls, "same_stream") == 0) o.after = &stream;
   if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
-  bench_complain_error("a transfer could not be started", &err);
+  bench_print_status("cannot start a transfer", &err);
   return false;
 }
 
@@ -75,16 +76,16 @@ static bool end_transfer(tdict_future *future, tdict_tree **out) {
   tdict_error err;
   tdict_status status = tdict_future_wait(future, out, &err);
   tdict_future_release(future);
-  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
   return status == TDICT_OK;
 }
 
-/* From the launch until both are done and the result is released. */
+/* Measures from the launch until kernel and transfer have ended and the result is released. */
 static bool overlap_sample(bench_job *job, int tree, double *seconds) {
   tdict_future *future = NULL;
   tdict_tree *result = NULL;
   double begin = bench_now();
-  if (!launch(job) || !begin_transfer(job, tree, &future) || !end_transfer(future, &result)) return false;
+  if (!launch_kernel(job) || !begin_transfer(job, tree, &future) || !end_transfer(future, &result)) return false;
   bool good = finish_kernel(job);
   tdict_release(result);
   *seconds = bench_now() - begin;
@@ -104,14 +105,15 @@ static bool measure_alone(bench_job *job) {
   return true;
 }
 
-/* One repetition whose ends are watched from outside: begin, launched, called, transfer done, kernel done. */
-static bool watch(bench_job *job) {
+/* Runs one repetition and polls for the times of these events: begin, kernel launched, call returned, transfer ended,
+ * kernel ended. */
+static bool watch_repetition(bench_job *job) {
   overlap_state *state = job->state;
   tdict_future *future = NULL;
   double *at = state->at, begin = bench_now();
   bool kernel = false, transfer = false, marked = false, gpu = place_is_gpu(job->place);
-  if (!launch(job)) return false;
-  if (!gpu && tdict_sim_launch(program_stream(job), sim_mark, &marked, NULL) != TDICT_OK) return false;
+  if (!launch_kernel(job)) return false;
+  if (!gpu && tdict_sim_launch(overlap_stream(job), sim_mark, &marked, NULL) != TDICT_OK) return false;
   at[1] = bench_now() - begin;
   bool good = begin_transfer(job, 0, &future);
   at[2] = bench_now() - begin;
@@ -134,7 +136,7 @@ static int overlap_verify(bench_job *job) {
   check_poison poison;
   tdict_future *future = NULL;
   tdict_tree *result = NULL;
-  if (!check_poison_result(c, s, &poison) || !launch(job) || !begin_transfer(job, 0, &future) ||
+  if (!check_poison_result(c, s, &poison) || !launch_kernel(job) || !begin_transfer(job, 0, &future) ||
       !end_transfer(future, &result) || !finish_kernel(job))
     return BENCH_FAILED;
   int answer = check_result(c, s, result, &poison, &job->poisoned_bytes);
@@ -142,8 +144,8 @@ static int overlap_verify(bench_job *job) {
   return answer == BENCH_OK && !measure_alone(job) ? BENCH_FAILED : answer;
 }
 
-/* An event of the trace format that chrome://tracing and Perfetto read; times in microseconds. */
-static json_t *event(const char *name, const char *track, double begin, double end) {
+/* Returns an event of the trace format that chrome://tracing and Perfetto read. Times are in microseconds. */
+static json_t *make_trace_event(const char *name, const char *track, double begin, double end) {
   return json_pack("{s:s, s:s, s:i, s:s, s:f, s:f}", "name", name, "ph", "X", "pid", 1, "tid", track, "ts", begin * 1e6,
                    "dur", (end - begin) * 1e6);
 }
@@ -151,12 +153,12 @@ static json_t *event(const char *name, const char *track, double begin, double e
 static json_t *overlap_more(bench_job *job) {
   overlap_state *state = job->state;
   json_t *trace = json_array();
-  if (watch(job)) {
+  if (watch_repetition(job)) {
     const double *at = state->at;
-    json_array_append_new(trace, event("launch", "program", 0, at[1]));
-    json_array_append_new(trace, event("tdict_to_device_async", "program", at[1], at[2]));
-    json_array_append_new(trace, event("kernel", "kernel's stream", at[1], at[4]));
-    json_array_append_new(trace, event("transfer", "transfer", at[1], at[3]));
+    json_array_append_new(trace, make_trace_event("launch", "program", 0, at[1]));
+    json_array_append_new(trace, make_trace_event("tdict_to_device_async", "program", at[1], at[2]));
+    json_array_append_new(trace, make_trace_event("kernel", "kernel's stream", at[1], at[4]));
+    json_array_append_new(trace, make_trace_event("transfer", "transfer", at[1], at[3]));
   }
   return json_pack("{s:f, s:f, s:o}", "alone_seconds", bench_samples_median(&state->alone), "kernel_seconds",
                    (double)state->kernel_ns * 1e-9, "trace", trace);
@@ -165,7 +167,7 @@ static json_t *overlap_more(bench_job *job) {
 static const bench_kind kind_overlap = {"overlap",      false, false,          overlap_prepare, overlap_verify,
                                         overlap_sample, NULL,  overlap_finish, overlap_more};
 
-/* Five million floats, as in the tutorial; over a fast link they take about as long as the kernel. */
+/* Five million floats, as in the TensorDict tutorial. Over a fast link they take about as long as the kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000
 static const bench_row rows[] = {
     {.name = "pageable, own stream", WORK, .calls = "own_stream", .worth = 2},
@@ -174,5 +176,5 @@ static const bench_row rows[] = {
     {.name = "pinned, same stream", WORK, .calls = "same_stream", .source = "pinned", .worth = 2},
 };
 
-const bench_scenario bench_overlap = {"overlap", "a transfer beside a kernel", NULL, rows,
+const bench_scenario bench_overlap = {"overlap", "copies while a kernel runs", NULL, rows,
                                       sizeof rows / sizeof rows[0]};

@@ -1,4 +1,5 @@
-/* tdict-bench pin: a million floats from pageable memory, from pinned memory, pinned alone, and pinned and then sent. */
+/* tdict-bench pin: copies a million floats from pageable memory and from pinned memory, pins them, and pins and
+ * copies them. Constant tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define ONE .groups = {{1, 4000000}}, .peers = "torch", .threads = -1
@@ -11,5 +12,5 @@ static const bench_row rows[] = {
     {.name = "pageable, best", .kind = &kind_h2d, .groups = {{1, 4000000}}, .threads = -1, .worth = 2},
 };
 
-const bench_scenario bench_pin = {"pin", "a million floats: pageable, pinned, pin, pin and copy", NULL, rows,
+const bench_scenario bench_pin = {"pin", "copies a million floats: pageable, pinned, or pinned first", NULL, rows,
                                   sizeof rows / sizeof rows[0]};

@@ -1,6 +1,7 @@
-/* tdict-bench pinning: how long it takes to pin one block and to let it go, and how long copies of another thread wait
- * meanwhile; in one registration or in pieces. The first repetition is what a new process pins first; bench/pinning gives
- * each repetition a process of its own. */
+/* tdict-bench pinning: measures how long it takes to pin and unpin a block, in one registration or in pieces. Also
+ * measures the longest delay of another thread's copies meanwhile. Only the first repetition is the first pinning of
+ * the process; bench/pinning starts a new process for each repetition. The job owns its memory. Thread rule: the
+ * copies run on the main thread, the pinning on a second thread. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +18,7 @@ typedef struct pinning_options {
   int64_t bytes, piece_bytes;
 } pinning_options;
 
-/* One repetition, in seconds. */
+/* The times of one repetition in seconds. */
 typedef struct times {
   bench_samples pin, pin_wait, unpin, unpin_wait;
 } times;
@@ -25,11 +26,11 @@ typedef struct times {
 typedef struct pinning_job {
   pinning_options o;
   bench_place place;
-  void *own; /* cuda: page-locked bytes of the program's own, and where they go */
+  void *own; /* cuda: page-locked source and device destination of the program's own copies */
   raw_address own_device;
-  check_source own_source; /* simulated: a pinned leaf, and where the library copies it */
+  check_source own_source; /* simulated device: a pinned leaf, and its copy on the device */
   tdict_tree *own_target;
-  double alone; /* seconds of the longest copy while nothing is pinned */
+  double alone; /* seconds of the longest copy without concurrent pinning */
   times all;
 } pinning_job;
 
@@ -37,7 +38,7 @@ static bool prepare_copies(pinning_job *job) {
   raw_driver *raw = job->place.check.raw;
   if (raw && raw_alloc(raw, OWN_BYTES, &job->own_device) && raw_host_alloc(raw, OWN_BYTES, &job->own)) return true;
   if (raw) {
-    bench_complain("the driver: %s", raw_why(raw));
+    bench_print_error("the driver: %s", raw_why(raw));
     return false;
   }
   tdict_error err;
@@ -46,7 +47,7 @@ static bool prepare_copies(pinning_job *job) {
   if (!check_source_make(&job->own_source, &group, 1, tdict_pinned_memory(p->context))) return false;
   if (tdict_to_device(p->context, job->own_source.tree, p->device, NULL, &job->own_target, &err) == TDICT_OK)
     return true;
-  bench_complain_error("the program's own leaf", &err);
+  bench_print_status("the program's own leaf", &err);
   return false;
 }
 
@@ -58,18 +59,18 @@ static void end_copies(pinning_job *job) {
   check_source_free(&job->own_source);
 }
 
-/* A copy of the program's own, as in tdict-bench latency: on a GPU by the driver, simulated by the library. */
-static bool copy_own(pinning_job *job, double *longest) {
+/* Measures a small copy, as in tdict-bench latency: by the driver on a GPU, by the library on the simulated device. */
+static bool time_small_copy(pinning_job *job, double *longest) {
   raw_driver *raw = job->place.check.raw;
   tdict_error err;
   double begin = bench_now();
   if (raw) {
     if (!raw_copy_in_async(raw, job->own_device, job->own, OWN_BYTES) || !raw_finish_own(raw)) {
-      bench_complain("the program's own copy: %s", raw_why(raw));
+      bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
   } else if (tdict_copy_into(job->place.context, job->own_source.tree, job->own_target, NULL, &err) != TDICT_OK) {
-    bench_complain_error("the program's own copy", &err);
+    bench_print_status("the program's own copy", &err);
     return false;
   }
   double seconds = bench_now() - begin;
@@ -77,7 +78,7 @@ static bool copy_own(pinning_job *job, double *longest) {
   return true;
 }
 
-/* What a thread does while the program makes its copies. */
+/* The work of the second thread while the main thread copies. */
 typedef struct pinner {
   pinning_job *job;
   tdict_tensor *block;
@@ -94,7 +95,7 @@ static void *pin_block(void *user) {
   p->good =
       tdict_tensor_empty(TDICT_U8, 1, shape, tdict_pinned_memory(p->job->place.context), &p->block, &err) == TDICT_OK;
   p->seconds = bench_now() - begin;
-  if (!p->good) bench_complain_error("pinned memory", &err);
+  if (!p->good) bench_print_status("pinned memory", &err);
   atomic_store_explicit(&p->done, true, memory_order_release);
   return NULL;
 }
@@ -110,17 +111,17 @@ static void *unpin_block(void *user) {
   return NULL;
 }
 
-/* Has a thread do it, and copies until it has. */
-static bool beside(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
+/* Runs `work` on a second thread, and copies small blocks until it has ended. */
+static bool copy_during(pinner *p, void *(*work)(void *), bench_samples *seconds, bench_samples *waits) {
   pthread_t thread;
   double longest = 0;
   bool good = true;
   atomic_store(&p->done, false);
   if (pthread_create(&thread, NULL, work, p) != 0) {
-    bench_complain("no thread to be had");
+    bench_print_error("cannot start a thread");
     return false;
   }
-  do good = copy_own(p->job, &longest);
+  do good = time_small_copy(p->job, &longest);
   while (good && !atomic_load_explicit(&p->done, memory_order_acquire));
   pthread_join(thread, NULL);
   bench_samples_add(seconds, p->seconds);
@@ -128,18 +129,18 @@ static bool beside(pinner *p, void *(*work)(void *), bench_samples *seconds, ben
   return good && p->good;
 }
 
-static bool measure(pinning_job *job, int repeats) {
+static bool measure_pinning(pinning_job *job, int repeats) {
   times *t = &job->all;
   if (!bench_samples_reserve(&t->pin, repeats) || !bench_samples_reserve(&t->pin_wait, repeats) ||
       !bench_samples_reserve(&t->unpin, repeats) || !bench_samples_reserve(&t->unpin_wait, repeats))
     return false;
-  double first = 0; /* the driver makes ready */
+  double first = 0; /* The first copy initializes the driver; it is not counted. */
   for (int i = 0; i < ALONE; i++)
-    if (!copy_own(job, i < ALONE / 10 ? &first : &job->alone)) return false;
+    if (!time_small_copy(job, i < ALONE / 10 ? &first : &job->alone)) return false;
   for (int i = 0; i < repeats; i++) {
     pinner p = {.job = job, .good = true};
-    if (!beside(&p, pin_block, &t->pin, &t->pin_wait)) return false;
-    if (!beside(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
+    if (!copy_during(&p, pin_block, &t->pin, &t->pin_wait)) return false;
+    if (!copy_during(&p, unpin_block, &t->unpin, &t->unpin_wait)) return false;
   }
   return true;
 }
@@ -159,7 +160,7 @@ static json_t *describe(const pinning_job *job, int argc, char **argv) {
   return record;
 }
 
-static void show(const pinning_job *job) {
+static void print_pinning(const pinning_job *job) {
   const times *t = &job->all;
   char bytes[32], piece[32] = "one registration";
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
@@ -171,18 +172,18 @@ static void show(const pinning_job *job) {
          bench_samples_median(&t->unpin) * 1e3, bench_samples_median(&t->unpin_wait) * 1e3, job->alone * 1e3);
 }
 
-static int run(pinning_job *job, const common_options *common, int argc, char **argv) {
+static int run_pinning(pinning_job *job, const common_options *common, int argc, char **argv) {
   bench_sink sink;
   if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
   job->place.bare = true;
   job->place.pin_piece_bytes = (size_t)job->o.piece_bytes;
   if (!place_open(&job->place, common->device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_complain("pinning needs a device: pinned memory is a device's to read");
+    bench_print_error("pinning needs a device that reads pinned memory");
     return BENCH_FAILED;
   }
-  if (!prepare_copies(job) || !measure(job, (int)common->repeats)) return BENCH_FAILED;
-  show(job);
+  if (!prepare_copies(job) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
+  print_pinning(job);
   if (!sink.path) return BENCH_OK;
   json_t *record = describe(job, argc, argv);
   bool good = bench_sink_write(&sink, record);
@@ -203,18 +204,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 int pinning_main(int argc, char **argv) {
   static const struct argp_option table[] = {
-      {"bytes", KEY_BYTES, "N", 0, "of the block (default 1073741824)", 0},
+      {"bytes", KEY_BYTES, "N", 0, "size of the block (default 1073741824)", 0},
       {"piece-bytes", KEY_PIECES, "N", 0, "pin_piece_bytes of the context (default 0: one registration)", 0},
       {0}};
-  static const char doc[] = "Pins a block and lets it go while another thread copies, and says how long both take."
-                            "\vExit status: 0 done, 1 something failed, 2 wrong use.";
+  static const char doc[] = "Pins and unpins a block while another thread copies, and prints the times of both."
+                            "\vExit status: 0 success, 1 failure, 2 wrong usage.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static pinning_job job;
   common_options common = {"auto", false, false, NULL, 1};
   job.o = (pinning_options){INT64_C(1) << 30, 0};
   int answer = options_parse(argc, argv, OPTIONS_RECORD, &common, &argp, &job.o);
   if (answer != BENCH_OK) return answer;
-  answer = run(&job, &common, argc, argv);
+  answer = run_pinning(&job, &common, argc, argv);
   end_copies(&job);
   if (job.place.context) place_close(&job.place);
   bench_samples *all[] = {&job.all.pin, &job.all.pin_wait, &job.all.unpin, &job.all.unpin_wait};

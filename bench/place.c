@@ -1,4 +1,5 @@
-/* Where rows are measured: a context, the driver beside it, sources that are kept from row to row. See rows.h. */
+/* Opens places and jobs: a context, the driver, and sources that are kept between rows. See rows.h for ownership and
+ * threads. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,11 +10,11 @@
 #include "rows.h"
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
-static const size_t evict_bytes = (size_t)768 << 20; /* more than two of the largest caches there are */
-static const size_t touch_bytes = (size_t)64 << 20;  /* more does not stay in a core's caches anyway */
-static const int64_t pause_ns = 5000000;             /* about what a training step leaves between two batches */
+static const size_t evict_bytes = (size_t)768 << 20; /* more than twice the largest cache */
+static const size_t touch_bytes = (size_t)64 << 20;  /* a larger block does not stay in the caches of a core */
+static const int64_t pause_ns = 5000000;             /* about the time of a training step between two batches */
 
-static bool open_context(bench_place *p, const char *device) {
+static bool open_place_context(bench_place *p, const char *device) {
   tdict_error err;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
@@ -24,11 +25,11 @@ static bool open_context(bench_place *p, const char *device) {
   o.pin_piece_bytes = p->pin_piece_bytes;
   if (p->staging_bytes) o.staging_bytes = p->staging_bytes;
   if (tdict_context_create(&o, &p->context, &err) != TDICT_OK) {
-    bench_complain_error("no context", &err);
+    bench_print_status("no context", &err);
     return false;
   }
   p->device = tdict_context_device(p->context, &p->why);
-  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* no GPU was asked for */
+  if (o.device.type == TDICT_DEVICE_CPU) p->why.message[0] = 0; /* another device was chosen */
   return true;
 }
 
@@ -37,7 +38,7 @@ static bool open_cuda(bench_place *p) {
   check_place *c = &p->check;
   c->raw = raw_open(p->device.index, why, sizeof why);
   if (!c->raw) {
-    bench_complain("the driver: %s", why);
+    bench_print_error("the driver: %s", why);
     return false;
   }
   return p->bare || place_furnish(p);
@@ -51,7 +52,7 @@ bool place_furnish(bench_place *p) {
     memset(c->bounce, 1, c->bounce_bytes);
     return true;
   }
-  bench_complain("the driver: %s", raw_why(c->raw));
+  bench_print_error("the driver: %s", raw_why(c->raw));
   return false;
 }
 
@@ -63,7 +64,7 @@ static bool open_sim(bench_place *p) {
   c->bounce_bytes = line_bytes_sim;
   c->bounce = malloc(c->bounce_bytes);
   if (!c->bounce) {
-    bench_complain("no memory to read back into");
+    bench_print_error("no memory to read results back into");
     return false;
   }
   if (!check_source_make(&p->line_source, &group, 1, tdict_pinned_memory(p->context))) return false;
@@ -71,12 +72,12 @@ static bool open_sim(bench_place *p) {
   if (tdict_stream_create(p->context, p->device, &c->stream, &err) == TDICT_OK &&
       tdict_to_device(p->context, p->line_source.tree, p->device, NULL, &p->line_target, &err) == TDICT_OK)
     return true;
-  bench_complain_error("the simulated device", &err);
+  bench_print_status("the simulated device", &err);
   return false;
 }
 
 bool place_open(bench_place *p, const char *device) {
-  if (!open_context(p, device)) return false;
+  if (!open_place_context(p, device)) return false;
   p->check.context = p->context;
   p->check.device = p->device;
   if (place_is_gpu(p)) return open_cuda(p);
@@ -107,11 +108,11 @@ bool place_line(bench_place *p, double *seconds) {
   if (place_is_gpu(p)) {
     raw_driver *raw = p->check.raw;
     if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, p->line_bytes) || !raw_finish(raw)) {
-      bench_complain("the line: %s", raw_why(raw));
+      bench_print_error("the line: %s", raw_why(raw));
       return false;
     }
   } else if (tdict_copy_into(p->context, p->line_source.tree, p->line_target, NULL, &err) != TDICT_OK) {
-    bench_complain_error("the simulated line", &err);
+    bench_print_status("the simulated line", &err);
     return false;
   }
   *seconds = bench_now() - begin;
@@ -164,8 +165,8 @@ json_t *place_describe(const bench_place *p) {
   return d;
 }
 
-/* Leaves of a small run: at most 4 MB in all, sizes before counts, so that the row keeps its kind. */
-static void shrink(bench_row *row) {
+/* Reduces a row to at most 4 MB. Reduces sizes before counts, so that a row of many leaves keeps many leaves. */
+static void shrink_row(bench_row *row) {
   size_t total = 0;
   for (int pass = 0; pass < 64; pass++) {
     total = 0;
@@ -175,7 +176,7 @@ static void shrink(bench_row *row) {
       check_group *group = &row->groups[g];
       if ((size_t)group->leaves * group->leaf_bytes * BENCH_MAX_GROUPS < total / 2) continue;
       if (group->leaf_bytes > 16384 || group->leaves == 1)
-        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* peers sum leaves by words of 8 bytes */
+        group->leaf_bytes = group->leaf_bytes / 2 & ~(size_t)7; /* other libraries sum leaves as words of 8 bytes */
       else
         group->leaves = (group->leaves + 1) / 2;
     }
@@ -194,7 +195,7 @@ static bench_row complete(const bench_place *p, const bench_row *row) {
   r.statistic = or_first(r.statistic, "time");
   if (r.worth == 0) r.worth = 2;
   if (r.trees == 0) r.trees = BENCH_TREES;
-  if (!p->full) shrink(&r);
+  if (!p->full) shrink_row(&r);
   return r;
 }
 
@@ -207,14 +208,14 @@ bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario
     job->total_bytes += (size_t)job->row.groups[g].leaves * job->row.groups[g].leaf_bytes;
   const bench_kind *kind = job->row.kind;
   if (place->device.type == TDICT_DEVICE_CPU && !kind->on_host) {
-    bench_complain("%s/%s needs a device: %s", scenario->name, row->name,
-                   place->why.message[0] ? place->why.message : "the cpu was asked for");
+    bench_print_error("%s/%s needs a device: %s", scenario->name, row->name,
+                      place->why.message[0] ? place->why.message : "the cpu was asked for");
     return false;
   }
   if (kind->no_sources) place_drop_sources(place);
   if (!kind->no_sources && !place_sources(place, &job->row)) return false;
   if (strcmp(job->row.cache, "cold") == 0 && !place_empty_caches(place))
-    return false; /* its memory is there from now on */
+    return false; /* The memory exists from here on. */
   return !kind->prepare || kind->prepare(job);
 }
 
@@ -233,7 +234,7 @@ void job_close(bench_job *job) {
 int job_verify(bench_job *job) {
   int answer = job->row.kind->verify(job);
   bench_progress_end();
-  if (answer == BENCH_DIFFERS) bench_complain("verification failed for %s/%s", job->scenario, job->row.name);
+  if (answer == BENCH_DIFFERS) bench_print_error("verification failed for %s/%s", job->scenario, job->row.name);
   if (answer == BENCH_OK) job->verified_bytes = job->total_bytes;
   return answer;
 }
@@ -249,13 +250,13 @@ static void *walk_part(void *user) {
   return NULL;
 }
 
-/* Pushes everything else out of the caches, by several threads so that a cold row does not last for ever. */
+/* Reads a large block to evict the sources from all caches. Uses several threads, to keep cold rows short. */
 bool place_empty_caches(bench_place *p) {
   pthread_t threads[EVICT_THREADS];
   bool started[EVICT_THREADS] = {false};
   if (!p->evict) p->evict = calloc(1, evict_bytes);
   if (!p->evict) {
-    bench_complain("no memory to empty the caches with");
+    bench_print_error("no memory to empty the caches with");
     return false;
   }
   for (int t = 0; t < EVICT_THREADS; t++) {
@@ -268,12 +269,12 @@ bool place_empty_caches(bench_place *p) {
   return true;
 }
 
-static int tree_of(const bench_job *job, int number) {
+static int tree_number(const bench_job *job, int number) {
   return job->place->num_sources > 0 ? number % job->place->num_sources : 0;
 }
 
-/* Reads every line of a source through, as whoever filled it does, and sleeps. The sum keeps the compiler from leaving
- * the reading out. */
+/* Reads every cache line of a source, as the code that filled it would, and sleeps. The sum keeps the compiler from
+ * removing the reads. */
 static void pause_before(const check_source *s) {
   volatile unsigned char sum = 0;
   struct timespec rest = {0, (long)pause_ns};
@@ -286,12 +287,12 @@ bool job_is_warm(const bench_job *job) { return strcmp(job->row.cache, "warm") =
 
 bool job_settle(bench_job *job, int number) {
   if (strcmp(job->row.cache, "cold") == 0) return place_empty_caches(job->place);
-  if (strcmp(job->row.cache, "paused") == 0) pause_before(&job->place->sources[tree_of(job, number)]);
+  if (strcmp(job->row.cache, "paused") == 0) pause_before(&job->place->sources[tree_number(job, number)]);
   return true;
 }
 
 bool job_sample(bench_job *job, int number, bool driver, double *seconds) {
-  int tree = tree_of(job, number);
+  int tree = tree_number(job, number);
   if (driver) return job->row.kind->driver(job, tree, seconds);
   if (!job->row.kind->sample(job, tree, seconds)) return false;
   if (job->place->delay > 0) {

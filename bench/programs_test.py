@@ -66,7 +66,7 @@ class Options(Case):
             self.expect(f"loader {words}", 2, text)
 
     def test_loader_ends_where_no_batch_comes(self):
-        wanted = "a batch of {} wants as many samples, and the dataset has {}"
+        wanted = "batch_size is {}, but the dataset has {} samples"
         for words, batch, samples in (("-w samples --samples 3", 256, 3), ("-w samples --samples 3 --workers 0 --batch 4", 4, 3),
                                       ("--tokens 3000 -f new.bin", 64, 2), ("-w samples --samples 3 --digest", 256, 3)):
             self.expect(f"loader {words} --device cpu", 1, wanted.format(batch, samples))

@@ -1,4 +1,5 @@
-/* Plain driver calls for tdict-bench, see raw.h. Uses nothing of tdict, on purpose. */
+/* Implements plain driver calls, see raw.h. Uses nothing of tdict, so that it can verify tdict. The raw_driver owns
+ * its context reference and stream. Thread rule: see raw.h. */
 #include "raw.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 
 enum { stream_non_blocking = 1 };
 
-/* An entry's name and where its pointer lies in the struct above. */
+/* The name of a driver function, and the offset of its pointer in raw_driver. */
 static const struct {
   const char *name;
   size_t offset;
@@ -51,14 +52,14 @@ bool raw_answered(raw_driver *r, const char *call, cu_result result) {
   if (result == 0) return true;
   const char *name = NULL;
   if (r->error_name(result, &name) != 0 || !name) name = "no name";
-  snprintf(r->why, sizeof r->why, "%s answered %d (%s)", call, result, name);
+  snprintf(r->why, sizeof r->why, "%s returned %d (%s)", call, result, name);
   return false;
 }
 
-static bool load(raw_driver *r) {
+static bool load_entries(raw_driver *r) {
   r->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!r->library) {
-    snprintf(r->why, sizeof r->why, "libcuda.so.1 cannot be opened: %s", dlerror());
+    snprintf(r->why, sizeof r->why, "cannot open libcuda.so.1: %s", dlerror());
     return false;
   }
   for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
@@ -67,13 +68,13 @@ static bool load(raw_driver *r) {
       snprintf(r->why, sizeof r->why, "libcuda.so.1 has no %s", entries[i].name);
       return false;
     }
-    /* C has no cast from an object's to a function's address; POSIX says that their bytes agree */
+    /* C has no cast from an object pointer to a function pointer. POSIX guarantees that their bytes are equal. */
     memcpy((char *)r + entries[i].offset, &entry, sizeof entry);
   }
   return true;
 }
 
-static bool enter(raw_driver *r, int ordinal) {
+static bool push_context(raw_driver *r, int ordinal) {
   cu_context context = NULL;
   if (!raw_answered(r, "cuInit", r->init(0)) ||
       !raw_answered(r, "cuDriverGetVersion", r->driver_version(&r->version)) ||
@@ -95,7 +96,7 @@ raw_driver *raw_open(int ordinal, char *why, size_t why_bytes) {
     snprintf(why, why_bytes, "no memory");
     return NULL;
   }
-  if (load(r) && enter(r, ordinal)) return r;
+  if (load_entries(r) && push_context(r, ordinal)) return r;
   snprintf(why, why_bytes, "%s", r->why);
   raw_close(r);
   return NULL;
@@ -110,7 +111,7 @@ void raw_close(raw_driver *r) {
     (void)r->ctx_pop(&top);
     (void)r->ctx_release(r->device);
   }
-  /* the library stays open: the driver keeps threads of its own that run its code */
+  /* Keep the library open: the driver has threads that run its code. */
   free(r);
 }
 

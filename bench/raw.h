@@ -1,9 +1,7 @@
-/* The CUDA driver, taken by the benchmark's own hands: what is measured against, and what reads results back, must not
- * come from the library under test. Declared in our own words after NVIDIA's "CUDA Driver API" manual; libcuda.so.1 is
- * opened at run time.
- *
- * One thread at a time: the device's primary context, which the library uses too, is current on the thread that opened
- * it until raw_close(). Every call that answers bool leaves a sentence in raw_why() when it answers false. */
+/* Calls the CUDA driver directly. Verification and reference measurements must not use the library under test. The
+ * declarations follow NVIDIA's "CUDA Driver API" manual. libcuda.so.1 is opened at run time.
+ * Thread rule: one thread. raw_open() makes the primary context current on its thread until raw_close(). The library
+ * uses the same context. A function that returns false sets the message of raw_why(). */
 #ifndef TDICT_BENCH_RAW_H
 #define TDICT_BENCH_RAW_H
 
@@ -14,13 +12,13 @@
 typedef struct raw_driver raw_driver;
 typedef uint64_t raw_address; /* CUdeviceptr */
 
-/* NULL and a sentence in `why` when there is no driver or device. */
+/* Opens the driver. Returns NULL and writes a message to `why` if there is no driver or device. */
 raw_driver *raw_open(int ordinal, char *why, size_t why_bytes);
 void raw_close(raw_driver *r); /* NULL is allowed */
 const char *raw_why(const raw_driver *r);
 
 const char *raw_device_name(const raw_driver *r);
-int raw_driver_version(const raw_driver *r); /* of the API: 13000 is 13.0 */
+int raw_driver_version(const raw_driver *r); /* API version: 13000 is 13.0 */
 
 bool raw_alloc(raw_driver *r, size_t bytes, raw_address *out);
 bool raw_free(raw_driver *r, raw_address device);
@@ -29,25 +27,26 @@ bool raw_host_free(raw_driver *r, void *host);
 
 bool raw_copy_in(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out(raw_driver *r, void *host, raw_address device, size_t bytes);
-/* Queued on a stream of r's own; raw_finish() waits for that stream and for the legacy one. */
+/* Queue a copy on the own stream of `r`. raw_finish() waits for that stream and for the legacy stream. */
 bool raw_copy_in_async(raw_driver *r, raw_address device, const void *host, size_t bytes);
 bool raw_copy_out_async(raw_driver *r, void *host, raw_address device, size_t bytes);
 bool raw_finish(raw_driver *r);
-bool raw_finish_own(raw_driver *r);    /* waits for the stream of r's own alone */
-bool raw_own_is_idle(raw_driver *r);   /* asks that stream, never waits; true also when the driver cannot say */
-void *raw_stream(const raw_driver *r); /* that stream, a CUstream */
-bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t bytes); /* and waits */
+bool raw_finish_own(raw_driver *r);    /* waits for the own stream of `r` only */
+bool raw_own_is_idle(raw_driver *r);   /* polls that stream; also true if the driver cannot tell */
+void *raw_stream(const raw_driver *r); /* the own stream of `r`, a CUstream */
+bool raw_fill(raw_driver *r, raw_address device, unsigned char byte, size_t bytes); /* fills device memory and waits */
 
-/* A kernel of one thread that does nothing for so long, on the stream of r's own. The first launch builds it. */
+/* Launches a kernel of one thread that spins for a time, on the own stream of `r`. The first launch compiles the
+ * kernel. */
 bool raw_spin(raw_driver *r, uint64_t nanoseconds);
 
-/* What a device is. Asks the driver only; needs no context. */
+/* Properties of a device. Reading them needs no context. */
 typedef struct raw_device_info {
   char name[128], bus[32]; /* bus: "0000:1b:00.0" */
   size_t memory_bytes;
   int compute_major, compute_minor, copy_engines;
 } raw_device_info;
-int raw_device_count(raw_driver *r); /* -1: not to be had */
+int raw_device_count(raw_driver *r); /* -1: unavailable */
 bool raw_device_describe(raw_driver *r, int ordinal, raw_device_info *out);
 
 #endif

@@ -1,14 +1,15 @@
-/* What the benchmark asks of the CUDA driver beside copies: a kernel to measure against, and what devices there are. */
+/* Implements the driver calls that are no copies: a kernel to overlap with, and properties of devices. See raw.h for
+ * ownership and threads. */
 #include <stdio.h>
 #include <string.h>
 
 #include "raw_private.h"
 
-/* Attribute numbers after NVIDIA's "CUDA Driver API" manual, CUdevice_attribute. */
+/* Values of CUdevice_attribute from NVIDIA's "CUDA Driver API" manual. */
 enum { attribute_engines = 40, attribute_major = 75, attribute_minor = 76 };
 
-/* Written by hand, so that neither building nor running needs a toolkit: the driver compiles it. It reads the device's
-   nanosecond clock until so many have passed. */
+/* The kernel in PTX. The driver compiles it, so that no CUDA toolkit is needed. It reads the nanosecond clock of the
+ * device until the time is over. */
 static const char spin_text[] = ".version 6.3\n"
                                 ".target sm_75\n"
                                 ".address_size 64\n"

@@ -1,4 +1,4 @@
-/* The inside of a raw_driver, shared by raw.c and raw_more.c alone. Thread rule as in raw.h. */
+/* The private struct of a raw_driver, for raw.c and raw_more.c only. See raw.h for ownership and threads. */
 #ifndef TDICT_BENCH_RAW_PRIVATE_H
 #define TDICT_BENCH_RAW_PRIVATE_H
 
@@ -10,7 +10,7 @@ typedef void *cu_context;
 typedef void *cu_stream;
 typedef void *cu_module;
 typedef void *cu_function;
-/* CUlaunchConfig of the manual. */
+/* CUlaunchConfig in the manual. */
 typedef struct cu_launch {
   unsigned grid[3], block[3], shared_bytes;
   cu_stream stream;
@@ -51,15 +51,15 @@ struct raw_driver {
   cu_result (*module_function)(cu_function *out, cu_module module, const char *name);
   cu_result (*launch)(const cu_launch *how, cu_function function, void **parameters, void **extra);
   cu_device device;
-  cu_context context; /* retained and pushed when not NULL */
+  cu_context context; /* NULL: not retained and pushed yet */
   cu_stream stream;
-  cu_module module; /* of the kernel, loaded at its first launch */
+  cu_module module; /* contains the kernel; loaded at the first launch */
   cu_function kernel;
   int version;
   char name[128], why[256];
 };
 
-/* True for 0; else false, and a sentence with the call's name in raw_why(). */
+/* Returns true if `result` is 0. Otherwise sets the message of raw_why() to the name of the call and the error. */
 bool raw_answered(raw_driver *r, const char *call, cu_result result);
 
 #endif

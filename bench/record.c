@@ -1,4 +1,5 @@
-/* The JSON record of a run: what ran, when, and on which machine. The caller owns the record. */
+/* Writes the JSON record of a run: what ran, when, and on which machine. The caller owns the record. Thread rule: one
+ * thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -53,7 +54,7 @@ static json_t *machine_record(void) {
   return machine;
 }
 
-/* An argument as it is recorded: of a file its name alone, its folder is no business of who reads the record. */
+/* Returns an argument as it is recorded. File names lose their folder, since it may tell private names. */
 static json_t *argument_record(const char *text) {
   const char *slash = strrchr(text, '/'), *equals = strchr(text, '=');
   if (!slash) return json_string(text);
@@ -81,23 +82,23 @@ json_t *bench_record(const char *scenario, int argc, char **argv) {
 
 static bool write_to(const json_t *record, FILE *file, const char *path) {
   if (!file) {
-    bench_complain("%s: %s", path, strerror(errno));
+    bench_print_error("%s: %s", path, strerror(errno));
     return false;
   }
   bool good = json_dumpf(record, file, JSON_INDENT(2)) == 0 && fputc('\n', file) != EOF;
   if (fclose(file) != 0) good = false;
-  if (!good) bench_complain("%s: the record could not be written: %s", path, strerror(errno));
+  if (!good) bench_print_error("%s: cannot write the record: %s", path, strerror(errno));
   return good;
 }
 
 bool bench_record_write(const json_t *record, const char *path) { return write_to(record, fopen(path, "w"), path); }
 
-/* What only being there can tell is tried and undone. */
+/* Opens the file to find out if it can be written, and removes a file that this created. */
 bool bench_can_write(const char *path) {
   struct stat there;
   int fd = -1;
   if (strcmp(path, "-") == 0) {
-    bench_complain("- is standard output for --json alone; a file of that name is ./-");
+    bench_print_error("- is standard output for --json alone; a file of that name is ./-");
     return false;
   }
   bool good = stat(path, &there) == 0;
@@ -110,7 +111,7 @@ bool bench_can_write(const char *path) {
     close(fd);
     good = unlink(path) == 0;
   }
-  if (!good) bench_complain("%s cannot be written: %s", path, strerror(errno));
+  if (!good) bench_print_error("%s cannot be written: %s", path, strerror(errno));
   return good;
 }
 
@@ -121,7 +122,7 @@ bool bench_sink_open(bench_sink *sink, const char *path) {
   fflush(stdout);
   sink->fd = dup(STDOUT_FILENO);
   if (sink->fd >= 0 && freopen("/dev/null", "w", stdout)) return true;
-  bench_complain("standard output cannot be kept for the record: %s", strerror(errno));
+  bench_print_error("cannot reserve standard output for the record: %s", strerror(errno));
   return false;
 }
 

@@ -1,5 +1,5 @@
-/* tdict-bench SCENARIO for scenarios that are tables of rows: measures them one after the other, the library and the
- * driver taking turns, and prints a table. bench/compare measures the same rows beside other libraries. */
+/* Runs `tdict-bench SCENARIO` for a table of rows. It measures one row after the other and prints a table. The
+ * library and the driver take turns. Owns the place and the job of the current row. Thread rule: one thread. */
 #include "rows.h"
 
 #include "options.h"
@@ -19,8 +19,8 @@ typedef struct rows_options {
 enum { KEY_TIMELINE = 256, WARMUPS = 2 };
 static const size_t back_to_back_bytes = (size_t)64 << 20;
 static const struct argp_option option_table[] = {
-    {"match", 'm', "TEXT", 0, "only rows whose name holds TEXT", 0},
-    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap alone: write a trace for chrome://tracing there", 0},
+    {"match", 'm', "TEXT", 0, "measure only rows whose name contains TEXT", 0},
+    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap only: write a trace for chrome://tracing to FILE", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -36,15 +36,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-/* What one row came to. */
+/* The samples of one row. */
 typedef struct row_result {
   bench_samples library, driver, line;
 } row_result;
 
-static bool reserve(row_result *r, int64_t repeats) {
+static bool reserve_result(row_result *r, int64_t repeats) {
   bool good = bench_samples_reserve(&r->library, (int)repeats) && bench_samples_reserve(&r->driver, (int)repeats) &&
               bench_samples_reserve(&r->line, (int)repeats);
-  if (!good) bench_complain("no memory for the samples");
+  if (!good) bench_print_error("no memory for the samples");
   return good;
 }
 
@@ -54,14 +54,15 @@ static void free_result(row_result *r) {
   bench_samples_free(&r->line);
 }
 
-/* A repetition as the row wants it. Small warm ones come back to back with one by the same hands, as in bench/compare. */
+/* Runs a repetition in the cache state of the row. If the row is small and warm, an uncounted repetition of the same
+ * kind runs immediately before, as in bench/compare. */
 static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;
   return job_settle(job, number) && job_sample(job, number, driver, seconds);
 }
 
-static bool measure(bench_job *job, int64_t repeats, row_result *out) {
+static bool measure_samples(bench_job *job, int64_t repeats, row_result *out) {
   for (int64_t i = -WARMUPS; i < repeats; i++) {
     double line = 0, driver = 0, library = 0;
     int tree = (int)(i + WARMUPS);
@@ -82,7 +83,7 @@ static bool measure(bench_job *job, int64_t repeats, row_result *out) {
 
 static bool has_rate(const bench_kind *kind) { return kind == &kind_h2d || kind == &kind_d2h || kind == &kind_pin_h2d; }
 
-static table_row row_of(const bench_job *job, const row_result *r) {
+static table_row make_table_row(const bench_job *job, const row_result *r) {
   return (table_row){
       job->row.name,          &r->library, &r->driver, &r->line, job->total_bytes, job->place->line_bytes,
       has_rate(job->row.kind)};
@@ -91,23 +92,24 @@ static table_row row_of(const bench_job *job, const row_result *r) {
 static json_t *result_json(const bench_job *job, const row_result *r, const bench_row *row,
                            const bench_scenario *scenario, json_t *more) {
   json_t *record = rows_describe(job->place, scenario, row);
-  table_row line = row_of(job, r);
+  table_row line = make_table_row(job, r);
   json_object_set_new(record, "verified_bytes", json_integer((json_int_t)job->verified_bytes));
   table_record_row(record, &line);
   if (more) json_object_set(record, "more", more);
   return record;
 }
 
-/* What a row adds to the run's record and timeline. */
+/* The JSON object of a row for the record. */
 typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;
   bench_place place;
   bench_sink sink;
   json_t *records, *trace;
-  int moved, first, fewest_trees,
-      most_trees;    /* rows that move trees; of those, first in their place; trees of the rest */
-  bool driver, line; /* some row has a figure of it */
+  int moved;                    /* rows that move trees */
+  int first;                    /* those of them that measure the first repetition in a context */
+  int fewest_trees, most_trees; /* range of the number of source trees in the others */
+  bool driver, line;            /* true: a row has a time of the driver, of the line */
 } rows_run;
 
 static int job_sample_verified(bench_job *job, row_result *out) {
@@ -117,7 +119,8 @@ static int job_sample_verified(bench_job *job, row_result *out) {
   return job_verify(job);
 }
 
-/* Rows whose every repetition is the first in its place: that is opened anew for each, the process is not. */
+/* Measures a row whose every repetition must be the first in a new context. The place is opened anew for each
+ * repetition, in the same process. */
 static int measure_first(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
   int answer = job_sample_verified(job, out);
   for (int64_t i = 1; i < run->options->common.repeats && answer == BENCH_OK; i++) {
@@ -132,14 +135,14 @@ static int measure_first(rows_run *run, bench_job *job, const bench_row *row, ro
 }
 
 static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
-  if (!reserve(out, run->options->common.repeats)) return BENCH_FAILED;
+  if (!reserve_result(out, run->options->common.repeats)) return BENCH_FAILED;
   if (row->processes > 0) return measure_first(run, job, row, out);
   int answer = job_verify(job);
-  return answer == BENCH_OK && !measure(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
+  return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out) ? BENCH_FAILED : answer;
 }
 
-/* For the words below the table. */
-static void note_row(rows_run *run, const bench_job *job, const row_result *r) {
+/* Collects facts for the notes below the table. */
+static void count_row(rows_run *run, const bench_job *job, const row_result *r) {
   const bench_kind *kind = job->row.kind;
   int trees = job->row.trees;
   if (r->driver.count) run->driver = true;
@@ -165,9 +168,9 @@ static int run_row(rows_run *run, const bench_row *row) {
     bench_progress_end();
     if (answer == BENCH_OK) {
       if (row->kind->more) more = row->kind->more(&job);
-      table_row line = row_of(&job, &result);
+      table_row line = make_table_row(&job, &result);
       table_print_row(&line);
-      note_row(run, &job, &result);
+      count_row(run, &job, &result);
       json_array_append_new(run->records, result_json(&job, &result, row, run->scenario, more));
       json_t *events = more ? json_object_get(more, "trace") : NULL, *one;
       size_t i;
@@ -196,18 +199,18 @@ static bool write_outputs(const rows_run *run, int argc, char **argv) {
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }
 
-/* What holds of the rows above, and nothing else. */
-static void print_foot(const rows_run *run) {
+/* Prints notes below the table, only those that apply to the rows above. */
+static void print_row_notes(const rows_run *run) {
   printf("\nMedian of %" PRId64, run->options->common.repeats);
   if (run->moved && run->first == run->moved)
-    printf(", each the first in a context of its own");
+    printf(", each the first call in a context of its own");
   else
     printf(" after %d warm-ups", WARMUPS);
   if (run->most_trees > 1)
     printf(", on %s%d trees in turn", run->fewest_trees < run->most_trees ? "up to " : "", run->most_trees);
   printf("; spread: slowest minus fastest; %s.\n",
-         run->moved ? "every row's result was verified" : "nothing is moved, and what each row does was checked");
-  if (run->driver) printf("Driver: the same by plain driver calls.\n");
+         run->moved ? "the result of every row was verified" : "nothing is moved; the work of every row was verified");
+  if (run->driver) printf("Driver: the same work by plain driver calls.\n");
   if (run->line)
     printf("Line: one driver copy from one pinned buffer, taken between the repetitions%s.\n",
            run->place.device.type == TDICT_DEVICE_SIM ? "; SIMULATED: the library's copy of one pinned leaf" : "");
@@ -222,17 +225,16 @@ static int run_rows(rows_run *run) {
     measured++;
   }
   if (measured == 0) {
-    bench_complain("no row of %s holds '%s'", run->scenario->name, run->options->match);
+    bench_print_error("no row of %s has a name that contains '%s'", run->scenario->name, run->options->match);
     return BENCH_USAGE;
   }
-  if (answer == BENCH_OK) print_foot(run);
+  if (answer == BENCH_OK) print_row_notes(run);
   return answer;
 }
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv) {
-  static const char doc[] =
-      "Measures the rows of a scenario, verified, beside plain driver calls in the same run."
-      "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+  static const char doc[] = "Measures and verifies the rows of a scenario, and the same work by plain driver calls."
+                            "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
   if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
@@ -247,7 +249,8 @@ int rows_main(const bench_scenario *scenario, int argc, char **argv) {
       place_open(&run.place, o.common.device)) {
     run.place.full = o.common.full || (place_is_gpu(&run.place) && !o.common.small);
     table_print_head(&run.place, scenario->name, scenario->summary);
-    if (run.place.device.type == TDICT_DEVICE_SIM && !run.place.full) printf("Rows are made small, at most 4 MB.\n");
+    if (run.place.device.type == TDICT_DEVICE_SIM && !run.place.full)
+      printf("Rows are reduced to at most 4 MB (--full: full size).\n");
     table_print_columns();
     answer = run_rows(&run);
     if (answer == BENCH_OK && !write_outputs(&run, argc, argv)) answer = BENCH_FAILED;

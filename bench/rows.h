@@ -1,8 +1,8 @@
-/* Rows: one piece of work, done by the library and where it can be by plain driver calls too, measured in turns.
- *
- * A scenario is a table of rows. The same rows are measured by `tdict-bench SCENARIO`, alone, and by `bench/compare`
- * through `tdict-bench worker`, beside the same work in other libraries; what those are told of a row is
- * rows_describe(). Owner: whoever opened a place or a job closes it. Thread rule: one thread. */
+/* Rows of scenarios. A row is a piece of work that the library does. If possible, plain driver calls do the same
+ * work, and the two take turns.
+ * `tdict-bench SCENARIO` measures the rows alone. `bench/compare` measures them through `tdict-bench worker`, beside
+ * other libraries. rows_describe() describes a row for these libraries.
+ * Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H
 
@@ -10,103 +10,108 @@
 
 typedef struct bench_job bench_job;
 
-/* What is done with the leaves of a row. Calls that answer bool or a BENCH_ code have complained when they fail. */
+/* The work of a row. Functions that return false or an exit code have printed an error. */
 typedef struct bench_kind {
   const char *name;
-  bool on_host;                                              /* needs no device */
-  bool no_sources;                                           /* its leaves are only a size */
+  bool on_host;                                              /* true: needs no device */
+  bool no_sources;                                           /* true: needs no source trees, only their size */
   bool (*prepare)(bench_job *job);                           /* NULL: nothing */
-  int (*verify)(bench_job *job);                             /* does it once and checks the result */
-  bool (*sample)(bench_job *job, int tree, double *seconds); /* one repetition on the sources of that number */
-  bool (*driver)(bench_job *job, int tree, double *seconds); /* the same by driver calls; NULL: none */
-  void (*finish)(bench_job *job);                            /* undoes prepare, half done too; NULL: nothing */
-  json_t *(*more)(bench_job *job);                           /* further facts, a new object; NULL: none */
+  int (*verify)(bench_job *job);                             /* does the work once and verifies the result */
+  bool (*sample)(bench_job *job, int tree, double *seconds); /* does one repetition on source tree number `tree` */
+  bool (*driver)(bench_job *job, int tree, double *seconds); /* does the same by driver calls; NULL: impossible */
+  void (*finish)(bench_job *job);  /* releases what prepare() made, also if it failed; NULL: does nothing */
+  json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
 } bench_kind;
 
 enum { BENCH_MAX_GROUPS = 3, BENCH_TREES = 4 };
 
-/* Texts are what other libraries are told, see bench/peers/worker.py; NULL in a table stands for the first choice. */
+/* A row of a scenario. bench/peers/worker.py reads the strings. NULL in a table stands for the first choice. */
 typedef struct bench_row {
   const char *name;
   const bench_kind *kind;
   check_group groups[BENCH_MAX_GROUPS];
   const char *source; /* "pageable", "pinned" */
-  const char *cache;  /* "warm": as the repetitions before left them; "cold": emptied before each repetition; "paused":
-                            the sources are read through and there is a pause before each repetition */
-  const char *result; /* "device"; to the host "fresh", "warm", "pinned", "into_pinned" */
-  const char *calls;  /* "best": the best documented setting of each library; else which one */
-  const char *peers;  /* names that take part, with commas; "all" */
-  const char *statistic; /* "time"; of the latency rows "p50", "p99" */
-  int32_t mode, threads; /* of the library's own call */
-  int32_t worth;         /* rows of 1 are measured first, then 2, then 3 */
-  int64_t kernel_ns;     /* overlap: how long the kernel runs */
-  int32_t trees;         /* source trees that repetitions rotate among; 0: BENCH_TREES */
-  int32_t processes;     /* over 0: each of so many repetitions is the first thing that a new process does; it is
-                            verified afterwards, and so `verify` looks at what `sample` left */
-  bool no_driver;        /* its loop stands in another row of the same leaves, or takes too long */
-  int32_t cpus;          /* over 0: in processes that may use so many processors only */
+  /* "warm": the caches keep the sources of earlier repetitions. "cold": the caches are emptied before each repetition.
+   * "paused": before each repetition the sources are read, and the program pauses. */
+  const char *cache;
+  const char *result;    /* "device"; for copies to the host "fresh", "warm", "pinned", "into_pinned" */
+  const char *calls;     /* the setting of each library; "best": its best documented setting */
+  const char *peers;     /* the libraries to compare with, separated by commas; "all" */
+  const char *statistic; /* "time"; for latency rows "p50" or "p99" */
+  int32_t mode, threads; /* options of the tdict call */
+  int32_t worth;         /* priority: rows of 1 are measured first, then 2, then 3 */
+  int64_t kernel_ns;     /* overlap: duration of the kernel */
+  int32_t trees;         /* number of source trees that the repetitions rotate through; 0: BENCH_TREES */
+  /* Number of repetitions that each run first in a new process; 0: all run in one process. `verify` then runs after
+   * `sample` and checks the result that `sample` has left. */
+  int32_t processes;
+  bool no_driver; /* true: another row measures the same driver loop, or it takes too long */
+  int32_t cpus;   /* number of processors that the measuring process may use; 0: all */
 } bench_row;
 
-/* Where everything is measured: a context, the driver beside it, what is kept between rows. */
+/* The environment of a measurement: a context, the driver, and memory that is kept between rows. */
 typedef struct bench_place {
   tdict_context *context;
   tdict_device device;
-  tdict_error why; /* why no GPU is used; message empty when one is, or the cpu was asked for */
+  tdict_error why; /* the reason why no GPU is used; empty if a GPU is used or the cpu was chosen */
   check_place check;
-  size_t line_bytes;        /* of one sample of the line */
-  raw_address line_device;  /* cuda */
-  check_source line_source; /* simulated: a pinned leaf, and where the library copies it */
+  size_t line_bytes;        /* bytes of one sample of the line */
+  raw_address line_device;  /* cuda: destination of the line */
+  check_source line_source; /* source of the line on the simulated device: a pinned leaf */
   tdict_tree *line_target;
-  unsigned char *evict; /* walked over to empty the caches */
+  unsigned char *evict; /* memory that is read to empty the caches */
   check_source sources[BENCH_TREES];
-  check_group groups[BENCH_MAX_GROUPS]; /* of the sources that are kept */
-  int num_sources;                      /* how many there are; 0: none is kept */
+  check_group groups[BENCH_MAX_GROUPS]; /* the groups of the kept sources */
+  int num_sources;                      /* number of kept sources; 0: none */
   bool kept_pinned;
-  bool full;               /* rows in their full size */
-  bool bare;               /* nothing is pinned or allocated beside the library until place_furnish() */
-  int delay;               /* percent that each sample of the library is made longer by, to see that checks find it */
-  const char *tuning_file; /* NULL: none */
-  size_t staging_bytes;    /* 0: the library's */
-  size_t pin_piece_bytes;  /* of the context: 0: one registration a block */
-  double sim_rate;         /* bytes per second of simulated copies; 0: as fast as the host copies */
+  bool full;               /* true: rows have their full size */
+  bool bare;               /* true: only the library pins and allocates until place_furnish() */
+  int delay;               /* self-test: percent added to the time of each tdict sample */
+  const char *tuning_file; /* file of tdict_context_options.tuning_file; NULL: none */
+  size_t staging_bytes;    /* option of the context; 0: the library's default */
+  size_t pin_piece_bytes;  /* option of the context; 0: one registration for each block */
+  double sim_rate;         /* bytes per second of simulated copies; 0: unlimited */
 } bench_place;
-bool place_open(bench_place *p, const char *device); /* full, bare, delay and sim_rate are set before */
+bool place_open(bench_place *p, const char *device); /* the caller sets full, bare, delay and sim_rate before */
 void place_close(bench_place *p);
-bool place_furnish(bench_place *p); /* what the line and reading back need; done by place_open() unless bare */
+bool place_furnish(
+    bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
-bool place_line(bench_place *p, double *seconds); /* one copy of line_bytes from pinned memory, waited for */
-bool place_empty_caches(bench_place *p);          /* of everything else, by several threads */
-/* As many trees as the row wants; those of the row before when they fit. */
+bool place_line(bench_place *p, double *seconds); /* copies line_bytes from pinned memory once and waits */
+bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, with several threads */
+/* Makes the source trees of a row. Reuses those of the row before if they fit. */
 bool place_sources(bench_place *p, const bench_row *row);
 void place_drop_sources(bench_place *p);
-json_t *place_describe(const bench_place *p); /* kind, text, name, driver version or why there is no GPU */
+json_t *place_describe(
+    const bench_place *p); /* returns kind, text, name and driver version, or the reason why no GPU is used */
 
-/* A row under way. `row` is what is done, smaller than the table's where the place is not full. */
+/* A row while it is measured. `row` is a copy with smaller sizes unless the place is `full`. */
 struct bench_job {
   bench_place *place;
   bench_row row;
   const char *scenario;
   size_t total_bytes, poisoned_bytes, verified_bytes;
-  tdict_tree *device_trees[BENCH_TREES]; /* to the host: where the bytes are */
-  check_source targets[BENCH_TREES];     /* to the host: existing memory that is written */
+  tdict_tree *device_trees[BENCH_TREES]; /* copies to the host: the sources on the device */
+  check_source targets[BENCH_TREES];     /* copies to the host: existing destinations */
   int num_targets;
-  raw_address raw_device; /* cuda: the driver's own memory, total_bytes long; 0: none */
-  void *raw_host;         /* ordinary, touched, for the driver's copies to the host; NULL: none */
-  void *state;            /* of a kind of its own */
+  raw_address raw_device; /* cuda: device memory for the driver's copies, total_bytes long; 0: none */
+  void *raw_host;         /* pageable memory for the driver's copies to the host; NULL: none */
+  void *state;            /* private data of the kind */
 };
 bool job_open(bench_job *job, bench_place *place, const bench_scenario *scenario, const bench_row *row);
 int job_verify(bench_job *job);
-/* The number-th repetition, on the number-th of the trees, in turn; job_settle() does what the row's cache wants before. */
-bool job_is_warm(const bench_job *job); /* nothing is to be done before */
+/* Does repetition `number` on source tree `number` modulo their count. job_settle() first brings the caches into the
+ * state that the row wants. */
+bool job_is_warm(const bench_job *job); /* job_settle() does nothing */
 bool job_settle(bench_job *job, int number);
 bool job_sample(bench_job *job, int number, bool driver, double *seconds);
 bool job_has_driver(const bench_job *job);
 void job_close(bench_job *job);
 json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, const bench_row *row);
 
-/* Kinds that several scenarios use; those of one scenario are in its file. */
+/* Kinds that several scenarios use. Kinds of a single scenario are in its file. */
 extern const bench_kind kind_h2d, kind_d2h, kind_pin, kind_pin_h2d;
-/* Transfers as a row says, with a complaint when they fail. */
+/* Transfers a tree with the options of the row. Prints an error and returns false on failure. */
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out);
 tdict_transfer_options move_options(const bench_job *job);
 

@@ -1,15 +1,15 @@
-/* What arrived against what was sent, read without the library. See stress.h. */
+/* Verifies the results of stress, without the library. See stress.h for ownership and threads. */
 #include "stress.h"
 
 #include <string.h>
 
 static int complain_difference(const stress_leaf *l, size_t at, unsigned sent, unsigned arrived) {
-  bench_complain("leaf \"%s\"%s (%zu bytes, layout %d, %s) differs first at byte %zu: sent 0x%02x, arrived 0x%02x",
-                 l->path,
-                 l->home == STRESS_TENSOR ? ""
-                 : l->second              ? " second"
-                                          : " first",
-                 l->want_bytes, (int)l->layout, l->pinned ? "pinned" : "pageable", at, sent, arrived);
+  bench_print_error("leaf \"%s\"%s (%zu bytes, layout %d, %s) differs first at byte %zu: sent 0x%02x, arrived 0x%02x",
+                    l->path,
+                    l->home == STRESS_TENSOR ? ""
+                    : l->second              ? " second"
+                                             : " first",
+                    l->want_bytes, (int)l->layout, l->pinned ? "pinned" : "pageable", at, sent, arrived);
   return BENCH_DIFFERS;
 }
 
@@ -43,12 +43,12 @@ int stress_check(const check_place *p, const stress_tree *t, const tdict_tree *r
     tdict_tensor *found;
     if (!stress_find(l, result, &found)) return BENCH_DIFFERS;
     if (!has_form(l, found, device)) {
-      bench_complain("leaf \"%s\" arrived on another device, or with another dtype, shape or layout", l->path);
+      bench_print_error("leaf \"%s\" arrived on another device, or with another dtype, shape or layout", l->path);
       return BENCH_DIFFERS;
     }
     const unsigned char *address = tdict_tensor_const_data(found);
     if (!address && l->want_bytes) {
-      bench_complain("leaf \"%s\" arrived without bytes", l->path);
+      bench_print_error("leaf \"%s\" arrived without data", l->path);
       return BENCH_DIFFERS;
     }
     int answer = check_bytes(p, l, address, on_host);

@@ -1,4 +1,4 @@
-/* Random trees whose bytes are known. See stress.h. */
+/* Makes random trees with known bytes. See stress.h for ownership and threads. */
 #include "stress.h"
 
 #include <inttypes.h>
@@ -16,7 +16,8 @@ int64_t stress_below(uint64_t *state, int64_t below) {
   return below > 0 ? (int64_t)(stress_random(state) % (uint64_t)below) : 0;
 }
 
-/* Objects of two tensors, with hooks or with flatten; their leaves are "PATH" twice, once `second`. */
+/* Objects of two tensors, with hooks or with flatten. Their two leaves have the same path; the second has `second`
+ * set. */
 typedef struct pair {
   tdict_tensor *tensors[2];
 } pair;
@@ -27,7 +28,7 @@ static void pair_release(void *self) {
   free(p);
 }
 
-/* Takes both on success. */
+/* Takes both tensors on success. */
 static tdict_status pair_make(tdict_tensor *a, tdict_tensor *b, void **out) {
   pair *p = malloc(sizeof *p);
   if (!p) return TDICT_ENOMEM;
@@ -99,14 +100,14 @@ bool stress_find(const stress_leaf *leaf, const tdict_tree *tree, tdict_tensor *
     *out = ((const pair *)object)->tensors[leaf->second];
     return true;
   }
-  bench_complain_error("a leaf did not arrive", &err);
+  bench_print_status("a leaf did not arrive", &err);
   return false;
 }
 
-/* One step through the elements in C order; the last dimension is walked by the caller. */
+/* Steps through the elements in C order. The caller loops over the last dimension. */
 typedef struct walk {
-  int64_t index[STRESS_DIMS], at; /* at: in elements from the base */
-  int64_t rows, row, count, step; /* of the last dimension: its size and stride */
+  int64_t index[STRESS_DIMS], at; /* at: offset from the base, in elements */
+  int64_t rows, row, count, step; /* size and stride of the last dimension */
 } walk;
 
 static walk walk_begin(const stress_leaf *l) {
@@ -160,7 +161,7 @@ void stress_tree_fill(stress_tree *t, uint64_t seed) {
   for (int i = 0; i < t->count; i++) stress_gather(&t->leaves[i], t->leaves[i].base_data, t->leaves[i].want);
 }
 
-/* A shape of about so many elements, and how far apart they lie. */
+/* Chooses a random shape of about `count` elements, and strides. */
 static void choose_shape(stress_leaf *l, uint64_t *state, int64_t elements) {
   l->ndim = (int)stress_below(state, STRESS_DIMS + 1);
   if (l->ndim == 0 && elements != 1) l->ndim = 1;
@@ -171,7 +172,7 @@ static void choose_shape(stress_leaf *l, uint64_t *state, int64_t elements) {
     l->shape[d] = n;
     left /= n;
   }
-  for (int d = l->ndim - 1; d > 0; d--) { /* the large one stands anywhere */
+  for (int d = l->ndim - 1; d > 0; d--) { /* the large dimension has a random position */
     int e = (int)stress_below(state, d + 1);
     int64_t n = l->shape[d];
     l->shape[d] = l->shape[e];
@@ -198,7 +199,7 @@ static void choose_strides(stress_leaf *l, uint64_t *state) {
   if (l->ndim == 0) return;
   int64_t factor = 2 + stress_below(state, 3);
   switch (l->layout) {
-  case STRESS_STEPPED: /* gaps between elements, and before the first */
+  case STRESS_STEPPED: /* gaps between elements, and before the first element */
     for (int d = 0; d < l->ndim; d++) l->strides[d] *= factor;
     l->offset = stress_below(state, factor);
     l->base_count = l->base_count * factor + l->offset;
@@ -222,7 +223,7 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   l->base_bytes = (size_t)count * l->item_bytes;
   l->want = malloc(l->want_bytes + 1);
   if (!l->want) {
-    bench_complain("no memory for what should arrive");
+    bench_print_error("no memory for the expected bytes");
     return false;
   }
   view.ndim = l->ndim;
@@ -232,14 +233,14 @@ static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   tdict_status status = tdict_tensor_empty(l->dtype, 1, &count, memory, &l->base, &err);
   if (status == TDICT_OK) status = tdict_tensor_as_strided(l->base, &view, l->offset, &l->tensor, &err);
   if (status != TDICT_OK) {
-    bench_complain_error("a tensor could not be made", &err);
+    bench_print_status("cannot make a tensor", &err);
     return false;
   }
   l->base_data = tdict_tensor_data(l->base);
   return true;
 }
 
-/* A new leaf in the list, without a place in the tree yet. */
+/* Adds a leaf to the list, but not yet to the tree. */
 static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *state, size_t bytes) {
   static const tdict_dtype dtypes[] = {TDICT_F64, TDICT_F32, TDICT_F16,  TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
                                        TDICT_I8,  TDICT_I16, TDICT_I32,  TDICT_I64,  TDICT_U8,     TDICT_U16,
@@ -248,7 +249,7 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   memset(l, 0, sizeof *l);
   l->dtype = dtypes[stress_below(state, sizeof dtypes / sizeof dtypes[0])];
   l->item_bytes = tdict_dtype_bytes(l->dtype);
-  /* element by element is slow here, and needs no large leaves */
+  /* large leaves are plain, since strided leaves are filled element by element, which is slow */
   l->layout =
       bytes > (4 << 20) || stress_below(state, 2) ? STRESS_PLAIN : (stress_layout)stress_below(state, STRESS_LAYOUTS);
   l->pinned = stress_below(state, 3) == 0;
@@ -256,13 +257,13 @@ static stress_leaf *make_leaf(stress_tree *t, tdict_context *context, uint64_t *
   choose_strides(l, state);
   l->want_bytes = l->item_bytes;
   for (int d = 0; d < l->ndim; d++) l->want_bytes *= (size_t)l->shape[d];
-  t->count++; /* from here on it is freed with the tree */
+  t->count++; /* the tree now owns it */
   if (!make_tensor(l, l->pinned ? tdict_pinned_memory(context) : NULL)) return NULL;
   t->total_bytes += l->want_bytes;
   return l;
 }
 
-/* "k3.k7.l12": keys that many leaves share on the way, and one of its own. */
+/* Makes a path such as "k3.k7.l12": shared keys, then a unique key. */
 static void choose_path(stress_leaf *l, uint64_t *state, int number) {
   int depth = (int)stress_below(state, 5);
   size_t at = 0;
@@ -277,7 +278,7 @@ static bool add_tensor(stress_tree *t, tdict_context *context, uint64_t *state, 
   bool again = number > 0 && stress_below(state, 16) == 0;
   stress_leaf *l = again ? &t->leaves[t->count++] : make_leaf(t, context, state, bytes);
   if (!l) return false;
-  if (again) { /* the same tensor under another key */
+  if (again) { /* the same tensor under a second key */
     *l = t->leaves[stress_below(state, number)];
     l->want = malloc(l->want_bytes + 1);
     l->shared = true;
@@ -289,7 +290,7 @@ static bool add_tensor(stress_tree *t, tdict_context *context, uint64_t *state, 
   }
   choose_path(l, state, number);
   if (tdict_set(t->tree, l->path, l->tensor, &err) == TDICT_OK) return true;
-  bench_complain_error("a leaf could not be set", &err);
+  bench_print_status("cannot set a leaf", &err);
   return false;
 }
 
@@ -309,12 +310,12 @@ static bool add_object(stress_tree *t, tdict_context *context, uint64_t *state, 
   if (tdict_set_object(t->tree, a->path, a->home == STRESS_FLAT_OBJECT ? &flat_type : &hooked_type, self, &err) ==
       TDICT_OK)
     return true;
-  bench_complain_error("an object could not be set", &err);
+  bench_print_status("cannot set an object", &err);
   pair_release(self);
   return false;
 }
 
-/* Most leaves are small, some trees are many, few are large. */
+/* Chooses the number and sizes of leaves: mostly small leaves, sometimes many leaves, rarely large leaves. */
 static size_t choose_bytes(uint64_t *state, size_t left) {
   int bits = 0;
   while (bits < 48 && ((size_t)1 << bits) < left) bits++;
@@ -334,7 +335,7 @@ bool stress_tree_make(stress_tree *t, tdict_context *context, uint64_t seed, siz
   t->room = 2 * wanted + 2;
   t->leaves = calloc((size_t)t->room, sizeof *t->leaves);
   if (!t->leaves || tdict_create(0, NULL, &t->tree, &err) != TDICT_OK) {
-    bench_complain("no memory for a tree");
+    bench_print_error("no memory for a tree");
     return false;
   }
   for (int i = 0; i < wanted; i++) {

@@ -1,5 +1,5 @@
-/* tdict-bench synergies: six strategies for 1000 tensors of a million floats: from pageable memory, from pinned memory,
- * or pinned first, each blocking and not. */
+/* tdict-bench synergies: copies 1000 tensors of a million floats from pageable memory, from pinned memory, or pinned
+ * first. Each is blocking or non-blocking. Constant tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define TREE .groups = {{1000, 4000000}}, .peers = "torch"
@@ -14,5 +14,6 @@ static const bench_row rows[] = {
     {.name = "pinned, non-blocking", .kind = &kind_h2d, TREE, NON_BLOCKING, .source = "pinned", .worth = 1},
 };
 
-const bench_scenario bench_synergies = {"synergies", "pageable, pinned, or pinned first; blocking and not", NULL, rows,
-                                        sizeof rows / sizeof rows[0]};
+const bench_scenario bench_synergies = {"synergies",
+                                        "copies pageable, pinned, or pinned first; blocking and non-blocking", NULL,
+                                        rows, sizeof rows / sizeof rows[0]};

@@ -1,4 +1,4 @@
-/* The table and the JSON of a scenario's rows, see table.h. Owns nothing. Thread rule: one thread. */
+/* Prints the table of a scenario, and writes its JSON, see table.h. Owns no data. Thread rule: one thread. */
 #include "table.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ void table_print_head(const bench_place *place, const char *scenario, const char
     printf("no GPU is used: %s\n", place->why.message[0] ? place->why.message : "another device was asked for");
   }
   if (place->device.type == TDICT_DEVICE_SIM)
-    printf("SIMULATED device: these times are copies within this host's memory and say nothing about a GPU\n");
+    printf("SIMULATED device: these times are copies in host memory and say nothing about a GPU\n");
 }
 
 void table_print_columns(void) {

@@ -1,4 +1,4 @@
-/* The table and the JSON of a scenario's rows. Every scenario reports through it. Owns nothing. Thread rule: one thread. */
+/* Prints the table of a scenario, and writes its JSON. All scenarios use it. Owns no data. Thread rule: one thread. */
 #ifndef TDICT_BENCH_TABLE_H
 #define TDICT_BENCH_TABLE_H
 
@@ -6,16 +6,16 @@
 
 typedef struct table_row {
   const char *name;
-  const bench_samples *library, *driver, *line; /* driver and line may be empty */
-  size_t bytes, line_bytes;                     /* moved by one repetition; by one sample of the line */
-  bool has_rate;                                /* bytes over time says something about the row */
+  const bench_samples *library, *driver, *line; /* `driver` and `line` may have no samples */
+  size_t bytes, line_bytes;                     /* bytes that one repetition moves; bytes of one sample of the line */
+  bool has_rate;                                /* true: the table shows a rate in GB/s */
 } table_row;
 
-/* Prints what is measured, the host, the device, and why no GPU is used. */
+/* Prints the scenario, the host, the device, and the reason if no GPU is used. */
 void table_print_head(const bench_place *place, const char *scenario, const char *what);
 void table_print_columns(void);
 void table_print_row(const table_row *row);
-/* Adds the row's figures to `record`. */
+/* Adds the samples of the row to a JSON object. */
 void table_record_row(json_t *record, const table_row *row);
 
 #endif

@@ -1,4 +1,5 @@
-/* tdict-bench threads: num_threads of the pinning mode, over counts and sizes of leaves. */
+/* tdict-bench threads: measures num_threads of the pinning mode for several counts and sizes of leaves. Constant
+ * tables. Thread rule: one thread. */
 #include "rows.h"
 
 #define WITH(text, count, bytes, n, much)                                                                           \
@@ -9,7 +10,7 @@
 #define SWEEP(text, count, bytes, much)                                                                    \
   WITH(text, count, bytes, 0, much), WITH(text, count, bytes, 1, much), WITH(text, count, bytes, 2, much), \
       WITH(text, count, bytes, 4, much), WITH(text, count, bytes, 8, much)
-/* The last are worth more than the others, so that they are measured when the sources of other rows are there. */
+/* The last rows have a higher priority. They are then measured while other rows with the same sources are measured. */
 static const bench_row rows[] = {
     SWEEP("1000 x 4000 B", 1000, 4000, 3),
     SWEEP("100 x 1 MB", 100, 1000000, 3),
@@ -17,5 +18,5 @@ static const bench_row rows[] = {
     SWEEP("1000 x 4 MB", 1000, 4000000, 2),
 };
 
-const bench_scenario bench_threads = {"threads", "num_threads over counts and sizes of leaves", NULL, rows,
+const bench_scenario bench_threads = {"threads", "measures num_threads for counts and sizes of leaves", NULL, rows,
                                       sizeof rows / sizeof rows[0]};

@@ -1,5 +1,6 @@
-/* tdict-bench to-device: a flat tree of ordinary tensors goes to a device in every way that the library has, beside
- * plain driver calls in the same run. Rows take turns, so that drift hits all of them alike. */
+/* tdict-bench to-device: copies a flat tree of pageable tensors to a device in every mode, beside plain driver calls.
+ * The modes take turns, so that a drift of the machine affects all equally. The job owns the place and the source
+ * tree. Thread rule: one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +16,10 @@ typedef struct to_device_options {
   const char *trace;
 } to_device_options;
 
-/* A way through the library. */
+/* A mode and num_threads of a transfer. */
 typedef struct to_device_way {
   const char *name;
-  int32_t mode, threads; /* threads of -1 are the library's choice */
+  int32_t mode, threads; /* threads: -1 lets the library choose */
 } to_device_way;
 enum { WAYS = 8 };
 static const to_device_way ways[WAYS] = {
@@ -37,25 +38,25 @@ typedef struct to_device_job {
   bench_sink sink;
   bench_place place;
   check_source source;
-  raw_address raw_destination; /* cuda only */
+  raw_address raw_destination; /* cuda: destination of the driver copies */
   size_t total_bytes;
   bench_samples rows[WAYS], driver, line; /* driver: cuda only; line: not on the cpu */
   int verified_ways;
-  size_t poisoned_bytes; /* of all results that were verified */
+  size_t poisoned_bytes; /* poisoned bytes in all verified results */
 } to_device_job;
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
 
 enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED };
 static const struct argp_option option_table[] = {
-    {"leaves", 'n', "N", 0, "leaves of the tree (default 1000)", 0},
-    {"leaf-bytes", 'b', "BYTES", 0, "bytes of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
-    {"full", KEY_FULL, NULL, 0, "4000000 bytes a leaf on every device", 0},
-    {"warmup", KEY_WARMUP, "N", 0, "transfers of each way before them (default 2)", 0},
+    {"leaves", 'n', "N", 0, "number of leaves (default 1000)", 0},
+    {"leaf-bytes", 'b', "BYTES", 0, "size of a leaf, a multiple of 4 (default 4000000 on a GPU, 100000 elsewhere)", 0},
+    {"full", KEY_FULL, NULL, 0, "leaves of 4000000 bytes on every device", 0},
+    {"warmup", KEY_WARMUP, "N", 0, "warm-up transfers in each mode (default 2)", 0},
     {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the leaves' contents (default 1)", 0},
     {"trace", KEY_TRACE, "FILE", 0,
-     "afterwards move the tree once more by the library's choice and write the timeline there, for "
+     "then move the tree once more in mode auto and write the timeline to FILE, for "
      "ui.perfetto.dev",
      0},
     {"corrupt", KEY_CORRUPT, NULL, 0,
@@ -64,10 +65,10 @@ static const struct argp_option option_table[] = {
      0},
     {0}};
 static const char doc[] =
-    "Moves a tree of ordinary (pageable) tensors to a device in every mode, verifies every byte, and prints the times "
-    "beside those of plain driver calls."
+    "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and prints the times beside "
+    "those of plain driver calls."
     "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n"
-    "Exit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+    "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
   to_device_options *o = state->input;
@@ -77,7 +78,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     return 0;
   case 'b':
     options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
-    if (o->leaf_bytes % 4) argp_error(state, "leaves are of 4-byte floats, and %s is no multiple of 4", arg);
+    if (o->leaf_bytes % 4) argp_error(state, "--leaf-bytes: %s is not a multiple of 4, the size of a float", arg);
     return 0;
   case KEY_WARMUP:
     options_number(state, "--warmup", arg, 0, 10000, &o->warmups);
@@ -104,11 +105,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 
 static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
 
-static bool reserve(to_device_job *job) {
+static bool reserve_samples(to_device_job *job) {
   int repeats = (int)job->options.common.repeats;
   bool good = bench_samples_reserve(&job->driver, repeats) && bench_samples_reserve(&job->line, repeats);
   for (int w = 0; w < WAYS; w++) good = bench_samples_reserve(&job->rows[w], repeats) && good;
-  if (!good) bench_complain("no memory for the samples");
+  if (!good) bench_print_error("no memory for the samples");
   return good;
 }
 
@@ -116,14 +117,14 @@ static bool open_job(to_device_job *job) {
   to_device_options *o = &job->options;
   bench_place *p = &job->place;
   if (o->staging_bytes > 0) p->staging_bytes = (size_t)o->staging_bytes;
-  if (!reserve(job) || !place_open(p, o->common.device)) return false;
+  if (!reserve_samples(job) || !place_open(p, o->common.device)) return false;
   if (o->leaf_bytes < 0) o->leaf_bytes = o->full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &job->total_bytes)) {
-    bench_complain("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
+    bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
     return false;
   }
   if (place_is_gpu(p) && !raw_alloc(p->check.raw, job->total_bytes, &job->raw_destination)) {
-    bench_complain("the driver: %s", raw_why(p->check.raw));
+    bench_print_error("the driver: %s", raw_why(p->check.raw));
     return false;
   }
   const check_group group = {o->leaves, (size_t)o->leaf_bytes};
@@ -139,7 +140,7 @@ static void close_job(to_device_job *job) {
   for (int w = 0; w < WAYS; w++) bench_samples_free(&job->rows[w]);
 }
 
-static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
+static bool move_by_way(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
   tdict_error err;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.mode = way->mode;
@@ -147,12 +148,12 @@ static bool move(to_device_job *job, const to_device_way *way, tdict_transfer_st
   o.stats = stats;
   if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, out, &err) == TDICT_OK) return true;
   bench_progress_end();
-  bench_complain_error(way->name, &err);
+  bench_print_status(way->name, &err);
   return false;
 }
 
-/* One transfer of a way, checked. Sources are new each time: bytes that an earlier way left in memory that is used
- * again are then wrong bytes. */
+/* Does one transfer and verifies it. The sources get new bytes first, so that bytes left in reused memory are
+ * detected. */
 static int verify_way(to_device_job *job, int w) {
   const to_device_way *way = &ways[w];
   check_source *s = &job->source;
@@ -162,43 +163,44 @@ static int verify_way(to_device_job *job, int w) {
   check_source_seed(s, (uint64_t)job->options.seed * WAYS + (uint64_t)w);
   if (!check_poison_result(&job->place.check, s, &poison)) return BENCH_FAILED;
   bench_progress("verifying way %d of %d", w + 1, (int)WAYS);
-  if (!move(job, way, &stats, &result)) return BENCH_FAILED;
+  if (!move_by_way(job, way, &stats, &result)) return BENCH_FAILED;
   if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
   int answer = check_result(&job->place.check, s, result, &poison, &job->poisoned_bytes);
   if (answer == BENCH_OK && on_cpu(job) && result != s->tree) {
-    bench_complain("a tree on the cpu did not stay where it is");
+    bench_print_error("a transfer from the cpu to the cpu did not return the same tree");
     answer = BENCH_FAILED;
   }
   if (answer == BENCH_OK) job->verified_ways++;
   tdict_release(result);
-  if (answer == BENCH_DIFFERS) bench_complain("verification failed for %s", way->name);
+  if (answer == BENCH_DIFFERS) bench_print_error("verification failed for %s", way->name);
   return answer;
 }
 
-static int verify(to_device_job *job) {
+static int verify_ways(to_device_job *job) {
   int answer = BENCH_OK;
   for (int w = 0; w < WAYS && answer == BENCH_OK; w++) answer = verify_way(job, w);
   bench_progress_end();
   if (answer == BENCH_OK && job->options.corrupt) {
-    /* the one case in which finding nothing is the failure: on the cpu the result is the source itself */
-    bench_complain("--corrupt: the changed byte was not found%s", on_cpu(job) ? "; on the cpu nothing is copied" : "");
+    /* On the cpu the result is the source itself, so the changed byte cannot be found. */
+    bench_print_error("--corrupt: the changed byte was not found%s",
+                      on_cpu(job) ? "; on the cpu nothing is copied" : "");
     return BENCH_FAILED;
   }
   return answer;
 }
 
-/* The result is made and released inside the clock. */
+/* The time includes allocating and releasing the result. */
 static bool measure_way(to_device_job *job, int w, bool keep) {
   tdict_tree *result = NULL;
   double begin = bench_now();
-  if (!move(job, &ways[w], NULL, &result)) return false;
+  if (!move_by_way(job, &ways[w], NULL, &result)) return false;
   tdict_release(result);
   double seconds = bench_now() - begin;
   if (keep) bench_samples_add(&job->rows[w], seconds);
   return true;
 }
 
-/* What a program without a library does: the driver's copy, leaf by leaf, from ordinary memory. */
+/* Copies as a program without a library would: leaf by leaf from pageable memory, with driver calls. */
 static bool measure_driver(to_device_job *job, bool keep) {
   const check_source *s = &job->source;
   raw_driver *raw = job->place.check.raw;
@@ -209,7 +211,7 @@ static bool measure_driver(to_device_job *job, bool keep) {
     good = raw_copy_in(raw, to, s->data[i], s->bytes[i]);
   if (good) good = raw_finish(raw);
   double seconds = bench_now() - begin;
-  if (!good) bench_complain("the driver's copies: %s", raw_why(raw));
+  if (!good) bench_print_error("the driver's copies: %s", raw_why(raw));
   if (good && keep) bench_samples_add(&job->driver, seconds);
   return good;
 }
@@ -221,7 +223,7 @@ static bool measure_line(to_device_job *job, bool keep) {
   return true;
 }
 
-static bool measure(to_device_job *job) {
+static bool measure_ways(to_device_job *job) {
   const to_device_options *o = &job->options;
   for (int64_t i = -o->warmups; i < o->common.repeats; i++) {
     bool keep = i >= 0;
@@ -243,17 +245,17 @@ static bool write_trace(to_device_job *job) {
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_status status = tdict_trace_start(job->place.context, NULL, &err);
-  if (status == TDICT_OK && !move(job, &way, &stats, &result)) return false;
+  if (status == TDICT_OK && !move_by_way(job, &way, &stats, &result)) return false;
   tdict_release(result);
   if (status == TDICT_OK) status = tdict_trace_write(job->place.context, job->options.trace, &err);
   tdict_trace_stop(job->place.context);
-  if (status != TDICT_OK) bench_complain_error("the timeline", &err);
+  if (status != TDICT_OK) bench_print_status("the timeline", &err);
   if (status == TDICT_OK)
     printf("timeline of one more transfer (%.3f ms): %s\n", stats.total_seconds * 1e3, job->options.trace);
   return status == TDICT_OK;
 }
 
-static table_row row_of(const to_device_job *job, int w) {
+static table_row make_way_row(const to_device_job *job, int w) {
   return (table_row){ways[w].name,     &job->rows[w],         &job->driver, &job->line,
                      job->total_bytes, job->place.line_bytes, !on_cpu(job)};
 }
@@ -269,12 +271,12 @@ static void print_head(const to_device_job *job) {
 static void print_table(const to_device_job *job) {
   table_print_columns();
   for (int w = 0; w < WAYS; w++) {
-    table_row row = row_of(job, w);
+    table_row row = make_way_row(job, w);
     table_print_row(&row);
   }
 }
 
-static void print_foot(const to_device_job *job) {
+static void print_way_notes(const to_device_job *job) {
   char text[32];
   double total = (double)job->total_bytes;
   printf("\nMedian of %" PRId64 " after %" PRId64
@@ -303,7 +305,7 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
                                 (json_int_t)o->leaf_bytes, "warmups", (json_int_t)o->warmups, "seed",
                                 (json_int_t)o->seed));
   for (int w = 0; w < WAYS; w++) {
-    table_row row = row_of(job, w);
+    table_row row = make_way_row(job, w);
     json_t *one = json_pack("{s:s, s:I}", "row", row.name, "verified_bytes", (json_int_t)job->total_bytes);
     table_record_row(one, &row);
     json_array_append_new(rows, one);
@@ -314,7 +316,7 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
   return good;
 }
 
-static int run(int argc, char **argv) {
+static int run_to_device(int argc, char **argv) {
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   to_device_job job;
   memset(&job, 0, sizeof job);
@@ -325,11 +327,11 @@ static int run(int argc, char **argv) {
   if (bench_sink_open(&job.sink, job.options.common.json) &&
       (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job)) {
     print_head(&job);
-    answer = verify(&job);
-    if (answer == BENCH_OK && !measure(&job)) answer = BENCH_FAILED;
+    answer = verify_ways(&job);
+    if (answer == BENCH_OK && !measure_ways(&job)) answer = BENCH_FAILED;
     if (answer == BENCH_OK) {
       print_table(&job);
-      print_foot(&job);
+      print_way_notes(&job);
       if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
       if (!write_record(&job, argc, argv)) answer = BENCH_FAILED;
     }
@@ -338,5 +340,5 @@ static int run(int argc, char **argv) {
   return answer;
 }
 
-const bench_scenario bench_to_device = {"to-device", "a tree of 1000 tensors goes to a device in every mode", run, NULL,
-                                        0};
+const bench_scenario bench_to_device = {"to-device", "copies a tree of 1000 tensors to a device in every mode",
+                                        run_to_device, NULL, 0};

@@ -1,6 +1,7 @@
-/* tdict-tree-ops: what operations on whole trees cost on the host, beside a plain C floor for the same work. Prints one
- * JSON object: seconds by name, the smallest of many rounds. bench/peers/tree_ops.py runs it in turn with TensorDict.
- * Tensors and keys are made beforehand. Owner: main. Thread rule: one thread. */
+/* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
+ * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/peers/tree_ops.py
+ * runs it in turn with TensorDict.
+ * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread. */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,25 +21,25 @@ static tdict_tree *flat, *deep, *nested, *samples[SAMPLES], *stacked;
 static char *rows, *target;
 static size_t row_bytes;
 static tdict_error error;
-static tdict_tree *table_tree, *minibatch; /* rows of a buffer, and those that are picked */
+static tdict_tree *table_tree, *minibatch; /* rows of a replay buffer, and rows that are picked */
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
 static tdict_dataset dataset;
-static int count; /* of keys, for what is measured at several sizes */
+static int count; /* numbers of keys, for operations that are measured at several sizes */
 
-static double now(void) {
+static double now_seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void check(tdict_status status) {
+static void check_status(tdict_status status) {
   if (status == TDICT_OK) return;
   fprintf(stderr, "tdict-tree-ops: %s: %s\n", error.path, error.message);
   exit(1);
 }
 
-/* The floor of a tree: keys copied into memory of their own, an open table of them, values beside. */
+/* The plain C lower bound of a tree: copied keys, an open hash table, and an array of values. */
 typedef struct floor_entry {
   char *key;
   void *value;
@@ -79,87 +80,87 @@ static floor_table table;
 static double time_build(void) {
   tdict_tree *td = NULL;
   const int64_t batch[1] = {8};
-  double begin = now();
-  check(tdict_create(1, batch, &td, &error));
-  for (int i = 0; i < count; i++) check(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_create(1, batch, &td, &error));
+  for (int i = 0; i < count; i++) check_status(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
+  double seconds = now_seconds() - begin;
   tdict_release(td);
   return seconds;
 }
 static double time_floor_build(void) {
   floor_table t;
-  double begin = now();
+  double begin = now_seconds();
   floor_build(&t, count);
-  double seconds = now() - begin;
+  double seconds = now_seconds() - begin;
   floor_free(&t);
   return seconds;
 }
 static double time_get(void) {
   tdict_tensor *t;
-  double begin = now();
-  for (int i = 0; i < count; i++) check(tdict_get(flat, keys[i], &t, &error));
-  return (now() - begin) / count;
+  double begin = now_seconds();
+  for (int i = 0; i < count; i++) check_status(tdict_get(flat, keys[i], &t, &error));
+  return (now_seconds() - begin) / count;
 }
 static double time_floor_get(void) {
   volatile const void *found;
-  double begin = now();
+  double begin = now_seconds();
   for (int i = 0; i < count; i++) found = floor_find(&table, keys[i]);
   (void)found;
-  return (now() - begin) / count;
+  return (now_seconds() - begin) / count;
 }
 static double time_get_deep(void) {
   tdict_tensor *t;
-  double begin = now();
-  for (int i = 0; i < LEAVES; i++) check(tdict_get(deep, "next.obs.pixels", &t, &error));
-  return (now() - begin) / LEAVES;
+  double begin = now_seconds();
+  for (int i = 0; i < LEAVES; i++) check_status(tdict_get(deep, "next.obs.pixels", &t, &error));
+  return (now_seconds() - begin) / LEAVES;
 }
 static double time_slice(void) {
   tdict_tree *out = NULL;
-  double begin = now();
-  check(tdict_index_get(flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), &out, &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_index_get(flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), &out, &error));
+  double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_clone(void) {
   tdict_tree *out = NULL;
-  double begin = now();
-  check(tdict_clone(flat, &out, &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_clone(flat, &out, &error));
+  double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_flatten_keys(void) {
   tdict_tree *out = NULL;
-  double begin = now();
-  check(tdict_flatten_keys(nested, NULL, &out, &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_flatten_keys(nested, NULL, &out, &error));
+  double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_stack(void) {
   tdict_tree *out = NULL;
-  double begin = now();
-  check(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &out, &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &out, &error));
+  double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_stack_into(void) {
-  double begin = now();
-  check(tdict_stack_into((const tdict_tree *const *)samples, SAMPLES, NULL, stacked, &error));
-  return now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_stack_into((const tdict_tree *const *)samples, SAMPLES, NULL, stacked, &error));
+  return now_seconds() - begin;
 }
 static double time_memcpy_into(void) {
-  double begin = now();
+  double begin = now_seconds();
   memcpy(target, rows, row_bytes);
-  return now() - begin;
+  return now_seconds() - begin;
 }
 static double time_memcpy_new(void) {
-  double begin = now();
+  double begin = now_seconds();
   char *to = malloc(row_bytes);
   memcpy(to, rows, row_bytes);
-  double seconds = now() - begin;
+  double seconds = now_seconds() - begin;
   volatile char kept = to[row_bytes / 2];
   (void)kept;
   free(to);
@@ -168,57 +169,57 @@ static double time_memcpy_new(void) {
 
 static double time_gather(void) {
   tdict_tree *out = NULL;
-  double begin = now();
-  check(tdict_index_get(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), &out, &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_index_get(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), &out, &error));
+  double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_gather_mask(void) {
   tdict_tree *out = NULL;
-  double begin = now();
-  check(tdict_index_get(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), &out, &error));
-  double seconds = now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_index_get(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), &out, &error));
+  double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_gather_into(void) {
-  double begin = now();
-  check(tdict_index_get_into(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
-  return now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_index_get_into(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
+  return now_seconds() - begin;
 }
 static double time_scatter(void) {
-  double begin = now();
-  check(tdict_index_set(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
-  return now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_index_set(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
+  return now_seconds() - begin;
 }
 static double time_scatter_mask(void) {
-  double begin = now();
-  check(tdict_index_set(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), minibatch, &error));
-  return now() - begin;
+  double begin = now_seconds();
+  check_status(tdict_index_set(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), minibatch, &error));
+  return now_seconds() - begin;
 }
 static double time_fetch(void) {
-  double begin = now();
-  check(dataset.fetch_batch(dataset.self, picked, PICKED, minibatch, &error));
-  return now() - begin;
+  double begin = now_seconds();
+  check_status(dataset.fetch_batch(dataset.self, picked, PICKED, minibatch, &error));
+  return now_seconds() - begin;
 }
-/* What a program would write by hand: the rows' bytes are not known to the compiler. */
+/* The plain C lower bound of a row copy. The compiler does not know the size of a row. */
 static double time_gather_floor(void) {
   static const char *const names[TABLE_LEAVES] = {"a", "b", "c", "d", "e"};
-  double begin = now();
+  double begin = now_seconds();
   for (int leaf = 0; leaf < TABLE_LEAVES; leaf++) {
     tdict_tensor *from = NULL, *to = NULL;
-    check(tdict_get(table_tree, names[leaf], &from, &error));
-    check(tdict_get(minibatch, names[leaf], &to, &error));
+    check_status(tdict_get(table_tree, names[leaf], &from, &error));
+    check_status(tdict_get(minibatch, names[leaf], &to, &error));
     const size_t bytes = tdict_tensor_bytes(to) / PICKED;
     const char *src = tdict_tensor_const_data(from);
     char *dst = tdict_tensor_data(to);
     for (size_t i = 0; i < PICKED; i++) memcpy(dst + i * bytes, src + (size_t)picked[i] * bytes, bytes);
   }
-  return now() - begin;
+  return now_seconds() - begin;
 }
 
-static void report(const char *name, double (*fn)(void), int rounds) {
+static void print_fastest(const char *name, double (*fn)(void), int rounds) {
   double best = fn();
   for (int i = 1; i < rounds; i++) {
     double seconds = fn();
@@ -227,39 +228,39 @@ static void report(const char *name, double (*fn)(void), int rounds) {
   printf("\"%s\": %.4g, ", name, best);
 }
 
-static tdict_tree *tree_of(int n) {
+static tdict_tree *make_flat_tree(int n) {
   tdict_tree *td = NULL;
   const int64_t batch[1] = {8};
-  check(tdict_create(1, batch, &td, &error));
-  for (int i = 0; i < n; i++) check(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
+  check_status(tdict_create(1, batch, &td, &error));
+  for (int i = 0; i < n; i++) check_status(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
   return td;
 }
 
-static void prepare(void) {
+static void prepare_trees(void) {
   const int64_t batch[1] = {8}, side[2] = {SIDE, SIDE};
   keys = calloc(MOST_KEYS, sizeof *keys);
   leaves = calloc(LEAVES, sizeof *leaves);
   for (int i = 0; i < MOST_KEYS; i++) snprintf(keys[i], KEY_BYTES, "key%d", i);
-  for (int i = 0; i < LEAVES; i++) check(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &leaves[i], &error));
-  flat = tree_of(LEAVES);
-  check(tdict_create(1, batch, &deep, &error));
-  check(tdict_set(deep, "next.obs.pixels", leaves[0], &error));
-  check(tdict_create(1, batch, &nested, &error));
+  for (int i = 0; i < LEAVES; i++) check_status(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &leaves[i], &error));
+  flat = make_flat_tree(LEAVES);
+  check_status(tdict_create(1, batch, &deep, &error));
+  check_status(tdict_set(deep, "next.obs.pixels", leaves[0], &error));
+  check_status(tdict_create(1, batch, &nested, &error));
   for (int i = 0; i < LEAVES; i++) {
     char path[48];
     snprintf(path, sizeof path, "g%d.k%d", i / 10, i % 10);
-    check(tdict_set(nested, path, leaves[i], &error));
+    check_status(tdict_set(nested, path, leaves[i], &error));
   }
   for (int s = 0; s < SAMPLES; s++) {
-    check(tdict_create(0, NULL, &samples[s], &error));
+    check_status(tdict_create(0, NULL, &samples[s], &error));
     for (int i = 0; i < SAMPLE_LEAVES; i++) {
       tdict_tensor *t = NULL;
-      check(tdict_tensor_zeros(TDICT_F32, 2, side, NULL, &t, &error));
-      check(tdict_set(samples[s], keys[i], t, &error));
+      check_status(tdict_tensor_zeros(TDICT_F32, 2, side, NULL, &t, &error));
+      check_status(tdict_set(samples[s], keys[i], t, &error));
       tdict_tensor_release(t);
     }
   }
-  check(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &stacked, &error));
+  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &stacked, &error));
   row_bytes = tdict_bytes(stacked);
   rows = malloc(row_bytes);
   target = malloc(row_bytes);
@@ -267,8 +268,8 @@ static void prepare(void) {
   memset(target, 1, row_bytes);
 }
 
-/* 8192 rows of 17 f32, 6 f32, f32, f32 and bool, of which 512 are picked, in no order. */
-static void prepare_rows(void) {
+/* Makes 8192 rows of 17 f32, 6 f32, f32, f32 and bool, and a random choice of 512 rows. */
+static void prepare_row_tables(void) {
   static const tdict_field fields[TABLE_LEAVES] = {{"a", TDICT_F32, 1, {17}},
                                                    {"b", TDICT_F32, 1, {6}},
                                                    {"c", TDICT_F32, 0, {0}},
@@ -276,10 +277,10 @@ static void prepare_rows(void) {
                                                    {"e", TDICT_BOOL, 0, {0}}};
   const tdict_schema schema = {fields, TABLE_LEAVES};
   const int64_t rows_of_table[1] = {ROWS}, rows_of_part[1] = {PICKED};
-  check(tdict_create_from(&schema, 1, rows_of_table, NULL, &table_tree, &error));
-  check(tdict_create_from(&schema, 1, rows_of_part, NULL, &minibatch, &error));
-  check(tdict_tensor_zeros(TDICT_BOOL, 1, rows_of_table, NULL, &picked_mask, &error));
-  check(tdict_dataset_from_tree(table_tree, &dataset, &error));
+  check_status(tdict_create_from(&schema, 1, rows_of_table, NULL, &table_tree, &error));
+  check_status(tdict_create_from(&schema, 1, rows_of_part, NULL, &minibatch, &error));
+  check_status(tdict_tensor_zeros(TDICT_BOOL, 1, rows_of_table, NULL, &picked_mask, &error));
+  check_status(tdict_dataset_from_tree(table_tree, &dataset, &error));
   unsigned char *mask = tdict_tensor_data(picked_mask);
   for (int64_t i = 0; i < PICKED; i++) mask[picked[i] = i * 5003 % ROWS] = 1;
 }
@@ -295,7 +296,7 @@ static void report_rows(void) {
               {"scatter_mask", time_scatter_mask},
               {"fetch", time_fetch},
               {"gather_floor", time_gather_floor}};
-  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) report(ways[i].name, ways[i].fn, 5 * ROUNDS);
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) print_fastest(ways[i].name, ways[i].fn, 5 * ROUNDS);
 }
 
 static void report_sizes(void) {
@@ -305,14 +306,14 @@ static void report_sizes(void) {
     count = sizes[i];
     tdict_release(flat);
     size_t before = mallinfo2().uordblks;
-    flat = tree_of(count);
+    flat = make_flat_tree(count);
     size_t bytes = mallinfo2().uordblks - before;
     snprintf(name, sizeof name, "set_%d", count);
-    report(name, time_build, count > 10000 ? 5 : ROUNDS);
+    print_fastest(name, time_build, count > 10000 ? 5 : ROUNDS);
     snprintf(name, sizeof name, "set_floor_%d", count);
-    report(name, time_floor_build, count > 10000 ? 5 : ROUNDS);
+    print_fastest(name, time_floor_build, count > 10000 ? 5 : ROUNDS);
     snprintf(name, sizeof name, "get_%d", count);
-    report(name, time_get, count > 10000 ? 5 : ROUNDS);
+    print_fastest(name, time_get, count > 10000 ? 5 : ROUNDS);
     printf("\"bytes_%d\": %zu, ", count, bytes);
   }
 }
@@ -321,34 +322,33 @@ int main(int argc, char **argv) {
   if (!output_watch("tdict-tree-ops")) return 1;
   if (argc > 1) {
     bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
-    fprintf(
-        help ? stdout : stderr,
-        "usage: tdict-tree-ops\nPrints what operations on whole trees cost on the host, as one JSON object: seconds "
-        "by name.\nExit status: 0 done, 1 something failed, 2 wrong use.\n");
+    fprintf(help ? stdout : stderr,
+            "usage: tdict-tree-ops\nMeasures operations on whole trees on the host. Prints one JSON object: seconds "
+            "by name.\nExit status: 0 success, 1 failure, 2 wrong usage.\n");
     return help ? 0 : 2;
   }
-  prepare();
-  prepare_rows();
+  prepare_trees();
+  prepare_row_tables();
   printf("{");
   count = LEAVES;
-  report("set", time_build, ROUNDS);
-  report("set_floor", time_floor_build, ROUNDS);
-  report("get", time_get, ROUNDS);
+  print_fastest("set", time_build, ROUNDS);
+  print_fastest("set_floor", time_floor_build, ROUNDS);
+  print_fastest("get", time_get, ROUNDS);
   floor_build(&table, LEAVES);
-  report("get_floor", time_floor_get, ROUNDS);
-  report("get_deep", time_get_deep, ROUNDS);
-  report("slice", time_slice, ROUNDS);
-  report("clone", time_clone, ROUNDS);
-  report("flatten_keys", time_flatten_keys, ROUNDS);
-  report("stack", time_stack, ROUNDS);
-  report("stack_floor", time_memcpy_new, ROUNDS);
-  report("stack_into", time_stack_into, ROUNDS);
-  report("stack_into_floor", time_memcpy_into, ROUNDS);
+  print_fastest("get_floor", time_floor_get, ROUNDS);
+  print_fastest("get_deep", time_get_deep, ROUNDS);
+  print_fastest("slice", time_slice, ROUNDS);
+  print_fastest("clone", time_clone, ROUNDS);
+  print_fastest("flatten_keys", time_flatten_keys, ROUNDS);
+  print_fastest("stack", time_stack, ROUNDS);
+  print_fastest("stack_floor", time_memcpy_new, ROUNDS);
+  print_fastest("stack_into", time_stack_into, ROUNDS);
+  print_fastest("stack_into_floor", time_memcpy_into, ROUNDS);
   report_rows();
   report_sizes();
   static tdict_tree *empty[LEAVES];
   size_t before = mallinfo2().uordblks;
-  for (int i = 0; i < LEAVES; i++) check(tdict_create(0, NULL, &empty[i], &error));
+  for (int i = 0; i < LEAVES; i++) check_status(tdict_create(0, NULL, &empty[i], &error));
   printf("\"bytes_empty\": %zu, \"stack_bytes\": %zu}\n", (mallinfo2().uordblks - before) / LEAVES, row_bytes);
   for (int i = 0; i < LEAVES; i++) tdict_release(empty[i]);
   floor_free(&table);

@@ -1,7 +1,8 @@
-/* tdict-bench tune: tries what the tuning table decides - threads, chunks, stores, whether the caller works, too - on sizes
- * of transfers in both directions, and writes the best of each as the file that a context takes. One setting is changed at a
- * time, beginning with the built-in table's; another wins when it is clearly faster. Every size's winner is verified.
- * Thread rule: one thread. The only scenario that uses the library's inside: it sets tables between transfers. */
+/* tdict-bench tune: measures the settings of the tuning table (threads, chunks, stores, whether the caller helps) for
+ * several transfer sizes in both directions. Writes the best settings to a tuning file for contexts.
+ * Starts with the built-in settings and changes one setting at a time. A new setting wins if it is clearly faster.
+ * The best settings of each size are verified. The job owns the place and the table.
+ * Thread rule: one thread. Only this scenario uses internals of the library: it sets the table between transfers. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (si
                                        (size_t)38 << 20, (size_t)160 << 20,  (size_t)1 << 30};
 static const size_t out_sizes[SIZES] = {
     128 << 10, (size_t)2 << 20, (size_t)8 << 20, (size_t)32 << 20, (size_t)128 << 20, (size_t)512 << 20, 0};
-static const double clearly = 0.98; /* times of the best so far */
+static const double clearly = 0.98; /* a setting wins if its time is below this part of the best time */
 
 typedef struct tune_options {
   const char *device, *out, *json;
@@ -27,27 +28,27 @@ typedef struct tune_options {
 typedef struct tune_job {
   tune_options o;
   bench_place place;
-  tdict_tuning table; /* what is found */
+  tdict_tuning table; /* the resulting table */
   int64_t tried;
-  double begin, weight, done; /* when the first size began; of all sizes; of those that are through */
-  double about;               /* seconds that all sizes take, estimated before the first one */
-  char at[96];                /* which size is under way, for the progress line */
+  double begin, weight, done; /* start time; work of all sizes; work of the finished sizes */
+  double about;               /* estimated seconds of all sizes */
+  char at[96];                /* the current size, for the progress line */
   json_t *rows;
 } tune_job;
 
-/* One size in one direction, under way. */
+/* The measurement of one size in one direction. */
 typedef struct tune_size {
   tune_job *job;
   tdict_tuning_direction direction;
   size_t bytes, slot_bytes;
   check_source source;
-  tdict_tree *there; /* out: what is moved */
+  tdict_tree *there; /* copies to the host: the source tree */
   bench_samples samples;
 } tune_size;
 
 static tdict_engine *engine_of(const tune_size *s) { return tdict_context_engine(s->job->place.context); }
 
-/* A table that does the same for all sizes. */
+/* Sets a table with the same row for all sizes. */
 static void use_row(const tune_size *s, tdict_tuning_row row) {
   tdict_tuning table = tdict_tuning_default();
   row.up_to_bytes = SIZE_MAX;
@@ -66,12 +67,13 @@ static bool move_once(const tune_size *s, double *seconds, tdict_tree **out) {
   tdict_status status =
       tdict_to_device(p->context, in ? s->source.tree : s->there, in ? p->device : tdict_cpu(), NULL, out, &err);
   *seconds = bench_now() - begin;
-  if (status != TDICT_OK) bench_complain_error("a transfer failed", &err);
+  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
   return status == TDICT_OK;
 }
 
-/* The median of some transfers after one that is not counted; the result's release is not in the time. 0: it failed. */
-static double measure_row(tune_size *s, const tdict_tuning_row *row) {
+/* Returns the median time of several transfers after one warm-up, without the release of the result. Returns 0 on
+ * failure. */
+static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
   s->samples.count = 0;
   bench_progress("%s, setting %" PRId64, s->job->at, s->job->tried + 1);
   use_row(s, *row);
@@ -86,7 +88,7 @@ static double measure_row(tune_size *s, const tdict_tuning_row *row) {
   return bench_samples_median(&s->samples);
 }
 
-/* What fits: chunks in slots, and no more slots a thread than there are. The most that is tried is four. */
+/* Reduces a row to the ring: a chunk must fit a slot, and all threads together must not use more slots than exist. */
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
@@ -102,14 +104,14 @@ typedef struct tune_best {
 
 static bool try_row(tune_size *s, tdict_tuning_row row, tune_best *best) {
   if (!fit_row(s, &row) || memcmp(&row, &best->row, sizeof row) == 0) return true;
-  double seconds = measure_row(s, &row);
+  double seconds = measure_setting(s, &row);
   if (seconds <= 0) return false;
   if (seconds < best->seconds * clearly) *best = (tune_best){row, seconds};
   return true;
 }
 
-/* One setting after the other; the second turn sees what the first one changed. */
-static bool search(tune_size *s, tune_best *best) {
+/* Tries one setting after the other. The second pass sees the settings that the first pass changed. */
+static bool search_settings(tune_size *s, tune_best *best) {
   static const int32_t workers[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32};
   static const size_t chunks[] = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20};
   int cpus = bench_cpu_count();
@@ -133,7 +135,7 @@ static bool search(tune_size *s, tune_best *best) {
   return good;
 }
 
-static int verify(tune_size *s, const tune_best *best) {
+static int verify_best(tune_size *s, const tune_best *best) {
   double seconds;
   tdict_tree *out = NULL;
   use_row(s, best->row);
@@ -153,7 +155,7 @@ static int verify(tune_size *s, const tune_best *best) {
     const void *found = tdict_const_data(out, key);
     if (!found || memcmp(found, s->source.data[i], s->source.bytes[i]) != 0) answer = BENCH_DIFFERS;
   }
-  if (answer == BENCH_DIFFERS) bench_complain("what came back to the host differs");
+  if (answer == BENCH_DIFFERS) bench_print_error("the tree that was copied back differs");
   tdict_release(out);
   return answer;
 }
@@ -184,11 +186,11 @@ static bool open_size(tune_size *s) {
   if (s->direction == TDICT_TUNING_IN) return true;
   if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
     return true;
-  bench_complain_error("a transfer failed", &err);
+  bench_print_status("a transfer failed", &err);
   return false;
 }
 
-/* The best row for a size, begun at the built-in one for it. */
+/* Finds the best row for a size, starting from the built-in row. */
 static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t bytes, tdict_tuning_row *out) {
   tune_size s = {.job = job, .direction = direction, .bytes = bytes};
   tdict_tuning built_in = tdict_tuning_default();
@@ -197,8 +199,8 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
     tune_best best = {.row = *tdict_tuning_find(&built_in, direction, bytes)};
     if (best.row.chunk_bytes > s.slot_bytes) best.row.chunk_bytes = s.slot_bytes;
     (void)fit_row(&s, &best.row);
-    double begun = best.seconds = measure_row(&s, &best.row);
-    if (begun > 0 && search(&s, &best)) answer = verify(&s, &best);
+    double begun = best.seconds = measure_setting(&s, &best.row);
+    if (begun > 0 && search_settings(&s, &best)) answer = verify_best(&s, &best);
     if (answer == BENCH_OK) {
       show_row(&s, &best, begun);
       *out = best.row;
@@ -210,7 +212,7 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   return answer;
 }
 
-/* A size costs its bytes, and what a transfer takes however small it is. */
+/* Returns the estimated work of a size: its bytes plus a constant for each transfer. */
 static double size_weight(size_t bytes) { return (double)bytes + (1 << 20); }
 
 static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
@@ -220,8 +222,8 @@ static int count_sizes(const tune_job *job, tdict_tuning_direction direction) {
   return count;
 }
 
-/* How long all will take, from one copy by the driver: a transfer takes about twice as long, and about 20 settings of
- * each size are tried. */
+/* Prints an estimate of the total time, from one driver copy. A transfer is assumed to take twice as long, with 20
+ * settings for each size. */
 static bool show_estimate(tune_job *job) {
   enum { SETTINGS = 20 };
   const bench_place *p = &job->place;
@@ -237,19 +239,20 @@ static bool show_estimate(tune_job *job) {
     count += of_direction;
   }
   job->about = 2 * SETTINGS * (double)(job->o.repeats + 1) * job->weight * seconds / (double)line;
-  printf("%d sizes, each in about %d settings of %" PRId64 " transfers: takes about %.0f s\n", count, (int)SETTINGS,
-         job->o.repeats + 1, job->about < 1 ? 1 : job->about);
+  printf("%d sizes, about %d settings for each, %" PRId64 " transfers for each setting: takes about %.0f s\n", count,
+         (int)SETTINGS, job->o.repeats + 1, job->about < 1 ? 1 : job->about);
   return true;
 }
 
-/* Small sizes come first and say little about large ones: up to an eighth of the work the first estimate counts. */
+/* Estimates the remaining seconds. Until an eighth of the work is done, uses the first estimate, since small sizes
+ * predict large sizes badly. */
 static double seconds_left(const tune_job *job) {
   double elapsed = bench_now() - job->begin;
   if (job->done < job->weight / 8) return job->about - elapsed;
   return elapsed * (job->weight - job->done) / job->done;
 }
 
-/* A row serves up to the middle, by ratio, between its size and the next. */
+/* Finds the rows of one direction. A row is used up to the geometric mean of its size and the next size. */
 static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   const size_t *sizes = direction == TDICT_TUNING_IN ? in_sizes : out_sizes;
   int count = count_sizes(job, direction), answer = BENCH_OK;
@@ -268,19 +271,19 @@ static int tune_direction(tune_job *job, tdict_tuning_direction direction) {
   return answer;
 }
 
-/* Writes the file, and makes a context with it. */
+/* Writes the file, and checks it by creating a context with it. */
 static bool write_table(const tune_job *job, const char *machine) {
   tdict_error err;
   tdict_context *context = NULL;
   tdict_context_options o = tdict_context_options_default();
   if (tdict_tuning_write(job->o.out, &job->table, machine, &err) != TDICT_OK) {
-    bench_complain_error("the table", &err);
+    bench_print_status("the table", &err);
     return false;
   }
   o.device = job->place.device;
   o.tuning_file = job->o.out;
   if (tdict_context_create(&o, &context, &err) != TDICT_OK) {
-    bench_complain_error("a context with this table", &err);
+    bench_print_status("a context with this table", &err);
     return false;
   }
   tdict_context_destroy(context);
@@ -302,33 +305,32 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   } else if (key == 'm') {
     options_number(state, "--max-bytes", arg, 1, INT64_C(1) << 40, &o->max_bytes);
   } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "'%s' is one argument too many", arg);
+    argp_error(state, "unexpected argument '%s'", arg);
   } else {
     return ARGP_ERR_UNKNOWN;
   }
   return 0;
 }
 
-static int run(tune_job *job, int argc, char **argv) {
+static int run_tune(tune_job *job, int argc, char **argv) {
   char cpu[128], machine[TDICT_TUNING_MACHINE];
   bench_sink sink;
   if (!bench_can_write(job->o.out) || !bench_sink_open(&sink, job->o.json)) return BENCH_FAILED;
   if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
   if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_complain("tune needs a device: on the cpu nothing is moved");
+    bench_print_error("tune needs a device: on the cpu no bytes are moved");
     return BENCH_FAILED;
   }
   bool gpu = place_is_gpu(&job->place);
   snprintf(machine, sizeof machine, "%.100s, %d processors, %.80s", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count(),
            gpu ? raw_device_name(job->place.check.raw) : "SIMULATED device");
   printf("tune: %s\n", machine);
-  if (!gpu)
-    printf("SIMULATED device: the file says what suits copies within this host's memory, and nothing about a GPU\n");
+  if (!gpu) printf("SIMULATED device: these settings suit copies in host memory and say nothing about a GPU\n");
   if (!show_estimate(job)) return BENCH_FAILED;
   job->begin = bench_now();
   printf("%-8s %12s %10s %7s %10s %8s %10s %10s %6s %10s %7s\n", "", "bytes", "ms", "GB/s", "built-in", "workers",
          "chunk", "first", "slots", "streaming", "caller");
-  job->table = tdict_tuning_default(); /* what is not measured stays as built in */
+  job->table = tdict_tuning_default(); /* rows that are not measured keep the built-in values */
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
@@ -346,22 +348,23 @@ static int run(tune_job *job, int argc, char **argv) {
 int tune_main(int argc, char **argv) {
   static const struct argp_option table[] = {
       {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"output", 'o', "FILE", 0, "the tuning file (default tdict.tuning)", 0},
-      {"json", 'j', "FILE", 0, "write what was measured there; - is standard output, and then there is no text", 0},
-      {"repeat", 'r', "N", 0, "transfers of each setting (default 7)", 0},
-      {"max-bytes", 'm', "N", 0, "sizes up to that (default 1073741824)", 0},
+      {"output", 'o', "FILE", 0, "name of the tuning file (default tdict.tuning)", 0},
+      {"json", 'j', "FILE", 0, "write the measurements to FILE as JSON; - writes to standard output and prints no text",
+       0},
+      {"repeat", 'r', "N", 0, "transfers for each setting (default 7)", 0},
+      {"max-bytes", 'm', "N", 0, "largest size in bytes (default 1073741824)", 0},
       {0}};
   static const char doc[] =
-      "Measures which threads, chunks and stores suit transfers of each size on this machine, and writes "
-      "the file that tdict_context_options.tuning_file takes."
-      "\vExit status: 0 done, 1 something failed, 2 wrong use, 3 verification found a difference.";
+      "Finds the fastest threads, chunks and stores for transfers of each size on this machine. Writes "
+      "the file for tdict_context_options.tuning_file."
+      "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
   static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
   static tune_job job;
   job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7};
   argp_err_exit_status = BENCH_USAGE;
   if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
   job.rows = json_array();
-  int answer = run(&job, argc, argv);
+  int answer = run_tune(&job, argc, argv);
   json_decref(job.rows);
   if (job.place.context) place_close(&job.place);
   return answer;

@@ -1,18 +1,22 @@
-/* tdict-bench worker: measures single rows when it is told to, so that bench/compare can let other libraries take turns
- * with it. One JSON object a line on standard input, one line back for each, in order:
+/* tdict-bench worker: measures single rows on request, so that bench/compare can alternate with other libraries. Each
+ * line of standard input is a JSON request. Each request gets one line of JSON, in order:
  *
- *   {"op": "hello"}                     name, version, device, machine, line_bytes, simulated
- *   {"op": "rows"}                      every row of every scenario, in the order in which they are to be taken
- *   {"op": "prepare", "scenario": S, "row": R}   sources are made, the work is done once and verified; not yet in rows
- *                                       whose every repetition has a process of its own
- *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}   seconds of N repetitions, back to back with K that
- *                                       are not counted before them; seconds of processors of the N, all threads'
- *   {"op": "verify"}                    verifies what such a repetition left
- *   {"op": "line", "count": N}          seconds of N line copies
- *   {"op": "finish"}                    further facts; the row is over, its sources are kept for the next
- *   {"op": "drop"}                      kept sources are given back
- *   {"op": "quit"}
- * An answer has "ok": true, or "ok": false and a sentence in "error"; what went wrong is on standard error too. */
+ *   {"op": "hello"}               returns name, version, device, machine, line_bytes, simulated
+ *   {"op": "rows"}                returns every row of every scenario, in the order of measurement
+ *   {"op": "prepare", "scenario": S, "row": R}
+ *                                 makes the sources, does the work once and verifies it. If each repetition of the row
+ *                                 has a process of its own, only makes the sources
+ *   {"op": "run", "who": "tdict" | "driver", "warm": K, "count": N}
+ *                                 returns the seconds of N repetitions after K uncounted repetitions, and the processor
+ *                                 seconds of all threads during the N
+ *   {"op": "verify"}              verifies the result of such a repetition
+ *   {"op": "line", "count": N}    returns the seconds of N line copies
+ *   {"op": "finish"}              returns further results and ends the row; its sources are kept for the next row
+ *   {"op": "drop"}                releases the kept sources
+ *   {"op": "quit"}                ends the program
+ *
+ * A reply has "ok": true, or "ok": false and a message in "error". Errors are also printed on standard error.
+ * The worker owns the place and the job. Thread rule: one thread. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,16 +35,15 @@ typedef struct worker_options {
 typedef struct worker {
   bench_place place;
   bench_job job;
-  const bench_row *row; /* NULL: none is prepared */
+  const bench_row *row; /* NULL: no row is prepared */
   unsigned next_tree;
 } worker;
 
 enum { KEY_DELAY = 256, KEY_RATE, KEY_BARE };
 static const struct argp_option option_table[] = {
-    {"delay-percent", KEY_DELAY, "N", 0, "make each repetition of the library so much longer, to see that it is found",
-     0},
+    {"delay-percent", KEY_DELAY, "N", 0, "self-test: make each repetition of the library N percent longer", 0},
     {"sim-rate", KEY_RATE, "BYTES", 0, "bytes per second of simulated copies (default: as fast as the host copies)", 0},
-    {"bare", KEY_BARE, NULL, 0, "take no memory of the driver before something is verified; there is no line", 0},
+    {"bare", KEY_BARE, NULL, 0, "allocate no driver memory before the first verification; there is no line", 0},
     {0}};
 
 static error_t parse_option(int key, char *arg, struct argp_state *state) {
@@ -60,9 +63,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static json_t *failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
+static json_t *make_failure(const char *why) { return json_pack("{s:b, s:s}", "ok", 0, "error", why); }
 
-static json_t *hello(worker *w, int argc, char **argv) {
+static json_t *answer_hello(worker *w, int argc, char **argv) {
   json_t *record = bench_record("worker", argc, argv);
   json_object_set_new(record, "ok", json_true());
   json_object_set_new(record, "name", json_string("tdict"));
@@ -72,7 +75,7 @@ static json_t *hello(worker *w, int argc, char **argv) {
   return record;
 }
 
-static json_t *list_rows(const worker *w) {
+static json_t *answer_rows(const worker *w) {
   json_t *rows = json_array();
   for (int s = 0; s < BENCH_SCENARIOS; s++)
     for (int r = 0; r < bench_scenarios[s]->num_rows; r++)
@@ -90,15 +93,15 @@ static json_t *prepared(worker *w) {
                    (json_int_t)w->job.verified_bytes, "driver", job_has_driver(&w->job));
 }
 
-static json_t *verify(worker *w) {
-  if (!w->row) return failure("no row is prepared");
+static json_t *answer_verify(worker *w) {
+  if (!w->row) return make_failure("no row is prepared");
   int answer = place_furnish(&w->place) ? job_verify(&w->job) : BENCH_FAILED;
   if (answer == BENCH_OK) return prepared(w);
   finish_row(w);
-  return failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
+  return make_failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
 }
 
-static json_t *prepare(worker *w, const json_t *request) {
+static json_t *answer_prepare(worker *w, const json_t *request) {
   const char *scenario_name = json_string_value(json_object_get(request, "scenario"));
   const char *row_name = json_string_value(json_object_get(request, "row"));
   const bench_scenario *scenario = NULL;
@@ -107,24 +110,24 @@ static json_t *prepare(worker *w, const json_t *request) {
     if (strcmp(bench_scenarios[s]->name, scenario_name) == 0) scenario = bench_scenarios[s];
   for (int r = 0; scenario && row_name && r < scenario->num_rows; r++)
     if (strcmp(scenario->rows[r].name, row_name) == 0) w->row = &scenario->rows[r];
-  if (!w->row) return failure("there is no such row");
+  if (!w->row) return make_failure("there is no such row");
   if (!job_open(&w->job, &w->place, scenario, w->row)) {
     finish_row(w);
-    return failure("the row could not be prepared");
+    return make_failure("the row could not be prepared");
   }
-  return w->row->processes > 0 ? prepared(w) : verify(w);
+  return w->row->processes > 0 ? prepared(w) : answer_verify(w);
 }
 
-/* Of all threads of this process, in user code and in the kernel. */
+/* Returns the processor seconds of all threads of this process, in user and kernel code. */
 static double cpu_seconds(void) {
   struct rusage u;
   if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* So many repetitions, their seconds into `seconds` when there is one; `cpu` are the processors' seconds of the repetitions
- * alone. */
-static bool repeat(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
+/* Runs `count` repetitions. Appends their seconds to `seconds` unless it is NULL. *cpu receives the processor seconds
+ * of the repetitions, without the time to settle caches. */
+static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *seconds, double *cpu) {
   bool settles = !job_is_warm(&w->job);
   double begin = cpu_seconds(), outside = 0;
   for (json_int_t i = 0; i < count; i++) {
@@ -139,36 +142,36 @@ static bool repeat(worker *w, json_int_t count, bool driver, json_t *seconds, do
   return true;
 }
 
-static json_t *run_samples(worker *w, const json_t *request) {
+static json_t *answer_run(worker *w, const json_t *request) {
   const char *who = json_string_value(json_object_get(request, "who"));
   json_int_t warm = json_integer_value(json_object_get(request, "warm"));
   json_int_t count = json_integer_value(json_object_get(request, "count"));
   bool driver = who && strcmp(who, "driver") == 0;
   double cpu;
-  if (!w->row) return failure("no row is prepared");
-  if (driver && !job_has_driver(&w->job)) return failure("the driver has no such row");
+  if (!w->row) return make_failure("no row is prepared");
+  if (driver && !job_has_driver(&w->job)) return make_failure("the driver has no such row");
   json_t *seconds = json_array();
-  if (repeat(w, warm, driver, NULL, &cpu) && repeat(w, count, driver, seconds, &cpu))
+  if (run_repetitions(w, warm, driver, NULL, &cpu) && run_repetitions(w, count, driver, seconds, &cpu))
     return json_pack("{s:b, s:o, s:f}", "ok", 1, "seconds", seconds, "cpu_seconds", cpu);
   json_decref(seconds);
-  return failure("a repetition failed");
+  return make_failure("a repetition failed");
 }
 
-static json_t *run_line(worker *w, const json_t *request) {
+static json_t *answer_line(worker *w, const json_t *request) {
   json_int_t count = json_integer_value(json_object_get(request, "count"));
   json_t *seconds = json_array();
   for (json_int_t i = 0; i < count; i++) {
     double one;
     if (w->place.line_bytes == 0 || !place_line(&w->place, &one)) {
       json_decref(seconds);
-      return failure("there is no line");
+      return make_failure("there is no line");
     }
     json_array_append_new(seconds, json_real(one));
   }
   return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
 }
 
-static json_t *finish(worker *w) {
+static json_t *answer_finish(worker *w) {
   json_t *more = w->row && w->row->kind->more ? w->row->kind->more(&w->job) : NULL;
   finish_row(w);
   json_t *answer = json_pack("{s:b}", "ok", 1);
@@ -176,27 +179,27 @@ static json_t *finish(worker *w) {
   return answer;
 }
 
-static json_t *drop(worker *w) {
+static json_t *answer_drop(worker *w) {
   finish_row(w);
   place_drop_sources(&w->place);
   return json_pack("{s:b}", "ok", 1);
 }
 
-static json_t *answer_to(worker *w, const json_t *request, int argc, char **argv) {
+static json_t *answer_request(worker *w, const json_t *request, int argc, char **argv) {
   const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return failure("a line is no request: it has no \"op\"");
-  if (strcmp(op, "hello") == 0) return hello(w, argc, argv);
-  if (strcmp(op, "rows") == 0) return list_rows(w);
-  if (strcmp(op, "prepare") == 0) return prepare(w, request);
-  if (strcmp(op, "run") == 0) return run_samples(w, request);
-  if (strcmp(op, "line") == 0) return run_line(w, request);
-  if (strcmp(op, "verify") == 0) return verify(w);
-  if (strcmp(op, "drop") == 0) return drop(w);
-  if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return finish(w);
-  return failure("there is no such op");
+  if (!op) return make_failure("a request has no \"op\"");
+  if (strcmp(op, "hello") == 0) return answer_hello(w, argc, argv);
+  if (strcmp(op, "rows") == 0) return answer_rows(w);
+  if (strcmp(op, "prepare") == 0) return answer_prepare(w, request);
+  if (strcmp(op, "run") == 0) return answer_run(w, request);
+  if (strcmp(op, "line") == 0) return answer_line(w, request);
+  if (strcmp(op, "verify") == 0) return answer_verify(w);
+  if (strcmp(op, "drop") == 0) return answer_drop(w);
+  if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return answer_finish(w);
+  return make_failure("unknown op");
 }
 
-static void serve(worker *w, int argc, char **argv) {
+static void serve_requests(worker *w, int argc, char **argv) {
   char *line = NULL;
   size_t size = 0;
   bool more = true;
@@ -204,10 +207,10 @@ static void serve(worker *w, int argc, char **argv) {
     json_t *request = json_loads(line, 0, NULL);
     const char *op = json_string_value(json_object_get(request, "op"));
     more = !op || strcmp(op, "quit") != 0;
-    json_t *answer = answer_to(w, request, argc, argv);
+    json_t *answer = answer_request(w, request, argc, argv);
     json_dumpf(answer, stdout, JSON_COMPACT);
     putchar('\n');
-    if (fflush(stdout) != 0) more = false; /* nobody listens */
+    if (fflush(stdout) != 0) more = false; /* the reader has closed the pipe */
     json_decref(answer);
     json_decref(request);
   }
@@ -215,8 +218,9 @@ static void serve(worker *w, int argc, char **argv) {
 }
 
 int worker_main(int argc, char **argv) {
-  static const char doc[] = "Measures rows when it is told to, in JSON lines over standard input and output; "
-                            "bench/compare starts it.";
+  static const char doc[] =
+      "Measures rows on request: reads JSON lines from standard input and writes JSON lines to standard output. "
+      "bench/compare starts it.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
   worker w;
@@ -227,7 +231,7 @@ int worker_main(int argc, char **argv) {
   w.place.sim_rate = (double)o.sim_rate;
   bool good = place_open(&w.place, o.common.device);
   w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
-  if (good) serve(&w, argc, argv);
+  if (good) serve_requests(&w, argc, argv);
   finish_row(&w);
   place_close(&w.place);
   return good ? BENCH_OK : BENCH_FAILED;

@@ -1,7 +1,7 @@
-# How everything here is compiled: tdict_compile(TARGET) sets the language, the warnings and the sanitizers of one target.
+# tdict_compile(TARGET) sets the language, the warnings and the sanitizers of a target. All targets here use it.
 
 set(tdict_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla)
-# gcc does not know that tdict_fail() never answers TDICT_OK, and takes what is written on success only for unwritten.
+# gcc does not know that tdict_fail() never returns TDICT_OK. It then warns about variables that are set on success only.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND tdict_warnings -Wno-maybe-uninitialized)
 endif()

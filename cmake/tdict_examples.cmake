@@ -1,5 +1,5 @@
-# Examples: each examples/*.c is a program of one file (safety has bare device calls beside it) that takes a device and
-# answers 0; CTest runs it on the simulated one. Each examples/*.cu is built where nvcc is, and runs on a GPU.
+# Examples. Each examples/*.c is a program of one file (safety also has a file of device calls). It takes the name of a
+# device and returns 0. CTest runs it on the simulated device. Each examples/*.cu is built if nvcc exists, and runs on a GPU.
 
 function(tdict_add_example name)
   add_executable(example_${name} ${ARGN})
@@ -7,7 +7,7 @@ function(tdict_add_example name)
   target_link_libraries(example_${name} PRIVATE tdict::tdict)
 endfunction()
 
-# A line of the list of what runs on a GPU: see tests/CMakeLists.txt.
+# Adds a line to the list of programs that run on a GPU, see tests/CMakeLists.txt.
 function(tdict_list_gpu_example name)
   if(TDICT_BUILD_TESTS)
     file(APPEND ${PROJECT_BINARY_DIR}/tests/cases.txt "examples/${name} cuda\n")
@@ -34,7 +34,7 @@ target_sources(example_safety PRIVATE examples/raw/device.c)
 target_include_directories(example_safety PRIVATE examples)
 target_link_libraries(example_safety PRIVATE ${CMAKE_DL_LIBS})
 
-# The trainer: a folder of its own; its model computes on a GPU where nvcc is, see below.
+# The trainer has a folder of its own. If nvcc exists, its model runs on a GPU, see below.
 set(trainer examples/train_lm)
 tdict_add_example(train_lm ${trainer}/main.c ${trainer}/text.c ${trainer}/model_cpu.c)
 tdict_compile(example_train_lm)
@@ -43,7 +43,7 @@ target_link_libraries(example_train_lm PRIVATE m)
 if(TDICT_BUILD_TESTS)
   set(near_sim --like-c 0.01)
   foreach(device cpu sim)
-    # 4.85 is the logarithm of the vocabulary; the bound is reached by none that sees no context.
+    # 4.85 is the logarithm of the vocabulary size. A model that ignores its context cannot reach the bound.
     add_test(NAME example_train_lm@${device} COMMAND example_train_lm --device ${device} --steps 250 --expect 2.2
                                                      ${near_${device}})
     set_tests_properties(example_train_lm@${device} PROPERTIES LABELS "example;${device}" TIMEOUT 600)
@@ -51,7 +51,7 @@ if(TDICT_BUILD_TESTS)
   endforeach()
 endif()
 
-# What each says to a command line that it cannot serve, and the exit status.
+# Each must print a message and return an exit status for a wrong command line.
 function(tdict_add_example_refusal name status text program)
   add_test(NAME example_${name} COMMAND ${CMAKE_COMMAND} "-DSTATUS=${status}" "-DTEXT=${text}"
                                         "-DCOMMAND=$<TARGET_FILE:example_${program}>;${ARGN}" -P ${PROJECT_SOURCE_DIR}/bench/expect.cmake)
@@ -59,7 +59,7 @@ function(tdict_add_example_refusal name status text program)
   tdict_test_environment(example_${name})
 endfunction()
 if(TDICT_BUILD_TESTS)
-  set(few --rows 200000 --window 1 --steps 1 --device cpu) # a batch of more windows than the text has
+  set(few --rows 200000 --window 1 --steps 1 --device cpu) # a batch larger than the data set
   tdict_add_example_refusal(train_lm_wants_a_batch 1 "a batch of 200000 windows, and the text has" train_lm ${few})
   tdict_add_example_refusal(train_lm_names_its_text 1 "the text no/text: TDICT_EIO: No such file" train_lm --text no/text)
   tdict_add_example_refusal(train_lm_names_its_shard 1 "the shard no/shard: TDICT_EIO" train_lm --shard no/shard)
@@ -72,7 +72,7 @@ if(TDICT_BUILD_TESTS)
   tdict_add_example_refusal(quickstart_names_what_is_wrong 1 ": TDICT_EINVAL: device: 'bad'" quickstart bad)
 endif()
 
-# CUDA: without a compiler for it, and in builds with sanitizers or without the driver's table, these are left out.
+# CUDA programs: skipped without nvcc, with sanitizers, and in builds without CUDA.
 if(NOT TDICT_CUDA OR TDICT_SANITIZE)
   return()
 endif()
@@ -83,7 +83,7 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 75 80 90) # what toolkits from 11.8 to 13 all know; the last one's text serves newer GPUs
+  set(CMAKE_CUDA_ARCHITECTURES 75 80 90) # all toolkits from 11.8 to 13 know these; newer GPUs use the PTX of the last
 endif()
 enable_language(CUDA)
 file(GLOB cuda_example_files CONFIGURE_DEPENDS examples/*.cu)

@@ -1,6 +1,6 @@
-# What makes an error in the library harder to exploit, where the compiler and the linker have it: stack protector,
-# _FORTIFY_SOURCE in optimized builds, full RELRO, a stack that is not executable. tdict_harden(TARGET) compiles one target
-# with it, tdict_harden_link(TARGET) links one. Not with sanitizers, which replace the same functions.
+# Hardening options, if the compiler and the linker support them: stack protector, _FORTIFY_SOURCE in optimized builds,
+# full RELRO, a stack that is not executable. tdict_harden(TARGET) sets them for compiling, tdict_harden_link(TARGET) for
+# linking. Not used with sanitizers, which replace the same functions.
 
 include(CheckCCompilerFlag)
 include(CheckCSourceCompiles)
@@ -14,7 +14,7 @@ if(NOT TDICT_SANITIZE)
   if(TDICT_HAS_STACK_PROTECTOR)
     list(APPEND tdict_harden_flags -fstack-protector-strong)
   endif()
-  # The C library says which level it gives this compiler; it warns about one that it does not know.
+  # Find the highest level that the C library supports with this compiler. It warns about unknown levels.
   foreach(level 3 2)
     cmake_push_check_state()
     string(APPEND CMAKE_REQUIRED_FLAGS " -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=${level}")
@@ -25,7 +25,7 @@ if(NOT TDICT_SANITIZE)
       int main(void) { return 0; }" TDICT_HAS_FORTIFY_${level})
     cmake_pop_check_state()
     if(TDICT_HAS_FORTIFY_${level})
-      # Without optimization the C library would warn. -U: some compilers define the macro by themselves.
+      # The C library warns without optimization. -U: some compilers predefine the macro.
       set(optimized $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
       list(APPEND tdict_harden_flags $<${optimized}:-U_FORTIFY_SOURCE> $<${optimized}:-D_FORTIFY_SOURCE=${level}>)
       break()

@@ -1,4 +1,4 @@
-# What is installed: headers, the libraries, a CMake package and a pkg-config file, all of which may be moved. bench/
+# Installs the headers, the libraries, a CMake package and a pkg-config file. The installed folder may be moved. bench/
 # installs its program itself.
 
 include(CMakePackageConfigHelpers)
@@ -17,13 +17,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tdict-config-version.cmak
 install(FILES ${PROJECT_BINARY_DIR}/tdict-config.cmake ${PROJECT_BINARY_DIR}/tdict-config-version.cmake
         DESTINATION ${tdict_package_dir})
 
-# pkg-config: the prefix is said relative to the file, however deep the library folder is.
+# pkg-config: the prefix is relative to the file, so that the package may be moved.
 file(RELATIVE_PATH pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pc_up "${pc_up}")
 set(pc_prefix "\${pcfiledir}/${pc_up}")
 foreach(kind LIBDIR INCLUDEDIR)
   set(pc_${kind} "\${prefix}/${CMAKE_INSTALL_${kind}}")
-  if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}") # the packager's wish: such a package cannot be moved
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}") # the packager has chosen an absolute folder: this package cannot be moved
     set(pc_${kind} ${CMAKE_INSTALL_${kind}})
     set(pc_prefix ${CMAKE_INSTALL_PREFIX})
   endif()

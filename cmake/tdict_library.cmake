@@ -1,4 +1,4 @@
-# The library: one object library, and from it a shared and a static one.
+# The library: an object library, and a shared and a static library made from it.
 
 find_package(Threads REQUIRED)
 include(CheckSymbolExists)
@@ -13,7 +13,7 @@ if(NOT TDICT_CUDA)
   list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/device/driver_cuda.c)
 endif()
 
-# Ranges for profilers need a header and nothing at run time.
+# NVTX ranges need a header, but no library at run time.
 set(tdict_nvtx OFF)
 if(TDICT_NVTX STREQUAL "ON" OR (TDICT_NVTX STREQUAL "AUTO" AND TDICT_CUDA))
   find_program(TDICT_NVCC nvcc HINTS /usr/local/cuda/bin)
@@ -37,7 +37,7 @@ set_target_properties(tdict_objects PROPERTIES POSITION_INDEPENDENT_CODE ON C_VI
 target_compile_definitions(tdict_objects PUBLIC TDICT_CUDA=$<BOOL:${TDICT_CUDA}> TDICT_NVTX=$<BOOL:${tdict_nvtx}>)
 if(tdict_nvtx)
   target_include_directories(tdict_objects SYSTEM PRIVATE ${TDICT_NVTX_INCLUDE_DIR})
-  if(TDICT_SANITIZE MATCHES thread) # NVTX sets itself up by atomic writes, and reads what they wrote by plain loads
+  if(TDICT_SANITIZE MATCHES thread) # NVTX initializes by atomic writes and plain reads, which ThreadSanitizer reports
     set_source_files_properties(src/transfer/trace/nvtx.c PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
   endif()
 endif()
@@ -48,7 +48,7 @@ add_library(tdict SHARED $<TARGET_OBJECTS:tdict_objects>)
 set_target_properties(tdict PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINK_DEPENDS ${tdict_version_script})
 target_link_options(tdict PRIVATE LINKER:--version-script=${tdict_version_script} ${tdict_sanitize_flags})
 tdict_harden_link(tdict)
-if(NOT TDICT_SANITIZE) # a sanitizer's own symbols come from the program
+if(NOT TDICT_SANITIZE) # the program provides the symbols of a sanitizer
   target_link_options(tdict PRIVATE LINKER:--no-undefined)
 endif()
 
@@ -61,8 +61,8 @@ foreach(library tdict tdict_static)
   target_link_libraries(${library} PRIVATE Threads::Threads ${tdict_dl_library})
 endforeach()
 
-# Both targets are always there. Built without being linked to, and installed, are those that are asked for: both, or the
-# one that BUILD_SHARED_LIBS chooses. A subproject that installs nothing builds what its parent links.
+# Both targets always exist. BUILD_SHARED_LIBS chooses which are built by default and installed; if it is not set, both.
+# A subproject that installs nothing builds only the targets that its parent links.
 set(tdict_asked tdict tdict_static)
 if(DEFINED BUILD_SHARED_LIBS AND BUILD_SHARED_LIBS)
   set(tdict_asked tdict)

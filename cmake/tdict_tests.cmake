@@ -1,6 +1,6 @@
-# CTest entries from test files: see tests/support/test.h for what a case is.
+# Makes CTest entries from test files. tests/support/test.h defines a case.
 
-# cmocka: Debian 12's has no CMake target, so pkg-config is asked; a machine without it names the library itself.
+# cmocka of Debian 12 has no CMake target, so use pkg-config. Without pkg-config, set the path of the library.
 function(tdict_find_cmocka)
   add_library(tdict_cmocka INTERFACE)
   if(TDICT_CMOCKA_LIBRARY)
@@ -27,7 +27,7 @@ function(tdict_test_environment name)
   endif()
 endfunction()
 
-# Writes to `out` the linker's --wrap options for every __wrap_NAME that a file speaks of.
+# Sets `out` to the --wrap options of the linker for every __wrap_NAME in a file.
 function(tdict_wrap_options out)
   set(names)
   foreach(file ${ARGN})
@@ -52,7 +52,7 @@ function(tdict_add_case program case device layer)
   file(APPEND ${PROJECT_BINARY_DIR}/tests/cases.txt "tests/${layer}/${program} ${case} ${device}\n")
 endfunction()
 
-# One program for one test file of a layer, and one CTest entry for each case and device.
+# Adds a program for a test file of a layer, and a CTest entry for each case and device.
 function(tdict_add_test_file layer file)
   cmake_path(GET file STEM stem)
   string(REGEX REPLACE "^test_" "test_${layer}_" program ${stem})
@@ -64,7 +64,7 @@ function(tdict_add_test_file layer file)
   target_compile_definitions(${program} PRIVATE TDICT_CUDA=$<BOOL:${TDICT_CUDA}>)
   target_link_options(${program} PRIVATE ${tdict_support_wraps} ${wraps})
   target_link_libraries(${program} PRIVATE tdict::tdict_static tdict_cmocka Threads::Threads)
-  # Each case is told apart by its macro at the start of a line.
+  # A case begins with its macro at the start of a line.
   file(STRINGS ${file} lines REGEX "^(CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE)\\([a-z0-9_]+\\)")
   if(NOT lines)
     message(FATAL_ERROR "${file} holds no case: see tests/support/test.h")

@@ -1,14 +1,16 @@
-/* consumer: a kernel on the program's own cudaStream_t consumes each batch while the next one travels.
+/* consumer: a kernel on the program's cudaStream_t uses a batch while the next batch is copied.
  *
  *   consumer [[--device] cuda[:N]] [--timeline FILE]
  *
- * The loop is: start the transfer of the next batch (tdict_to_device_async), make the stream wait for this one
- * (tdict_future_wait_on_stream: the host goes on), launch, say that the stream uses the batch (tdict_record_stream),
- * release it. Sums are checked; time is shown with and without overlap; FILE gets a timeline for chrome://tracing or
- * ui.perfetto.dev, measured by CUDA events. That copies and kernels ran at once is shown by two figures: the time saved
- * (all copies at the fastest rate of a plain cudaMemcpyAsync, and all kernels, need longer one after the other than the
- * round took), and the overlap of the spans in the timeline. The exit status is 77 when there is no device, 1 when a sum
- * is wrong or no span of a copy overlaps one of a kernel. consumer_sim.c tells the same story without a GPU. */
+ * The loop starts the transfer of the next batch with tdict_to_device_async(). tdict_future_wait_on_stream() makes the
+ * stream, not the host, wait for the current batch. Then the loop launches the kernel, records the stream's use of the
+ * batch with tdict_record_stream(), and releases the batch.
+ *
+ * The program checks the sums, and prints the time with and without overlap. FILE gets a timeline for chrome://tracing
+ * or ui.perfetto.dev, measured by CUDA events. Two numbers show that copies and kernels overlap: the time saved
+ * compared with all copies and kernels one after the other, and the overlap of their spans in the timeline. The exit
+ * status is 77 if there is no device. It is 1 if a sum is wrong, or no copy overlaps a kernel. consumer_sim.c does the
+ * same without a GPU. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* consumer_sim: a kernel consumes each batch while the next one travels, told on the simulated device.
+/* consumer_sim: a kernel uses a batch while the next batch is copied, on the simulated device.
  *
  *   consumer_sim [[--device] sim]
  *
- * The same story as consumer.cu, where no CUDA compiler and no GPU is needed: the kernel is a function that runs in the
- * order of a stream. The simulated link and the kernel both take their time, so that what overlaps can be seen; the
- * times say nothing about a GPU. Sums are checked, times are not. */
+ * This is consumer.cu without a CUDA compiler and a GPU. The kernel is a function that runs in the order of a stream.
+ * The simulated link and the kernel both take a fixed time, so that the printed times show the overlap. The times say
+ * nothing about a GPU. The program checks the sums, not the times. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,7 +15,7 @@
 enum { BATCHES = 20, COUNT = 1 << 16, HOSTS = 2, KERNEL_MS = 5 };
 static const double link_bytes_per_second = 50e6; /* 256 KiB in 5 ms */
 
-/* What a kernel is given; written by the device's thread, read after the stream was waited for. */
+/* The arguments of a kernel. The device's thread writes the result. The host reads it after waiting for the stream. */
 typedef struct job {
   tdict_stream stream;
   const uint32_t *batch; /* an address of the device */
@@ -25,14 +25,14 @@ typedef struct job {
 typedef struct program {
   tdict_context *c;
   tdict_device device;
-  tdict_stream stream;      /* of the program's own: kernels run on it */
+  tdict_stream stream;      /* the program's stream: kernels run on it */
   tdict_tree *hosts[HOSTS]; /* pinned; filled in turn */
   job jobs[BATCHES];
 } program;
 
 static uint32_t element(int n, int i) { return (uint32_t)(n + 1) * 2654435761u ^ (uint32_t)i; }
 
-/* The kernel: sums a batch, and takes as long as a training step would. */
+/* The kernel: sums a batch, and takes as long as a training step. */
 static void sum_batch(void *user) {
   const struct timespec step = {.tv_nsec = KERNEL_MS * 1000000L};
   job *j = user;
@@ -41,7 +41,7 @@ static void sum_batch(void *user) {
   nanosleep(&step, NULL);
 }
 
-/* The loader: fills a host batch. tdict_data() waits until the transfer that still reads it is through. */
+/* Fills a host batch. tdict_data() waits until no transfer reads it any more. */
 static void load(program *p, int n) {
   uint32_t *x = tdict_data(p->hosts[n % HOSTS], "x");
   for (int i = 0; x && i < COUNT; i++) x[i] = element(n, i);
@@ -60,7 +60,7 @@ static tdict_status send(program *p, int n, tdict_future **out, tdict_error *err
   return tdict_to_device_async(p->c, p->hosts[n % HOSTS], p->device, NULL, out, err);
 }
 
-/* The host waits for nothing but its own buffers: the stream waits for the batch, the batch for the stream. */
+/* The host waits only for its own buffers. The stream waits for the batch, and the next copy waits for the stream. */
 static bool overlapped(program *p) {
   tdict_future *now = NULL, *next = NULL;
   tdict_tree *dev = NULL;
@@ -68,14 +68,14 @@ static bool overlapped(program *p) {
   bool ok = false;
   TDICT_TRY(send(p, 0, &now, &err));
   for (int n = 0; n < BATCHES; n++) {
-    TDICT_TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err)); /* the stream waits, the host goes on */
+    TDICT_TRY(tdict_future_wait_on_stream(now, p->stream, &dev, &err)); /* the stream waits, not the host */
     TDICT_TRY(launch(p, n, dev, &err));
     TDICT_TRY(tdict_record_stream(dev, p->stream, &err)); /* the batch's memory is in use until the kernel is done */
     tdict_release(dev);
     tdict_future_release(now);
     dev = NULL;
     now = NULL;
-    if (n + 1 < BATCHES) TDICT_TRY(send(p, n + 1, &next, &err)); /* travels while the kernel runs */
+    if (n + 1 < BATCHES) TDICT_TRY(send(p, n + 1, &next, &err)); /* copied while the kernel runs */
     now = next;
     next = NULL;
   }
@@ -88,7 +88,7 @@ done:
   return ok;
 }
 
-/* Without overlap: each batch has come before its kernel is launched, and is done with before the next leaves. */
+/* Without overlap: waits for each batch before launching its kernel, and for the kernel before the next copy. */
 static bool one_by_one(program *p) {
   tdict_tree *dev = NULL;
   tdict_error err;

@@ -1,11 +1,10 @@
-/* custom_batch: a batch type of the program's own is pinned by its own hook.
+/* custom_batch: pins a batch type of the program by a hook of the program.
  *
  *   custom_batch [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * Ten inputs and ten targets of five floats, both 0, 1, 2, ..., are handed out in batches of two. A batch is a struct
- * with two tensors, of which the library knows nothing but its tdict_type. With a `pin_memory` hook in the type both
- * tensors of every batch come back pinned; without one nothing is guessed, and the batch comes back as it was. The exit
- * status is 0 when that is so. */
+ * Ten inputs and ten targets of five floats, both 0, 1, 2, ..., are split into batches of two. A batch is a struct with
+ * two tensors. The library knows only its tdict_type. If the type has a `pin_memory` hook, both tensors of every batch
+ * are pinned. Without the hook the library returns the batch unchanged. The exit status is 0 if this is true. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,7 @@ static void batch_release(void *self) {
   free(b);
 }
 
-/* The hook: a new batch whose tensors are pinned. It runs on a thread of the context, and reads `self` only. */
+/* The hook: returns a new batch with pinned tensors. It runs on a thread of the context and only reads `self`. */
 static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const batch *b = self;
   batch *pinned = calloc(1, sizeof *pinned);
@@ -46,7 +45,7 @@ static bool batch_is_pinned(const void *self) {
   return tdict_tensor_is_pinned(b->inp) && tdict_tensor_is_pinned(b->tgt);
 }
 
-/* A type outlives its objects, so it is static. The second one has no way to be pinned. */
+/* Types must outlive their objects, so they are static. The second type has no pin_memory hook. */
 static const tdict_type with_hook = {.struct_size = sizeof with_hook,
                                      .name = "batch",
                                      .release = batch_release,
@@ -54,7 +53,7 @@ static const tdict_type with_hook = {.struct_size = sizeof with_hook,
                                      .is_pinned = batch_is_pinned};
 static const tdict_type without_hook = {.struct_size = sizeof without_hook, .name = "batch", .release = batch_release};
 
-/* 0, 1, 2, ... as ten rows of five. */
+/* Returns 0, 1, 2, ... as ten rows of five floats. */
 static tdict_status make_rows(tdict_tensor **out, tdict_error *err) {
   tdict_tensor *line;
   tdict_status status = tdict_tensor_arange(TDICT_F32, 0, 1, ITEMS * FLOATS, &line, err);
@@ -64,7 +63,7 @@ static tdict_status make_rows(tdict_tensor **out, tdict_error *err) {
   return status;
 }
 
-/* A copy of the rows of batch `n`: what a collate function does. */
+/* Copies the rows of batch `n`, as a collate function does. */
 static tdict_status take_rows(const tdict_tensor *from, int64_t n, tdict_tensor **out, tdict_error *err) {
   const tdict_tensor_range range = {.dim = 0, .start = n * BATCH, .count = BATCH, .step = 1};
   tdict_tensor *rows;
@@ -75,7 +74,7 @@ static tdict_status take_rows(const tdict_tensor *from, int64_t n, tdict_tensor 
   return status;
 }
 
-/* Whether a tensor of batch `n` holds what it should. */
+/* Returns true if a tensor has the numbers of batch `n`. */
 static bool is_right(const tdict_tensor *t, int64_t n) {
   const float *x = tdict_tensor_const_data(t);
   bool right = x != NULL && tdict_tensor_numel(t) == BATCH * FLOATS;
@@ -85,7 +84,7 @@ static bool is_right(const tdict_tensor *t, int64_t n) {
 
 static const char *word(bool value) { return value ? "true" : "false"; }
 
-/* One batch is made, pinned as its type can, and looked at. True when that is as it should be. */
+/* Makes a batch, pins it by its type and checks it. Returns true if the result is right. */
 static bool one_batch(tdict_context *c, const tdict_type *type, tdict_tensor *const rows[2], int64_t n) {
   bool want = type->pin_memory != NULL, right = false;
   void *pinned = NULL;
@@ -95,7 +94,7 @@ static bool one_batch(tdict_context *c, const tdict_type *type, tdict_tensor *co
   TDICT_TRY(take_rows(rows[0], n, &made->inp, &err));
   TDICT_TRY(take_rows(rows[1], n, &made->tgt, &err));
   TDICT_TRY(tdict_pin_object(c, type, made, NULL, &pinned,
-                             &err)); /* `made` stays ours; without a hook it is what comes back */
+                             &err)); /* the caller still owns `made`; without a hook the result is `made` */
   const batch *sample = pinned;
   bool inp = tdict_tensor_is_pinned(sample->inp), tgt = tdict_tensor_is_pinned(sample->tgt);
   printf("batch %d: inp pinned: %s, tgt pinned: %s\n", (int)n, word(inp), word(tgt));

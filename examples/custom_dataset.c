@@ -1,10 +1,11 @@
-/* custom_dataset: a dataset and a batch type of the program's own, through a loader.
+/* custom_dataset: uses a dataset and a batch type of the program with a loader.
  *
  *   custom_dataset [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * The dataset makes sample i from the number i: a point and whether it lies in a circle. Batches are a struct of the
- * program's own, which the loader makes with a collate function, pins by the type's hook, and hands over with its type:
- * once on the host, pinned, and once moved. The exit status is 0 when every batch is right. */
+ * The dataset makes sample i from the number i: a point, and a flag that tells if it is inside a circle. A batch is a
+ * struct of the program. The loader makes it with a collate function, pins it by the hook of its type, and delivers it
+ * with its type. One loader delivers pinned batches on the host, another delivers them on the device. The exit status
+ * is 0 if every batch is right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static tdict_status make_point(void *self, int64_t index, tdict_tree **out, tdic
   return TDICT_OK;
 }
 
-/* ---- the batch: a struct with a type that says how it is ended, pinned and moved ---- */
+/* ---- the batch: a struct with a type that has functions to release, pin and move it ---- */
 typedef struct batch {
   tdict_tree *tensors; /* "xy" and "inside" of all samples */
   double radius;       /* what no tensor holds */
@@ -91,7 +92,7 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, int64_
   return status;
 }
 
-/* Looks at a batch of the loader: its type, where its tensors are, and its numbers. */
+/* Checks a batch of the loader: its type, the device of its tensors, and its numbers. */
 static bool check(tdict_context *c, const tdict_tree *td, bool on_host, int64_t first) {
   void *self;
   tdict_tree *host;

@@ -1,11 +1,11 @@
-/* graph: a captured step is replayed on each batch.
+/* graph: replays a captured CUDA graph on each batch.
  *
  *   graph [[--device] cuda[:N]]
  *
- * A CUDA graph keeps the addresses that its kernels were captured with. So the batch on the device is made once, and
- * tdict_copy_into() writes each new batch to the same place. Copies do not belong into the graph: a call that is given
- * a stream while it is being captured answers TDICT_ECAPTURE and leaves the capture whole, and other transfers go on
- * meanwhile. The exit status is 77 when there is no device. */
+ * A CUDA graph keeps the addresses that its kernels were captured with. So the program allocates the device batch once,
+ * and tdict_copy_into() writes each new batch to the same addresses. The graph does not contain copies: a call with a
+ * stream that is being captured returns TDICT_ECAPTURE and does not break the capture. Other transfers continue. The
+ * exit status is 77 if there is no device. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* quickstart: a nested reinforcement-learning batch is filled on the host, goes to a device, comes back, is compared.
+/* quickstart: fills a nested reinforcement-learning batch on the host, copies it to a device and back, and compares.
  *
  *   quickstart [[--device] DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * Runs anywhere: "auto" takes a GPU where there is one and the library's simulated device elsewhere. */
+ * Runs on any machine: "auto" uses a GPU if there is one, else the simulated device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void fill(tdict_tree *host) {
   }
 }
 
-/* How many bytes of the two trees are equal, or 0 and a sentence when not all are. */
+/* Returns the number of equal bytes of the two trees. Prints an error and returns 0 if a byte differs. */
 static size_t compare(tdict_tree *a, tdict_tree *b) {
   size_t total = 0;
   for (int f = 0; f < NUM_FIELDS; f++) {
@@ -63,7 +63,7 @@ static int round_trip(tdict_context *c) {
   tdict_error err;
   size_t equal = 0;
 
-  /* Pinned memory is what a device reads fastest; where there is no device, ordinary memory does. */
+  /* Allocates pinned memory, which a device reads fastest. Without a device, allocates ordinary memory. */
   tdict_status status = tdict_create_from(&schema, 1, batch, tdict_pinned_memory(c), &host, &err);
   if (status == TDICT_ENODEVICE) status = tdict_create_from(&schema, 1, batch, NULL, &host, &err);
   TDICT_TRY(status);

@@ -1,25 +1,25 @@
-/* safety: five ways to corrupt a batch with asynchronous copies. Each is tried with bare calls, where it happens, and
- * through tdict, where it does not.
+/* safety: shows five ways to corrupt a batch with asynchronous copies. Each corrupts the batch with plain device calls,
+ * and does not with tdict.
  *
  *   safety [[--device] DEVICE]     auto (default), sim, cuda:N
  *
- * The first three are from PyTorch's guide to `non_blocking` and `pin_memory()`: its loop that overwrites a pinned
- * source; its loop that overwrites a pageable source, which is safe while the driver copies it within the call and no
- * longer so when a thread pins it, as the guide does later; its early reading of a copy to the host. The last two come
- * with streams.
- * A slow kernel makes the device late, so that the mistake is made in time; on the simulated device it ends when it is
- * told to, so nothing there is left to chance. The exit status is 0 when no accident happened through tdict, and, on
- * the simulated device, every bare one did. */
+ * The first three are from PyTorch's guide to `non_blocking` and `pin_memory()`. 1: the program overwrites a pinned
+ * source. 2: the program overwrites a pageable source. This is safe if the driver copies it within the call, but not if
+ * a thread pins it later. 3: the program reads a copy on the host before it has arrived. The last two need two streams.
+ *
+ * A slow kernel delays the device, so that the mistake comes first. On the simulated device the program ends this
+ * kernel, so the result does not depend on timing. The exit status is 0 if tdict corrupted no batch and, on the
+ * simulated device, plain calls corrupted all. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "raw/device.h"
 
-enum { COUNT = 1 << 16 }; /* floats in a batch; it holds one value, so its sum is COUNT times that */
+enum { COUNT = 1 << 16 }; /* floats in a batch; all have the same value, so their sum is COUNT times the value */
 static const size_t batch_bytes = COUNT * sizeof(float);
 
-/* Here a failing call leaves the function by its clean-up; the error goes up to the table. */
+/* A failing call jumps to the clean-up of its function. The caller prints the error. */
 #define GO(call)                                  \
   do {                                            \
     if ((status = (call)) != TDICT_OK) goto done; \
@@ -43,7 +43,7 @@ static void fill(float *x, float value) {
   for (int i = 0; x && i < COUNT; i++) x[i] = value;
 }
 
-/* A batch on the host: pinned, or in ordinary memory when `memory` is NULL. */
+/* Makes a batch on the host: pinned, or pageable if `memory` is NULL. */
 static tdict_status make_host(tdict_memory *memory, float value, tdict_tree **out, tdict_error *err) {
   static const tdict_field field = TDICT_FIELD("x", TDICT_F32, COUNT);
   const tdict_schema schema = {&field, 1};
@@ -65,7 +65,7 @@ static tdict_status make_on_device(const scene *s, float value, tdict_tree **out
   return status;
 }
 
-/* Whether a batch on the device holds anything but `value`. */
+/* Returns true if a batch on the device has a number other than `value`. */
 static tdict_status differs(const scene *s, const tdict_tree *dev, float value, bool *out, tdict_error *err) {
   tdict_tree *host;
   tdict_status status = tdict_to_device(s->c, dev, tdict_cpu(), NULL, &host, err);
@@ -75,7 +75,7 @@ static tdict_status differs(const scene *s, const tdict_tree *dev, float value, 
   return status;
 }
 
-/* Whether the sum kernel, which has ended, saw anything but `value`. */
+/* Returns true if the sum kernel, which has ended, read a number other than `value`. */
 static tdict_status kernel_saw_other(const scene *s, float value, bool *out, tdict_error *err) {
   tdict_tree *host;
   tdict_status status = tdict_to_device(s->c, s->sum, tdict_cpu(), NULL, &host, err);
@@ -86,14 +86,14 @@ static tdict_status kernel_saw_other(const scene *s, float value, bool *out, tdi
   return status;
 }
 
-/* A kernel that begins late and then reads a batch. */
+/* Queues a slow kernel, and a kernel that then reads a batch. */
 static tdict_status late_sum(const scene *s, const float *data, tdict_error *err) {
   tdict_status status = raw_slow_kernel(s->raw, s->kernels, err);
   if (status != TDICT_OK) return status;
   return raw_sum(s->raw, s->kernels, data, COUNT, tdict_data(s->sum, "sum"), err);
 }
 
-/* 1. A pinned source is overwritten after the call that copies it has returned, and before the copy has read it. */
+/* 1. The program overwrites a pinned source after the call has returned, but before the copy has read it. */
 static tdict_status pinned_source_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *dev = NULL;
   tdict_status status;
@@ -114,7 +114,7 @@ done:
   return status;
 }
 
-/* Two ways to be right: ask for the address again, or keep it and wait for the source. */
+/* Two correct ways: get the address again, or keep the address and wait for the source. */
 static tdict_status pinned_source_tdict(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *dev = NULL;
   tdict_future *f = NULL;
@@ -151,7 +151,7 @@ done:
   return status;
 }
 
-/* A thread that pins: it is told when to begin, for a busy thread begins when it likes. */
+/* A thread that pins on request, so that the result does not depend on timing. */
 typedef struct pinning {
   pthread_mutex_t lock; /* guards: begin */
   pthread_cond_t changed;
@@ -176,7 +176,7 @@ static void begin_pinning(pinning *p) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* 2. A source in ordinary memory is overwritten while a thread has yet to bring it into pinned memory. */
+/* 2. The program overwrites a pageable source before a thread has copied it to pinned memory. */
 static tdict_status pageable_source_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *pinned = NULL, *dev = NULL;
   pthread_t thread;
@@ -209,7 +209,7 @@ done:
   return status;
 }
 
-/* Worker threads of the context pin, and the same rule holds. */
+/* Worker threads of the context pin the source. The same rule applies. */
 static tdict_status pageable_source_tdict(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *dev = NULL;
   tdict_future *f = NULL;
@@ -229,7 +229,7 @@ done:
   return status;
 }
 
-/* 3. A result on the host is read after the call that copies it has returned, and before it has come. */
+/* 3. The program reads a result on the host after the call has returned, but before the copy has arrived. */
 static tdict_status early_read_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *host = NULL, *dev = NULL;
   tdict_status status;
@@ -271,7 +271,7 @@ done:
   return status;
 }
 
-/* 4. The next batch is copied over one that a kernel on another stream has yet to read. */
+/* 4. The program copies the next batch over a batch that a kernel on another stream has not read yet. */
 static tdict_status destination_raw(const scene *s, bool *happened, tdict_error *err) {
   tdict_tree *next = NULL, *dev = NULL;
   tdict_status status;
@@ -299,7 +299,7 @@ static tdict_status destination_tdict(const scene *s, bool *happened, tdict_erro
   GO(make_pinned(s, 2, &next, err));
   GO(make_on_device(s, 1, &dev, err));
   GO(late_sum(s, tdict_data(dev, "x"), err));
-  GO(tdict_record_stream(dev, s->kernels, err)); /* says who uses the batch */
+  GO(tdict_record_stream(dev, s->kernels, err)); /* records the stream that uses the batch */
   GO(tdict_copy_into_async(s->c, next, dev, NULL, &f, err));
   GO(raw_go_soon(s->raw, err));
   GO(tdict_future_wait(f, NULL, err));
@@ -316,8 +316,8 @@ done:
   return status;
 }
 
-/* 5. An arena is given back while a kernel has yet to read it, and the next batch gets the same memory. */
-typedef struct arena_pool { /* of one block, as simple as many a program's */
+/* 5. The program frees an arena before a kernel has read it, and the next batch gets the same memory. */
+typedef struct arena_pool { /* one block, like the simple arenas of many programs */
   float *block;
   bool taken;
 } arena_pool;
@@ -336,7 +336,7 @@ static tdict_status arena_raw(const scene *s, bool *happened, tdict_error *err) 
   arena_pool pool = {.block = tdict_data(memory, "x")};
   const float *batch = pool_take(&pool);
   GO(late_sum(s, batch, err));
-  pool_give(&pool); /* for the host the batch is done with */
+  pool_give(&pool); /* the host does not need the batch any more */
   float *other = pool_take(&pool);
   GO(raw_copy_in(s->raw, s->copies, other, tdict_const_data(next, "x"), batch_bytes, err));
   GO(raw_wait(s->raw, s->copies, err));
@@ -388,7 +388,7 @@ static const struct {
     {"arena reused under a kernel", arena_raw, arena_tdict},
 };
 
-/* Every accident both ways; the number of rows that are not as they should be. */
+/* Runs every case both ways. Returns the number of wrong results. */
 static int run_table(const scene *s) {
   int wrong = 0;
   printf("%-50s| %-9s| %s\n", "accident", "raw", "through tdict");

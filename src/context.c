@@ -1,5 +1,5 @@
-/* The context: it makes the thread pool, the devices and the engine, and hands each layer its piece. The only file that
- * sees every layer. Thread rule: as in tdict/context.h. */
+/* The context: creates and owns the log, the thread pool, the devices and the transfer engine, and gives each layer its
+ * part. This is the only file that includes headers of every layer. Thread rule: see tdict/context.h. */
 #include "context.h"
 
 #include <stdlib.h>
@@ -29,12 +29,13 @@ struct tdict_context {
 
 tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
 tdict_pool *tdict_context_pool(const tdict_context *context) {
-  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* its threads are the parent's */
+  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* the pool's threads exist only in the parent */
 }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
 
-static tdict_status check(const tdict_context_options *o, tdict_error *err) {
+/* Checks the options of the pool and the ring. The other layers check their own options. */
+static tdict_status check_context_options(const tdict_context_options *o, tdict_error *err) {
   if (o->num_threads < -1 || o->num_threads == 0 || o->num_threads > MAX_THREADS)
     return tdict_fail(err, TDICT_EINVAL, "context: num_threads is %d, wanted -1 or 1 to %d", (int)o->num_threads,
                       MAX_THREADS);
@@ -44,7 +45,7 @@ static tdict_status check(const tdict_context_options *o, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Workers go where the default device is. */
+/* Binds the pool's threads to the NUMA node of the default device. */
 static void place_workers(tdict_context *c) {
   tdict_gpu *gpu;
   tdict_device device = tdict_devices_default(c->devices, NULL);
@@ -52,7 +53,9 @@ static void place_workers(tdict_context *c) {
   tdict_placement_apply(sysfs, gpu, c->pool, c->log);
 }
 
-static tdict_status build(tdict_context *c, const tdict_context_options *o, tdict_driver *driver, tdict_error *err) {
+/* Creates the parts in order of dependency. On failure the caller destroys the parts that exist. */
+static tdict_status create_parts(tdict_context *c, const tdict_context_options *o, tdict_driver *driver,
+                                 tdict_error *err) {
   int threads = o->num_threads < 0 ? tdict_pool_default_size() : o->num_threads;
   tdict_tuning tuning;
   tdict_status status = o->tuning_file ? tdict_tuning_read(o->tuning_file, &tuning, NULL, err) : TDICT_OK;
@@ -63,7 +66,7 @@ static tdict_status build(tdict_context *c, const tdict_context_options *o, tdic
   tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  place_workers(c);
+  place_workers(c); /* needs the gpu that tdict_devices_create() opened */
   tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
                                 c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);
@@ -74,11 +77,11 @@ tdict_status tdict_context_create_over(const tdict_context_options *options, tdi
   if (!out) return tdict_fail(err, TDICT_EINVAL, "context: out is NULL");
   tdict_context_options o = tdict_context_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "context options", err);
-  if (status == TDICT_OK) status = check(&o, err);
+  if (status == TDICT_OK) status = check_context_options(&o, err);
   if (status != TDICT_OK) return status;
   tdict_context *c = calloc(1, sizeof *c);
   if (!c) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its record");
-  status = build(c, &o, driver, err);
+  status = create_parts(c, &o, driver, err);
   if (status != TDICT_OK) {
     tdict_context_destroy(c);
     return status;
@@ -93,10 +96,11 @@ tdict_status tdict_context_create(const tdict_context_options *options, tdict_co
 
 void tdict_context_destroy(tdict_context *c) {
   if (!c) return;
-  if (c->mark && tdict_forkmark_forked(c->mark)) { /* threads and devices are the parent's */
+  if (c->mark && tdict_forkmark_forked(c->mark)) { /* threads and devices belong to the parent */
     free(c);
     return;
   }
+  /* Wait for transfers first: they use the log, the pool and the devices. */
   if (c->engine) tdict_engine_wait(c->engine);
   if (c->log) tdict_log_close(c->log);
   tdict_pool_destroy(c->pool);

@@ -1,9 +1,9 @@
-/* A device by bare calls, as a program without tdict makes them: copies between addresses and kernels, each on a
- * stream, and nobody who knows whose bytes these are. examples/safety.c makes its accidents with it.
+/* Plain device calls, as a program without tdict makes them: asynchronous copies between addresses, and kernels, on
+ * streams. Nothing tracks the use of memory. examples/safety.c corrupts batches with them.
  *
- * On cuda the calls are the driver's own, taken from libcuda.so.1 at run time. On the simulated device a copy goes
- * between views that are made of nothing but addresses, so that the library cannot know what else uses them, and a
- * kernel is a function that tdict_sim_launch() runs.
+ * On cuda these are calls of the driver, loaded from libcuda.so.1 at run time. On the simulated device a copy uses
+ * tensors made from addresses, so that the library does not know other users of the memory. A kernel is a function that
+ * tdict_sim_launch() runs.
  * All bytes and streams are the program's; streams are those of tdict_stream_create(). Thread rule: one thread. */
 #ifndef EXAMPLES_RAW_DEVICE_H
 #define EXAMPLES_RAW_DEVICE_H

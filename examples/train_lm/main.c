@@ -3,12 +3,12 @@
  *   train_lm [--device auto|cpu|sim|cuda:N] [--text FILE | --shard FILE] [--steps N] [--rows N] [--window N]
  *            [--workers N] [--compare] [--expect LOSS] [--like-c X]      (--help says more)
  *
- * On a GPU the model computes there, if nvcc built it in; on the simulated device a function queued on its stream does in
- * plain C what a kernel would; on the cpu it is called. --compare trains once more with the ordinary loop - read, copy,
- * wait - and once on a batch that is already there, and says how much of the time each loop lost to waiting for data.
- * A shard is one of llm.c's, such as `tdict-bench loader --shard FILE` writes; its tokens come as 64-bit numbers.
- * The exit status is 0, or 1 when something failed, the last loss is not below --expect, or that of the same training in
- * plain C on the cpu is further from it than --like-c allows; 77 when --device names a device that is not there. */
+ * On a GPU the model computes there, if nvcc built it in; on the simulated device a function queued on its stream does
+ * in plain C what a kernel would; on the cpu it is called. --compare trains once more with the ordinary loop - read,
+ * copy, wait - and once on a batch that is already there, and says how much of the time each loop lost to waiting for
+ * data. A shard is one of llm.c's, such as `tdict-bench loader --shard FILE` writes; its tokens come as 64-bit numbers.
+ * The exit status is 0, or 1 when something failed, the last loss is not below --expect, or that of the same training
+ * in plain C on the cpu is further from it than --like-c allows; 77 when --device names a device that is not there. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

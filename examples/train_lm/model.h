@@ -1,5 +1,6 @@
-/* A small language model: each position sees itself and the three tokens before it, embedded and joined; two hidden
- * layers with tanh; softmax over the vocabulary; Adam. Two makers of the same numbers: plain C, and CUDA.
+/* A small language model. The input of a position is its token and the three tokens before it, embedded and
+ * concatenated. Two hidden layers use tanh. The output is a softmax over the vocabulary. Adam trains it. There are two
+ * implementations with the same results: plain C and CUDA.
  *
  * Thread rule: one thread at a time. */
 #ifndef TRAIN_LM_MODEL_H

@@ -1,4 +1,5 @@
-/* A text file as a dataset of the program's own: every window of the text is a sample. */
+/* A dataset of the program: each window of a text file is a sample. The dataset owns the text.
+ * Thread rule: several threads may fetch at once. */
 #ifndef TRAIN_LM_TEXT_H
 #define TRAIN_LM_TEXT_H
 

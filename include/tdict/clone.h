@@ -1,4 +1,4 @@
-/* Copies of trees, and whether two trees are the same. Thread rule: as in tdict/tree.h. */
+/* Copying trees and comparing two trees. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CLONE_H
 #define TDICT_CLONE_H
 
@@ -6,27 +6,34 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief New nodes over the same tensors, unlocked: keys can be changed without the other tree seeing it, elements are
- *  and objects shared. Result: as the tree, not locked. Cost: O(nodes), and O(keys) of nodes with trees below them; no
- *  element is touched. A node without trees below it costs the same however many tensors it has: both trees hold one
- *  list of them, which the first change of keys in either copies. A tree may be cloned, and the clones changed, while
- *  other threads read it.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM, which a change may answer later. */
+/** @brief Makes a shallow copy: new nodes that share the tensors and objects of @p td.
+ *
+ *  Changes to the keys of either tree do not affect the other. Writes to elements are visible in both. The copy is not
+ *  locked. Other threads may read @p td, and change earlier copies, during the call.
+ *  @param[out] out  New tree with one reference. Written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
+ *  @note Cost: O(nodes), and O(keys) for each node that has trees below it. No element is touched. For other nodes both
+ *        trees share one list of tensors. The first change of keys in either tree copies that list, and may therefore
+ *        return #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err);
-/** @brief A copy of all elements as well, in C order, unlocked, in one storage for each memory; objects by their
- *  `clone`, or as their tensors.
- *  Cost: all bytes are copied, and O(tensors + nodes).
- *  @param[in] memory  where to; NULL: that of the tensors on a device, plain host memory for those on the host.
- *  @return #TDICT_OK; #TDICT_EINVAL NULL; #TDICT_ENOMEM; as tdict_tensor_clone(). */
+/** @brief Makes a deep copy: new nodes and new elements, in C order, in one storage for each memory.
+ *
+ *  An object is copied by its `clone` hook, or else through its tensors. The copy is not locked.
+ *  @param[in]  memory  Where the elements are allocated. NULL: tensors on a device stay in the memory they have, and
+ *                      tensors on the host go to plain host memory.
+ *  @param[out] out     New tree with one reference. Written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
+ *          see tdict/object.h.
+ *  @note Cost: all bytes are copied, and O(tensors + nodes). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
 
-/** What two trees are compared by. */
+/** Options of tdict_compare(). */
 typedef struct tdict_compare_options {
   size_t struct_size;
-  double relative, absolute; /**< numbers are close when |a - b| <= absolute + relative * |b|; both 0 (default): equal
-                                  values */
-  bool nan_equal;            /**< NaN is the same as NaN; default false */
+  /** Tolerances: a and b are equal if |a - b| <= absolute + relative * |b|. Both 0 by default. */
+  double relative, absolute;
+  bool nan_equal; /**< NaN equals NaN; default false */
 } tdict_compare_options;
 static inline tdict_compare_options tdict_compare_options_default(void) {
   tdict_compare_options o;
@@ -34,27 +41,30 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
   o.struct_size = sizeof o;
   return o;
 }
-/** The first difference, in the order of a walk through the first tree and of C order in a tensor. */
+/** The first difference, in the order of a walk through the first tree, and in C order within a tensor. */
 typedef struct tdict_difference {
   bool differs;
-  int32_t ndim;                  /**< of `index`; 0 when it is not about an element */
-  int64_t index[TDICT_MAX_NDIM]; /**< the element */
-  char path[248];                /**< the key, "" for the trees themselves; long paths are cut in the middle */
+  int32_t ndim;                  /**< length of `index`; 0 if the difference is not in one element */
+  int64_t index[TDICT_MAX_NDIM]; /**< of the element that differs */
+  char path[248];                /**< "" if the trees themselves differ; long paths are cut in the middle */
   char message[256];             /**< what differs */
 } tdict_difference;
-/** @brief Compares keys (in any order), batch sizes, dtypes, shapes and elements, wherever the tensors are: those on a
- *  device are copied to the host one by one. Objects of one type are compared by their tensors. Devices, locks and
- *  strides may differ. Cost: O(keys), and the bytes up to the first difference are read.
- *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK whether they differ or not; #TDICT_EINVAL NULL or a negative tolerance, #TDICT_EWRONGDEVICE a
- *          device's bytes that belong to no context; #TDICT_EINVAL with its path a tensor's bytes never came, because a
- *          transfer into them failed; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
- *          #TDICT_EDEVICE. */
+/** @brief Compares the keys (in any order), batch sizes, dtypes, shapes and elements of two trees.
+ *
+ *  Devices, locks and strides may differ. Tensors on a device are copied to the host one by one. Objects of one type
+ *  are compared by their tensors.
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      The first difference, or `differs` false. Written on success only.
+ *  @return #TDICT_OK whether the trees differ or not; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor
+ *          whose bytes never arrived because a transfer failed (err->path names it); #TDICT_EWRONGDEVICE a tensor is on
+ *          a device of no context; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
+ *          #TDICT_EDEVICE.
+ *  @note Cost: O(keys), and the bytes up to the first difference are read. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief True when tdict_compare() by default finds no difference, and nothing failed. A tree whose bytes never came
- *  equals none, itself included. */
+/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree whose bytes
+ *  never arrived does not even equal itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

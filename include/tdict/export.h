@@ -1,4 +1,4 @@
-/* What a declaration of the library is marked with. No other header is needed to read this one. */
+/* Macros that mark declarations of the library. Includes no other header. */
 #ifndef TDICT_EXPORT_H
 #define TDICT_EXPORT_H
 
@@ -10,7 +10,7 @@
 #define TDICT_PRINTF(text, first)
 #endif
 
-/* The result must be looked at: a status that nobody reads is an error that nobody sees. */
+/* The compiler warns if the caller ignores the result, since it may be an error. */
 #if defined(__GNUC__)
 #define TDICT_NODISCARD __attribute__((warn_unused_result))
 #elif defined(__cplusplus) && __cplusplus >= 201703L

@@ -1,7 +1,8 @@
-/* What a hook of a tdict_type may ask of the engine while it runs. A hook may also call any other function of the
- * library on the same context: on a pool thread such work is done right there, so nothing waits for a thread that is
- * not to be had. Waiting for the transfer that runs the hook is #TDICT_EDEADLOCK.
- * Thread rule: a hook's argument belongs to the thread that runs the hook, until the hook returns. */
+/* Calls for a hook of a tdict_type, while the hook runs.
+ *
+ * A hook may also call any other function of the library on the same context. On a pool thread such a call does its
+ * work on that thread, so it never waits for a free thread. Waiting for the transfer that runs the hook is
+ * #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the hook, until the hook returns. */
 #ifndef TDICT_HOOK_H
 #define TDICT_HOOK_H
 
@@ -10,23 +11,30 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief The context whose transfer runs the hook. */
+/** @brief Returns the context whose transfer runs the hook. Borrowed. */
 TDICT_API tdict_context *tdict_hook_context(const tdict_hook *hook);
-/** @brief Where the object is to go: the cpu for `pin_memory`. */
+/** @brief Returns the device that the object moves to. For `pin_memory` this is the cpu. */
 TDICT_API tdict_device tdict_hook_device(const tdict_hook *hook);
-/** @brief Where results come from: pinned memory for `pin_memory`, else memory of the device. Owned by the context. */
+/** @brief Returns the memory to allocate results from. Owned by the context. For `pin_memory` it is pinned memory, else
+ *  memory of the hook's device. */
 TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
-/** @brief A stream for copies that the hook queues itself; the object that the hook was given lives until they are
- *  done, and the transfer ends after them. handle NULL for the cpu, or when none could be made. */
+/** @brief Returns a stream for copies that the hook queues itself.
+ *
+ *  The object that the hook received stays alive until these copies are done, and the transfer ends after them. The
+ *  handle is NULL if the hook's device is the cpu or no stream could be created. */
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
-/** @brief True when the transfer has failed or was cancelled, so that a long hook may give up. */
+/** @brief Returns true if the transfer has failed or was cancelled. A long hook may then stop early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
-/** @brief The tensor in pinned memory: itself with a reference more when it is pinned, else a copy.
- *  @return #TDICT_OK; #TDICT_EWRONGDEVICE it is on a device; #TDICT_ENODEVICE; #TDICT_ENOMEM. */
+/** @brief Returns the tensor in pinned memory: @p tensor itself, retained, if it is pinned, else a copy.
+ *  @param[out] out  A new reference.
+ *  @return #TDICT_OK; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_ENODEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
-/** @brief The tensor on the hook's device: itself with a reference more when it is there, else a copy, which is there
- *  on return. Errors of tdict_to_device(). */
+/** @brief Returns the tensor on the hook's device: @p tensor itself, retained, if it is there already, else a copy.
+ *
+ *  The data of the copy is complete on return.
+ *  @param[out] out  A new reference.
+ *  @return Errors of tdict_to_device(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                        tdict_error *err);
 

@@ -1,8 +1,9 @@
-/* Where the bytes of a tensor come from.
+/* Allocators for the bytes of tensors.
  *
- * A `tdict_memory *` is an allocator: NULL means plain host memory (malloc); tdict_pinned_memory() and
- * tdict_device_memory() of tdict/context.h give the others. It is borrowed: the context owns it, and storage made from
- * it keeps alive what it needs. Thread rule: safe from any thread. */
+ * A `tdict_memory *` is an allocator. NULL means plain host memory (malloc). tdict_pinned_memory() and
+ * tdict_device_memory() of tdict/context.h return the others.
+ * The pointer is borrowed: the context owns the allocator. A storage retains what it needs, so it may outlive the
+ * context. Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 
@@ -12,20 +13,21 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Byte counts of one memory, all in bytes. A block's bytes are what was asked for, rounded up to 4096 for pinned
- *  memory and to 256 for device memory; never to a power of two. A block of device memory that was kept may be up to an
- *  eighth larger than asked for, and counts as it is. */
+/** Counts of one memory. The size of a block is the requested size, rounded up to 4096 bytes for pinned memory and
+ *  to 256 for device memory.
+ *  A reused block of device memory may be up to an eighth larger than requested. It counts with its full size. */
 typedef struct tdict_memory_counts {
-  size_t live_bytes;       /**< in storages that are alive */
-  size_t cached_bytes;     /**< freed and kept for the next allocation */
-  size_t peak_bytes;       /**< the most that live and cached bytes were together */
-  int64_t num_allocations; /**< allocations answered so far */
-  int64_t num_reused;      /**< of those, answered from the cache */
+  size_t live_bytes;       /**< bytes in storages that exist */
+  size_t cached_bytes;     /**< bytes that are free and kept for reuse */
+  size_t peak_bytes;       /**< maximum of live and cached bytes together */
+  int64_t num_allocations; /**< number of successful allocations */
+  int64_t num_reused;      /**< number of these that reused a cached block */
 } tdict_memory_counts;
 
-/** @brief Reads the counts of @p memory; all zero for NULL (plain host memory is not counted). */
+/** @brief Copies the counts of @p memory to @p out. All counts are 0 for NULL, since plain host memory is not
+ *  counted. */
 TDICT_API void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out);
-/** @brief Where memory from @p memory is: the cpu for plain and pinned memory. */
+/** @brief Returns the device of the memory: the cpu for plain and pinned host memory. */
 TDICT_API tdict_device tdict_memory_device(const tdict_memory *memory);
 
 TDICT_END_DECLS

@@ -1,6 +1,7 @@
-/* Samplers: which sample stands at which position of an epoch. A sampler is a function of seed, epoch and position,
- * with no state of its own: the same on every machine, for any number of workers, and from any place in an epoch.
- * Counted. Thread rule: safe from any thread. */
+/* Samplers: the order in which a loader draws samples. A sampler maps an epoch and a position to the index of a sample.
+ * The index depends only on the options of the sampler, the epoch and the position. It is the same on every machine and
+ * for any number of workers.
+ * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H
 
@@ -14,23 +15,24 @@ typedef struct tdict_sampler tdict_sampler;
 
 typedef enum tdict_sampler_kind {
   TDICT_SAMPLER_SEQUENTIAL,       /**< 0, 1, 2, ... in every epoch */
-  TDICT_SAMPLER_SHUFFLED,         /**< every index once, in another order in each epoch */
-  TDICT_SAMPLER_WITH_REPLACEMENT, /**< each index equally likely at each position */
-  TDICT_SAMPLER_WEIGHTED          /**< each index as likely as its weight says, with replacement */
+  TDICT_SAMPLER_SHUFFLED,         /**< every index once, in a new random order in each epoch */
+  TDICT_SAMPLER_WITH_REPLACEMENT, /**< at each position a random index, all equally likely */
+  TDICT_SAMPLER_WEIGHTED          /**< as WITH_REPLACEMENT, with probabilities proportional to `weights` */
 } tdict_sampler_kind;
 typedef struct tdict_sampler_options {
   size_t struct_size;
   int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
-  /** Drawn in an epoch by all ranks together; 0 (default): the length. SEQUENTIAL and SHUFFLED take at most the
-   *  length. */
+  /** Samples that all ranks together draw in an epoch; 0 (default): the length. At most the length for SEQUENTIAL and
+   *  SHUFFLED. */
   int64_t num_samples;
-  const double *weights; /**< WEIGHTED: `num_weights` of them, finite, none negative, one positive; copied */
-  /** This process takes positions rank, rank + world_size, ...; default 0 of 1. */
+  const double *weights; /**< WEIGHTED: an array of `num_weights` finite numbers of 0 or more, not all 0; copied */
+  /** This process takes the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. */
   int32_t rank, world_size;
-  /** What does not go round is left out; else the first of the epoch fill it up, so that all ranks have as many. */
+  /** All ranks get equally many samples. If `num_samples` is no multiple of `world_size`, the last round is incomplete.
+   *  true: leaves that round out. false (default): fills it up with the first samples of the epoch. */
   bool drop_uneven;
-  int64_t num_weights; /**< WEIGHTED: the number of `weights`, which must be the `length` of the sampler */
+  int64_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the length of the sampler */
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {
   tdict_sampler_options o;
@@ -40,21 +42,24 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
   return o;
 }
 
-/** @brief A sampler of indices 0 to @p length - 1.
- *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL a negative length, a rank outside the world, weights that are missing, too few, too
- *          many or no weights, draws from nothing, num_samples below 0 or, where none is drawn twice, above @p length;
- *          #TDICT_ENOMEM. */
+/** @brief Creates a sampler of the indices 0 to @p length - 1.
+ *  @param[in]  length   0 or more.
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      a new reference; release it with tdict_sampler_release().
+ *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length is negative, or an option is out of range. Also if the
+ *          weights are missing, invalid, or not as many as @p length; or if @p length is 0 and `num_samples` is not;
+ *          #TDICT_ENOMEM no host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
 /** @brief Adds a reference and returns @p s. */
 TDICT_API tdict_sampler *tdict_sampler_retain(const tdict_sampler *s);
-/** @brief Drops a reference; NULL is allowed. */
+/** @brief Releases a reference. NULL is allowed. */
 TDICT_API void tdict_sampler_release(tdict_sampler *s);
-/** @brief The number of positions of an epoch for this rank. */
+/** @brief Returns the number of samples that this rank draws in an epoch. */
 TDICT_API int64_t tdict_sampler_length(const tdict_sampler *s);
-/** @brief The index at a position of an epoch, or -1 for a position that the epoch has not, or a negative epoch. Cost:
- *  constant. */
+/** @brief Returns the index at a position of an epoch, in constant time. Returns -1 if the epoch is negative or has no
+ *  such position.
+ *  @param[in] position  0 to tdict_sampler_length() - 1; counts the samples of this rank only. */
 TDICT_API int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position);
 
 TDICT_END_DECLS

@@ -1,12 +1,15 @@
-/* The simulated device: a GPU's rules, traps included, on any machine.
+/* The simulated device follows a GPU's rules, traps included, on any machine.
  *
- * Its memory is not the host's: touching a device address is a segmentation fault. Streams are queues served by
- * threads, copies from pinned memory are really asynchronous, an unfinished destination holds its old bytes. What is
- * measured on it says nothing about a GPU.
- * A context has simulated devices when its options carry `sim`, or when its device is tdict_sim(n). They are its own:
- * another context's sim:0 is another device. Calls that take a context refuse its memory and streams with
- * #TDICT_EWRONGDEVICE. In a fork of the process that made the context every call below returns at once: #TDICT_EFORKED,
- * or NULL. */
+ * Device memory is not host memory: reading or writing a device address on the host is a segmentation fault.
+ * Streams are queues served by threads. Copies from pinned memory are asynchronous: the destination holds its old bytes
+ * until the copy finishes. Timings measured on a simulated device say nothing about a GPU.
+ *
+ * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). These devices belong to
+ * one context: sim:0 of another context is a different device. Calls that take a context refuse memory and streams of
+ * another context's simulated devices with #TDICT_EWRONGDEVICE.
+ *
+ * In a forked child of the process that created the context, every call below fails at once. It returns #TDICT_EFORKED,
+ * or NULL if it returns a pointer. */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -21,10 +24,10 @@ typedef struct tdict_context tdict_context;
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
-  bool held;           /**< begin as after tdict_sim_hold() */
-  size_t memory_bytes; /**< of each device; address space only until used; default 16 GiB */
-  double h2d_bytes_per_second, d2h_bytes_per_second; /**< 0 (default): as fast as the host copies */
-  int64_t latency_ns;                                /**< added to each operation; default 0 */
+  bool held;           /**< starts with all queues stopped, as after tdict_sim_hold() */
+  size_t memory_bytes; /**< memory of each device; default 16 GiB; pages are allocated at first use */
+  double h2d_bytes_per_second, d2h_bytes_per_second; /**< 0 (default): no limit */
+  int64_t latency_ns;                                /**< nanoseconds added to each copy, fill and launch; default 0 */
 } tdict_sim_options;
 static inline tdict_sim_options tdict_sim_options_default(void) {
   tdict_sim_options o;
@@ -35,24 +38,29 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
   return o;
 }
 
-/** @brief Stops all queues of the context's simulated devices: operations are queued and none finishes.
- *  @return #TDICT_OK; #TDICT_ENODEVICE the context has none. */
+/** @brief Stops all queues of the context's simulated devices. Operations can still be queued, but none finishes.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
+ *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
-/** @brief While held: lets up to @p count further operations finish, in the order that their streams allow, and returns
- *  when that many have finished or none can.
- *  @return #TDICT_OK; #TDICT_ENODEVICE; #TDICT_EINVAL @p count is negative, or nothing is held. */
+/** @brief Lets up to @p count operations finish while the queues are stopped.
+ *  Operations finish in the order in which they were queued, as far as their streams allow. Returns after @p count
+ *  operations, or earlier if no further operation can run.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL, @p count is negative, or the queues are not stopped;
+ *          #TDICT_ENODEVICE the context has no simulated device; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
 /** @brief Lets all queues run again.
- *  @return #TDICT_OK; #TDICT_ENODEVICE. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
+ *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
-/** @brief Runs @p fn(@p user) in the order of @p stream, as a kernel would, on a thread of the device. The function
- *  reaches device memory through tdict_sim_bytes() and calls nothing else of this library.
- *  @return #TDICT_OK; #TDICT_EINVAL the stream is not one that tdict_stream_create() made on a simulated device;
- *          #TDICT_ENOMEM. */
+/** @brief Queues @p fn(@p user) on @p stream, as a kernel launch does. The function runs on a thread of the device. It
+ *  may call tdict_sim_bytes() to reach device memory, and no other function of this library.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p fn is NULL, or tdict_stream_create() did not create the stream on a simulated
+ *          device; #TDICT_ENOMEM; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
-/** @brief Where the bytes behind a simulated device address really are: for functions of tdict_sim_launch() only, since
- *  no order holds outside of them. NULL for an address that is not the device's. */
+/** @brief Returns a host pointer to the bytes of a simulated device address. Call this only inside a function that
+ *  tdict_sim_launch() runs: elsewhere, accesses are not ordered with the device's work.
+ *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
 TDICT_API void *tdict_sim_bytes(tdict_stream stream, const void *device_address);
 
 TDICT_END_DECLS

@@ -1,4 +1,4 @@
-/* Everything: tensors, trees, contexts and transfers. The library's own version is below. */
+/* Includes all of tdict except tdict/try.h, and gives the version of the library. */
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 
@@ -21,7 +21,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief The version of the library that runs, major * 10000 + minor * 100 + patch. */
+/** @brief Returns the version of the loaded library: major * 10000 + minor * 100 + patch. Thread-safe. */
 TDICT_API int tdict_version(void);
 
 TDICT_END_DECLS

@@ -1,23 +1,26 @@
-/* Transfers: a tree moves to a device, to the host, or into another tree.
+/* Transfers: move a tree to a device, to the host, or into another tree.
  *
- * A transfer reads the structure of its source before the call returns; it keeps source and result storages alive until
- * their bytes are through, whoever releases the trees. While a copy reads a host storage tdict_tensor_data() waits,
- * while a copy writes it both accessors wait; a pointer kept from before the transfer is the program's own. Device
- * addresses never wait: `after`, tdict_future_wait_on_stream() and tdict_record_stream() order what the program does
- * with them. The library's own calls on device trees (tdict_zero(), tdict_clone_deep(), tdict_write_row() and all
- * others that touch elements) are ordered: they run after the transfers that have started on their bytes, and have
- * finished when they return.
- * If a transfer fails or is cancelled, the bytes that it was to write never came. Accessors give NULL for them, and no
- * call of the library reads them. Leaves that share a storage are told apart. A leaf becomes valid again when a
- * transfer or another call has written all of its bytes. Exceptions, which stay lost until a call writes the tensor
- * itself or a dense one over it: strided tensors of more than a million rows, and those rewritten in more than 4096
- * separate parts. Transfers that share bytes run in the order in which they were started, if one of them writes; one
- * with hooks takes its place when its hooks have run.
- * Objects are moved by their type's hooks before the copies begin, several at once: by `to_device` (given the pinned
- * object if the type pins, too) or `pin_memory`; else by `flatten`, their tensors in one plan with all others; else
- * they pass untouched and are counted. The result has objects of the same type at the same paths.
- * The cost of a transfer grows linearly with the depth of the tree.
- * Thread rule: every call may be made from any thread; several transfers run at once. */
+ * Lifetime. A call reads the structure of its source before it returns. The transfer keeps the storages of the source
+ * and of the result alive until their bytes are copied, even if the program releases both trees.
+ * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, both
+ * accessors wait. A pointer obtained before the transfer is not protected: call tdict_future_wait_source() first.
+ * Device memory. Accessors of device tensors never wait. Order your own work by the option `after`, by
+ * tdict_future_wait_on_stream() and by tdict_record_stream(). Calls of the library that touch elements on a device,
+ * such as tdict_zero(), tdict_clone_deep() and tdict_write_row(), are ordered by the library. They run after the
+ * transfers that have started on the same bytes, and their work is complete when they return.
+ * Order among transfers. If transfers share bytes and at least one of them writes these bytes, they run in the order in
+ * which they were started. A transfer with hooks takes its place in this order after its hooks have run.
+ * Failure. If a transfer fails or is cancelled, the bytes that it should have written are lost. Accessors return NULL
+ * for lost bytes, and no call of the library reads them. Leaves of one storage are lost independently. A leaf is valid
+ * again after a transfer or another call has written all of its bytes. Two kinds of tensors need more: strided tensors
+ * of more than a million rows, and tensors rewritten in more than 4096 separate parts. They stay lost until a call
+ * writes the tensor itself or a dense tensor over it.
+ * Objects. Hooks of the object's type move an object before the copies begin. Hooks of several objects run at once.
+ * `to_device` moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. Without
+ * these hooks, the tensors that `flatten` returns travel in the same plan as all other tensors. An object whose type
+ * has none of these hooks is kept as it is and counted. The result has objects of the same types at the same paths.
+ * Cost. The time of a transfer grows linearly with the depth of the tree.
+ * Thread rule: every call may be made from any thread. Several transfers run at once. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
 
@@ -29,45 +32,46 @@ TDICT_BEGIN_DECLS
 
 typedef enum tdict_mode {
   TDICT_MODE_AUTO,            /**< the library chooses (default) */
-  TDICT_MODE_BLOCKING,        /**< copies and waits leaf by leaf: the reference */
-  TDICT_MODE_NON_BLOCKING,    /**< queues every leaf's copy, waits once */
-  TDICT_MODE_NON_BLOCKING_PIN /**< workers bring pageable leaves into pinned memory in parallel while copies that are
-                                   queued already run */
+  TDICT_MODE_BLOCKING,        /**< copies one leaf at a time and waits for each: the reference */
+  TDICT_MODE_NON_BLOCKING,    /**< queues the copies of all leaves, then waits once */
+  TDICT_MODE_NON_BLOCKING_PIN /**< threads copy pageable leaves into pinned memory in parallel, while queued
+                                   copies run */
 } tdict_mode;
 
-/** How pinned memory was obtained. */
+/** Says how pinned memory was obtained. */
 typedef enum tdict_pin_path {
-  TDICT_PIN_NONE,        /**< none was needed, or it was there already */
-  TDICT_PIN_REGISTER,    /**< pages of our own, registered with the driver */
-  TDICT_PIN_DRIVER,      /**< allocated by the driver */
-  TDICT_PIN_PAGEABLE,    /**< pinned memory was unavailable; copied from ordinary memory */
-  TDICT_PIN_SMALL_PIECES /**< as TDICT_PIN_REGISTER, in pieces of 4 MiB, because the driver refused larger
-                               registrations: see tdict_pinned_memory() */
+  TDICT_PIN_NONE,        /**< no pinned memory was needed, or the leaves were pinned already */
+  TDICT_PIN_REGISTER,    /**< the library allocated pages and registered them with the driver */
+  TDICT_PIN_DRIVER,      /**< the driver allocated the memory */
+  TDICT_PIN_PAGEABLE,    /**< pinned memory was unavailable; the driver copied from ordinary memory */
+  TDICT_PIN_SMALL_PIECES /**< as TDICT_PIN_REGISTER, but in pieces of 4 MiB, because the driver refused larger
+                               registrations; see tdict_pinned_memory() */
 } tdict_pin_path;
 
-/** What a transfer did. Bytes are bytes of leaves; the ring's padding is not counted. */
+/** Statistics of a transfer. Byte counts are bytes of leaves, without the padding in the staging ring. */
 typedef struct tdict_transfer_stats {
   size_t struct_size;
   int64_t num_leaves;        /**< tensors in the tree */
-  int64_t num_shared_leaves; /**< of those, shared: already there, or the same bytes as another leaf */
-  /** Objects; those pinned by hook or flatten; those passed as they were for want of a hook. */
+  int64_t num_shared_leaves; /**< tensors that were not copied: already in place, or the same bytes as another leaf */
+  /** num_objects: objects in the tree. num_objects_pinned: objects pinned by a hook or by flatten.
+   *  num_objects_untouched: objects kept as they are, because their type has no hook for this transfer. */
   int64_t num_objects, num_objects_pinned, num_objects_untouched;
-  size_t total_bytes;        /**< bytes that travelled */
-  size_t direct_bytes;       /**< from or to pinned memory, or between devices, by the driver alone */
-  size_t staged_bytes;       /**< through the staging ring */
-  size_t pageable_bytes;     /**< by driver copies from ordinary memory */
-  size_t host_bytes;         /**< copied from host memory to host memory */
-  int64_t num_chunks;        /**< pieces that the work was cut into */
-  size_t peak_staging_bytes; /**< the most of the ring that this transfer held at once */
-  size_t peak_pinned_bytes;  /**< the most that the pinned pool held so far, live and cached */
-  int32_t num_threads;       /**< threads that worked, the caller counted when it did */
-  int32_t mode;              /**< the tdict_mode taken */
-  int32_t pin_path;          /**< the tdict_pin_path of the ring or of the pinned result */
-  double plan_seconds, copy_seconds, wait_seconds; /**< planning; copying on host threads; waiting for slots: summed
-                                                        over threads but for planning */
-  double cpu_seconds;   /**< processor time of the threads that worked, from their first chunk to their last byte;
-                             planning is in plan_seconds */
-  double total_seconds; /**< from the call to the last byte */
+  size_t total_bytes;        /**< bytes that were copied */
+  size_t direct_bytes;       /**< bytes that one driver copy moved from or to pinned memory, or between devices */
+  size_t staged_bytes;       /**< bytes copied through the staging ring */
+  size_t pageable_bytes;     /**< bytes that driver copies read from ordinary memory */
+  size_t host_bytes;         /**< bytes copied from host memory to host memory */
+  int64_t num_chunks;        /**< chunks that the work was divided into */
+  size_t peak_staging_bytes; /**< largest part of the staging ring that this transfer held at once */
+  size_t peak_pinned_bytes;  /**< largest size of the context's pinned pool so far, live and cached */
+  int32_t num_threads;       /**< threads that copied, including the caller if it did */
+  int32_t mode;              /**< the tdict_mode that was used */
+  int32_t pin_path;          /**< a tdict_pin_path, of the staging ring or of the pinned result */
+  double plan_seconds, copy_seconds, wait_seconds; /**< time of planning; of copying on host threads; of waiting for
+                                                        slots. The last two are summed over all threads */
+  double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
+                             without planning */
+  double total_seconds; /**< time from the call to the last byte */
 } tdict_transfer_stats;
 static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
   tdict_transfer_stats s;
@@ -79,24 +83,27 @@ static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
 typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode; /**< a tdict_mode */
-  /** 0: the calling thread works; n: n threads of the context's pool, if it has as many; -1 (default): the library
-   *  chooses; in calls that wait the caller may work too, and then needs no free thread: not for trees of 2048 leaves
-   *  and more, and others named in docs/engine.md. BLOCKING and NON_BLOCKING use one thread: the caller in calls that
-   *  wait, else one of the pool unless 0 is given. */
+  /** Threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool, which must have as many.
+   *  -1 (default): the library chooses. With -1, a blocking call may copy on its own thread, so that it makes progress
+   *  even if the pool is busy. It does not for trees of 2048 leaves or more, and in other cases that docs/engine.md
+   *  lists. BLOCKING and NON_BLOCKING use one thread: the caller in blocking calls and with 0, else a thread of the
+   *  pool. */
   int32_t num_threads;
-  /** Copies to and from devices wait for what is queued on this stream; NULL: from the host into new device memory they
-   *  wait for nothing, else for the device's legacy stream. While the stream does not come to them an eighth of the
-   *  staging ring, less one slot at most, is left to other transfers, unless an _async call has num_threads 0. Only
-   *  device memory is ordered so: threads read host sources meanwhile, so wait first for a stream that still writes
-   *  them; host destinations are written once what tdict_record_stream() noted there is done. */
+  /** Copies from and to devices wait for the work that is queued on this stream. NULL: copies from the host into new
+   *  device memory wait for nothing, and other copies wait for the device's legacy stream.
+   *  Until the first copy has run, the transfer leaves up to an eighth of the staging ring free for other transfers.
+   *  An _async call with num_threads 0 does not leave slots free.
+   *  The stream orders device memory only. Host threads read host sources at once, so wait first for a stream that
+   *  still writes a source. Host destinations are written after the work that tdict_record_stream() recorded for
+   *  them. */
   const tdict_stream *after;
-  tdict_memory *memory; /**< where the result comes from, on the device that is moved to; NULL: the context's */
-  bool pinned_result;   /**< to the cpu: the result is in pinned memory, asked for on the memory node of the device
-                             that it comes from */
-  bool strict_objects;  /**< an object that would pass untouched is #TDICT_ENOTSUP */
-  bool check_sources; /**< hashes host sources before and after: a change is #TDICT_ECHANGED with the leaf's path. Costs
-                           two readings of them */
-  tdict_transfer_stats *stats; /**< written when a call that waits succeeds; must be NULL for _async calls, which have
+  tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL: the context's memory */
+  bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
+  bool strict_objects;  /**< fail with #TDICT_ENOTSUP if an object's type has no hook for this transfer */
+  /** Hash host sources before and after the copies. A change fails the transfer with #TDICT_ECHANGED and the leaf's
+   *  path. Costs two more reads of the sources. */
+  bool check_sources;
+  tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_stats() */
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
@@ -110,8 +117,8 @@ static inline tdict_transfer_options tdict_transfer_options_default(void) {
 
 typedef struct tdict_pin_options {
   size_t struct_size;
-  int32_t num_threads;         /**< as in tdict_transfer_options */
-  tdict_transfer_stats *stats; /**< as in tdict_transfer_options */
+  int32_t num_threads;         /**< see tdict_transfer_options */
+  tdict_transfer_stats *stats; /**< see tdict_transfer_options */
 } tdict_pin_options;
 static inline tdict_pin_options tdict_pin_options_default(void) {
   tdict_pin_options o;
@@ -129,116 +136,135 @@ typedef enum tdict_future_state_code {
   TDICT_FUTURE_CANCELLED
 } tdict_future_state_code;
 
-/** @brief As tdict_set(), but a tensor on another device than the tree's is moved there first, and the tree gets what
- *  that made; its data is there on return. Cost: tdict_to_device() of one leaf.
- *  @return as tdict_set() and tdict_to_device(), err->path being @p path; nothing has changed. */
+/** @brief Sets a leaf like tdict_set(). A tensor on another device than the tree's is first moved to the tree's device.
+ *
+ *  The tree then holds the moved copy, and its data is complete on return. Costs as much as tdict_to_device()
+ *  of one leaf.
+ *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing has
+ *          changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path,
                                                     tdict_tensor *tensor, tdict_error *err);
 
-/** @brief Moves a tree; its data is there on return.
+/** @brief Moves a tree to a device and waits until the data is there.
  *
- *  The result has the keys, batch size and lock of @p src and @p device as its device. A leaf that is on @p device
- *  already is shared, and a tree all of whose leaves are comes back retained. All others are contiguous and lie in one
- *  storage, in tree order, each beginning on a multiple of 256 bytes; leaves that are the same bytes of one storage are
- *  sent once. Bytes between leaves are unspecified. Leaves on another device of the context are moved from there, with
- *  strides too, over the link of the two where there is one.
- *  @param[in]  device  tdict_cpu(), or a device of the context; TDICT_DEVICE_AUTO is the context's own. One that is no
- *                      place, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL.
+ *  The result has the keys, batch size and locks of @p src, and @p device as its device. A leaf that is on @p device
+ *  already is shared. If all leaves are shared, the call returns @p src itself, retained. All other leaves become
+ *  contiguous and lie in one new storage in tree order. Each begins at a multiple of 256 bytes; bytes between leaves
+ *  are unspecified. Leaves that are the same bytes of one storage are sent once. Leaves on another device of the
+ *  context are copied from that device, also strided ones, over the direct link if there is one.
+ *  @param[in]  src     Borrowed. The transfer retains its storages until they are copied.
+ *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO is the context's own device. A device
+ *                      with an index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL.
  *  @param[in]  o       NULL for the defaults.
- *  @param[out] out     a new reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL num_threads or another option out of range; #TDICT_ENODEVICE; #TDICT_EWRONGDEVICE a
- *          leaf lives on a device that is not the context's, or options name memory or a stream of another device;
- *          #TDICT_ECAPTURE `after` is being captured; this is checked first, even if nothing is to be copied;
- *          #TDICT_EINVAL with its path a leaf's bytes never came, because an earlier transfer into them failed and none
- *          has written them since; #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path;
- *          what a hook answered, or #TDICT_EHOOK, with the object's path. */
+ *  @param[out] out     A new reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; #TDICT_ENODEVICE the context has no such device;
+ *          #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or a stream of
+ *          another device; #TDICT_ECAPTURE `after` is being captured, which is checked first, even if nothing is to be
+ *          copied; #TDICT_EINVAL with a path: the leaf's bytes are lost, because an earlier transfer into them failed;
+ *          #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path; the status that a hook
+ *          returned, or #TDICT_EHOOK, with the object's path. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
                                                        const tdict_transfer_options *o, tdict_tree **out,
                                                        tdict_error *err);
-/** @brief As tdict_to_device(), and returns a future once the work is planned and handed to the pool, before bytes have
- *  moved; with num_threads 0 when the last copy is queued. A few pinned leaves, up to 64 MiB of them, are queued by
- *  this call itself, unless other transfers come first or they are more copies than a stream takes without waiting.
- *  @return as tdict_to_device() for what can be seen at once; the rest is the future's. */
+/** @brief Starts a tdict_to_device() and returns a future before any byte has moved.
+ *
+ *  The call returns after the work is planned and submitted to the pool. With num_threads 0 it returns after the last
+ *  copy is queued. The call itself queues the copies of a few pinned leaves, up to 64 MiB in all. It leaves them to the
+ *  pool if the transfer must wait for another transfer, or if a stream would not accept so many copies without waiting.
+ *  @param[out] out  A new future, released with tdict_future_release().
+ *  @return Errors of tdict_to_device() that are found at once. The future reports all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, const tdict_tree *src,
                                                              tdict_device device, const tdict_transfer_options *o,
                                                              tdict_future **out, tdict_error *err);
-/** @brief Copies all tensors of @p src into those of @p dst, which has the same keys, shapes and dtypes and may be
- *  locked; no address of @p dst changes; its data is there on return.
- *  @return as tdict_to_device(); #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE;
- *          #TDICT_EDTYPE; #TDICT_EREADONLY, err->path naming the leaf, and nothing is written in all these cases;
- *          #TDICT_EINVAL two tensors of @p dst are the same or share bytes, but have different sources. err->path names
- *          the second one, and nothing is written. Sources that share bytes in the same way are allowed. Strided
- *          tensors that overlap only in part may not be detected if their strides differ, or if more than 16 other
- *          tensors begin between them. Their common bytes are then unspecified. `memory` and `pinned_result` must not
- *          be set. An object without flatten is #TDICT_ENOTSUP. If a later step fails, the bytes of @p dst are
- *          unspecified. Accessors then give NULL until a later call has written these bytes. Transfers that read them
- *          fail, also those queued before the failure. Where storages of @p dst overlap those of @p src, bytes are
- *          unspecified. */
+/** @brief Copies all tensors of @p src into the tensors of @p dst and waits until the data is there.
+ *
+ *  @p dst must have the same keys, shapes and dtypes. It may be locked. Addresses in @p dst do not change. Two tensors
+ *  of @p dst may share bytes only if their sources share bytes in the same way. Strided tensors that overlap only in
+ *  part may not be detected, if their strides differ or more than 16 other tensors begin between them. Their common
+ *  bytes are then unspecified. Where storages of @p dst overlap storages of @p src, bytes are
+ *  unspecified.
+ *  @param[in] o  NULL for the defaults. `memory` and `pinned_result` must not be set.
+ *  @return Errors of tdict_to_device(). Nothing is written in these cases, and err->path names the leaf:
+ *          #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
+ *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no flatten; #TDICT_EINVAL two tensors of @p dst are
+ *          the same or share bytes, but have different sources: err->path names the second tensor.
+ *  @note If a later step fails, the bytes of @p dst are lost until a later call writes them. Transfers that read lost
+ *        bytes fail, also those that were queued before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
                                                        const tdict_transfer_options *o, tdict_error *err);
-/** @brief As tdict_copy_into(), with a future whose tree is @p dst. */
+/** @brief Starts a tdict_copy_into() and returns a future, whose result is @p dst. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into_async(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
                                                              const tdict_transfer_options *o, tdict_future **out,
                                                              tdict_error *err);
-/** @brief A tree of the same contents in pinned host memory: leaves that are pinned already are shared, the others
- *  copied into one block.
- *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, err->path naming it; #TDICT_ENODEVICE the context has
- *          no device that could read pinned memory; #TDICT_EINVAL; #TDICT_ENOMEM pinned memory is short. */
+/** @brief Copies a tree into pinned host memory. Leaves that are pinned already are shared; all others lie in one
+ *  block.
+ *  @param[out] out  A new reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, err->path names it; #TDICT_ENODEVICE the context has
+ *          no device that could read pinned memory; #TDICT_EINVAL; #TDICT_ENOMEM pinned memory is exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src,
                                                         const tdict_pin_options *o, tdict_tree **out, tdict_error *err);
-/** @brief Pins one object as tdict_pin_memory() pins those of a tree; @p self stays the program's.
- *  @param[out] out  a new object of the type, or @p self when its hook says so or there is no way.
- *  @return as tdict_pin_memory(); #TDICT_EINVAL a NULL, or a type as tdict_set_object() refuses it. */
+/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. @p self stays owned by the caller.
+ *  @param[out] out  A new object of the type, owned by the caller. It is @p self if the hook returned @p self or the
+ *                   type cannot pin.
+ *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL a NULL, or a type that tdict_set_object() refuses. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self,
                                                         const tdict_pin_options *o, void **out, tdict_error *err);
-/** @brief True when every host tensor of the tree is pinned, and every object whose type has `is_pinned` says so; true
- *  for a tree without any. */
+/** @brief Returns true if every host tensor of the tree is pinned, and every object whose type has `is_pinned` is
+ *  pinned. A tree without such leaves is pinned. */
 TDICT_API bool tdict_is_pinned(const tdict_tree *td);
 
-/** @brief Work queued on @p s so far uses the tree: none of its bytes is freed, reused or overwritten by the library
- *  before that work is done; tensors of objects are those that their `flatten` shows. Never waits.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EWRONGDEVICE the library knows no device of the stream's from the
- *          tree; #TDICT_ECAPTURE; #TDICT_EDEVICE; #TDICT_ENOMEM. */
+/** @brief Records that the work queued on @p s so far uses the tree.
+ *
+ *  The library does not free, reuse or overwrite any byte of the tree before that work is done. For objects this covers
+ *  the tensors that their `flatten` returns. Never waits.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a context
+ *          allocated on the stream's device or pinned for it; #TDICT_ECAPTURE; #TDICT_EDEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err);
 
-/** @brief Waits until the transfer has ended. In a hook of the same transfer, and in a fork, all waits fail at once.
- *  @param[out] out  may be NULL; else a new reference to the result, written on success only.
- *  @return #TDICT_OK; the transfer's own status, with the path of the leaf, as often as it is asked; #TDICT_ECANCELLED;
- *          #TDICT_EDEADLOCK; #TDICT_EFORKED; #TDICT_EINVAL NULL. */
+/** @brief Waits until the transfer has ended. May be called several times.
+ *  @param[out] out  NULL, or receives a new reference to the result, written on success only.
+ *  @return #TDICT_OK; the error of the transfer with the path of the leaf, on every call; #TDICT_ECANCELLED;
+ *          #TDICT_EDEADLOCK a hook of this transfer waits for it; #TDICT_EFORKED the process is a fork and the transfer
+ *          had not ended; #TDICT_EINVAL @p f is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err);
-/** @brief As tdict_future_wait(), for at most @p timeout_ns nanoseconds.
- *  @return as there; #TDICT_ETIMEDOUT it has not ended, and may be waited for again; #TDICT_EINVAL a negative time. */
+/** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
+ *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended and may be waited for again;
+ *          #TDICT_EINVAL a negative time. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tree **out,
                                                              tdict_error *err);
-/** @brief Orders a stream behind the transfer: returns when every copy is queued - at once for what fits the staging
- *  ring, near the end for what does not - then the stream waits, not the host. Until its bytes are there the result's
- *  host memory is waited for by its accessors.
- *  @param[out] out  may be NULL; else a new reference to the result.
- *  @return as tdict_future_wait() for a transfer that has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, of a
- *          device that the context does not have, or of another kind of device than took part; #TDICT_ECAPTURE it is
- *          being captured; #TDICT_EDEVICE. The stream is checked first, also when the transfer has ended. A failure
- *          after the return shows in tdict_future_wait() and as NULL from accessors. */
+/** @brief Makes a stream wait for the transfer. The host waits only until every copy is queued.
+ *
+ *  That is immediate for a transfer that fits the staging ring. A larger transfer has queued its last copy only near
+ *  its end. If the result is host memory, its accessors wait until the bytes are there.
+ *  @param[out] out  NULL, or receives a new reference to the result.
+ *  @return Errors of tdict_future_wait() if the transfer has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, of a
+ *          device that the context does not have, or of another kind of device than the transfer used; #TDICT_ECAPTURE
+ *          the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
+ *  @note tdict_future_wait() reports a failure that occurs after the return. Accessors then return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out,
                                                                    tdict_error *err);
-/** @brief Waits until the source, through pointers kept from before too, may be written or freed.
- *  @return as tdict_future_wait(); the source is free whatever it says of the transfer. */
+/** @brief Waits until the source may be written or freed, also through pointers obtained before the transfer.
+ *  @return Errors of tdict_future_wait(). If the transfer failed, the source may be written or freed as well. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err);
-/** @brief Asks the transfer to stop, and returns at once: nothing new starts, what is in flight is drained, and it ends
- *  CANCELLED, or DONE if it was too late; slots of the staging ring are not waited for. NULL is allowed. */
+/** @brief Asks the transfer to stop, and returns at once.
+ *
+ *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
+ *  The transfer ends CANCELLED, or DONE if the request came too late. NULL is allowed. */
 TDICT_API void tdict_future_cancel(tdict_future *f);
-/** @brief True once the transfer has ended, well or ill; never waits. */
+/** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *f);
-/** @brief Where it stands; never waits, in a fork neither. */
+/** @brief Returns the state of the transfer. Never waits, not even in a fork. */
 TDICT_API tdict_future_state_code tdict_future_state(const tdict_future *f);
-/** @brief What the transfer did.
- *  @param[in,out] out  from tdict_transfer_stats_default(). At most its struct_size bytes are written.
- *  @return #TDICT_OK; #TDICT_EINVAL it has not ended, NULL, or a struct_size that no default function wrote. */
+/** @brief Writes the statistics of a transfer that has ended.
+ *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.
+ *  @return #TDICT_OK; #TDICT_EINVAL the transfer has not ended, an argument is NULL, or struct_size is not a size that
+ *          a default function has written. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out,
                                                           tdict_error *err);
 /** @brief Adds a reference and returns @p f. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *f);
-/** @brief Drops a reference; the transfer goes on to its end without it; NULL is allowed. An error that nobody was told
- *  goes to the context's log. */
+/** @brief Drops a reference. The transfer continues without it. NULL is allowed. An error that no call has reported is
+ *  written to the context's log. */
 TDICT_API void tdict_future_release(tdict_future *f);
 
 TDICT_END_DECLS

@@ -1,18 +1,21 @@
-/* A tree: keys in insertion order, each a tensor, a tree or an object (tdict/object.h), with a batch size that is the
- * leading dimensions of every tensor below it.
+/* Trees of tensors.
  *
- * A child is a tree by itself: it can be changed through a borrowed handle, and several trees can share it. A change is
- * checked against the batch size and device of the child, not of the trees that hold the child. So a child may stop
- * agreeing with a parent. Functions that use the parent's batch size then return TDICT_ESHAPE, err->path naming the
- * tensor, and change nothing. These are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h,
- * tdict_flatten_keys() and tdict_dataset_from_tree(). Functions that do not use it work as before. Only tensors are
- * compared: a child whose tensors agree takes the parent's batch size in results.
+ * A tree maps keys to tensors, trees and objects (tdict/object.h), and keeps the order in which the keys were added.
+ * Its batch size equals the leading dimensions of every tensor below it.
+ *
+ * A child is a tree of its own: the program can change it through a borrowed handle, and several trees can share it. A
+ * change to a child is checked against the batch size and device of that child only. Its parents are not checked, so
+ * the child may then no longer match a parent. Functions that use the parent's batch size then return TDICT_ESHAPE,
+ * err->path names the tensor, and nothing changes. These are the functions of tdict/index.h, tdict/shape.h and
+ * tdict/combine.h, tdict_flatten_keys() and tdict_dataset_from_tree(). All other functions work as before. Only tensors
+ * are compared: a child whose tensors match takes the parent's batch size in results.
  *
  * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
- * source is the one key `h.0`; any other byte is legal; an empty key is an error.
- * Trees are counted: makers give one reference, drop it with tdict_release(). Thread rule: a tree is read by many
- * threads or written by one; counting is safe everywhere.
- * Rules are those of TensorDict 0.14 where this header does not say otherwise. */
+ * source is the single key `h.0`. Any other byte is legal. An empty key is an error.
+ *
+ * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops it.
+ * Thread rule: many threads may read a tree, or one thread may write it. Counting references is thread-safe.
+ * The rules are those of TensorDict 0.14, except where this header says otherwise. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -23,27 +26,28 @@
 TDICT_BEGIN_DECLS
 
 typedef struct tdict_tree tdict_tree;
-typedef struct tdict_type tdict_type; /**< of objects; see tdict/object.h */
+typedef struct tdict_type tdict_type; /**< a type of object; see tdict/object.h */
 
-/** The most dimensions of a batch size. */
+/** The largest number of batch dimensions. */
 #define TDICT_MAX_BATCH_NDIM 16
 
-/** @brief A new empty tree.
- *  @param[in] batch_size  @p batch_ndim counts of zero or more; may be NULL when @p batch_ndim is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL a negative or too large number of dimensions, or a negative count;
- *          #TDICT_ENOMEM. */
+/** @brief Creates an empty tree.
+ *  @param[in]  batch_size  @p batch_ndim counts of zero or more. May be NULL if @p batch_ndim is 0.
+ *  @param[out] out         New tree with one reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p batch_ndim is negative or above #TDICT_MAX_BATCH_NDIM, a count is negative, or
+ *          a pointer is NULL; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out,
                                                     tdict_error *err);
 
-/** One tensor of a schema. */
+/** Describes one tensor of a schema. */
 typedef struct tdict_field {
   const char *path;
   tdict_dtype dtype;
   int32_t ndim;
-  int64_t shape[6]; /**< without the batch dimensions, which come before it; 0 from shape[ndim] on */
+  int64_t shape[6]; /**< without the batch dimensions, which precede it; entries from shape[ndim] on must be 0 */
 } tdict_field;
-/** An entry of a table of fields: path, dtype, then up to six counts: `TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64)`.
- *  An initializer in C99 and C++11. */
+/** Initializes one tdict_field from a path, a dtype and up to six counts:
+ *  `TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64)`. Works in C99 and C++11. */
 #define TDICT_FIELD(path, ...)                                                                                   \
   tdict_field_pick_(__VA_ARGS__, tdict_field_6_, tdict_field_5_, tdict_field_4_, tdict_field_3_, tdict_field_2_, \
                     tdict_field_1_, tdict_field_0_, 0)(path, __VA_ARGS__)
@@ -62,164 +66,202 @@ typedef struct tdict_schema {
   size_t num_fields;
 } tdict_schema;
 
-/** @brief A tree of zeroed tensors, all views of one storage, each beginning on a multiple of 256 bytes, in the order
- *  of the fields. The storage itself begins on a multiple of 256 bytes.
- *  @param[in] memory  NULL for plain host memory.
- *  @return #TDICT_OK; #TDICT_EEXIST two fields of one path, #TDICT_ETYPE a path through a tensor, and what
- *          tdict_create(), tdict_set() and tdict_tensor_empty() answer; #TDICT_EINVAL also if a shape has entries
- *          beyond ndim. err->path names the field. */
+/** @brief Creates a tree of zeroed tensors as a schema describes them.
+ *
+ *  All tensors are views of one storage, in the order of the fields. The storage and each tensor begin on a multiple of
+ *  256 bytes.
+ *  @param[in]  schema  Borrowed for the call.
+ *  @param[in]  memory  Where the storage is allocated. NULL is plain host memory.
+ *  @param[out] out     New tree with one reference, written on success only.
+ *  @return #TDICT_OK; #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE the path of one field leads through
+ *          the tensor of another; #TDICT_EINVAL a NULL pointer, or `shape` is not 0 from `shape[ndim]` on. Also returns
+ *          the errors of tdict_create(), tdict_set() and tdict_tensor_empty(). err->path names the field. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim,
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);
 
-/** @brief Adds a reference and returns @p td. */
+/** @brief Adds a reference and returns @p td, which must not be NULL. Thread-safe. */
 TDICT_API tdict_tree *tdict_retain(const tdict_tree *td);
-/** @brief Drops a reference; the last one releases the leaves; NULL is allowed. */
+/** @brief Drops a reference. The last release also releases the tensors, trees and objects in the tree. NULL is
+ *  allowed. Thread-safe. */
 TDICT_API void tdict_release(tdict_tree *td);
 
-/** @brief Puts a tensor at a path: shared, not copied. Nodes on the way are made with the batch size and device of the
- *  node above. What stood at the path is replaced and keeps its place in the order. Cost: O(length of the path) in the
- *  mean; O(keys of the node) more when its key table is shared with another tree. No element is copied.
- *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or NULL; #TDICT_ETYPE the path leads through a tensor or an object;
- *          #TDICT_ESHAPE the leading dimensions are not the batch size; #TDICT_EWRONGDEVICE the tree has another
- *          device; #TDICT_ELOCKED; #TDICT_ENOMEM. */
+/** @brief Sets the tensor at a path. The tree retains @p tensor and shares its bytes; nothing is copied.
+ *
+ *  Missing trees on the path are created with the batch size and device of their parent. If the path is in use, the new
+ *  tensor replaces the old entry and keeps its position in the order.
+ *  @param[in] tensor  Retained by the tree. The caller keeps its own reference.
+ *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or an
+ *          object; #TDICT_ESHAPE the leading dimensions differ from the batch size; #TDICT_EWRONGDEVICE the tree has
+ *          another device; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.
+ *  @note Cost: O(length of the path) on average. If another tree shares the node's key table, O(keys of the node) more.
+ */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
-/** @brief Puts a tree at a path. Normally @p child is shared. If it has fewer batch dimensions than its new parent, or
- *  no device where the parent has one, a copy that has them is stored, and @p child is unchanged. The copy shares
- *  tensors with @p child and has nodes of its own. An empty child takes the parent's batch size when its own disagrees.
- *  A shared child that is changed later is changed in each tree that holds it; the top of this header says what
- *  follows. Cost: as tdict_set(), and O(keys of @p child), which is looked through.
- *  @return as tdict_set(); #TDICT_EINVAL also when @p child is, or holds, the tree that it would come under. */
+/** @brief Sets the tree at a path. Normally @p child is shared.
+ *
+ *  If @p child has fewer batch dimensions than its new parent, or lacks the parent's device, a shallow copy that has
+ *  them is stored. The copy shares all tensors and has nodes of its own; @p child itself is unchanged.
+ *  An empty @p child whose batch size differs takes that of the parent.
+ *  A later change to a shared child is visible in every tree that holds the child; the top of this header says what
+ *  then fails.
+ *  @return as tdict_set(); #TDICT_EINVAL also if @p child is the tree that it is set in, or contains that tree.
+ *  @note Cost: as tdict_set(), and O(keys of @p child) to check them. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child,
                                                       tdict_error *err);
 
-/** @brief The tensor at a path, borrowed from the tree. Cost: O(length of the path), for any number of keys; nothing is
- *  allocated. For a key that is not there @p err names those that are most like it, which takes tens of microseconds:
- *  to test for a key call tdict_has(), or pass NULL.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE a tree or an object stands there, or the path leads through a
- *          tensor or an object; #TDICT_EINVAL an empty key, or NULL. */
+/** @brief Returns the tensor at a path.
+ *
+ *  If the key is missing, the message in @p err lists the most similar keys, which takes tens of microseconds. To test
+ *  for a key, call tdict_has(), or pass NULL for @p err.
+ *  @param[out] out  Borrowed from the tree. Written on success only.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path names a tree or an object, or leads through a tensor or
+ *          an object; #TDICT_EINVAL an empty key, or a NULL pointer.
+ *  @note Cost: O(length of the path) for any number of keys. Nothing is allocated. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief The tree at a path, borrowed; errors as tdict_get(). */
+/** @brief Returns the tree at a path, borrowed. Errors as tdict_get(), but #TDICT_ETYPE if the path names a tensor or
+ *  an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out,
                                                       tdict_error *err);
-/** @brief tdict_tensor_data() of the tensor at a path; NULL when there is none. */
+/** @brief Returns tdict_tensor_data() of the tensor at a path, or NULL if there is no tensor at the path. */
 TDICT_API void *tdict_data(tdict_tree *td, const char *path);
-/** @brief tdict_tensor_const_data() of the tensor at a path; NULL when there is none. */
+/** @brief Returns tdict_tensor_const_data() of the tensor at a path, or NULL if there is no tensor at the path. */
 TDICT_API const void *tdict_const_data(const tdict_tree *td, const char *path);
-/** @brief True when a tensor, a tree or an object stands at the path; false for a path that is no path. */
+/** @brief Returns true if the path names a tensor, a tree or an object. Returns false for an invalid path. */
 TDICT_API bool tdict_has(const tdict_tree *td, const char *path);
 
-/** @brief Takes what stands at a path out of the tree and releases it. Cost: as tdict_set().
- *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE; #TDICT_EINVAL; #TDICT_ELOCKED; #TDICT_ENOMEM. */
+/** @brief Removes the entry at a path and releases its tensor, tree or object.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
+ *          empty key, or a NULL pointer; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.
+ *  @note Cost: as tdict_set(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err);
-/** @brief Takes a tensor out of the tree and hands over the tree's reference. Errors as tdict_delete(); #TDICT_ETYPE a
- *  tree or an object stands there. */
+/** @brief Removes the tensor at a path and passes the tree's reference to the caller.
+ *  @param[out] out  Owned by the caller. Written on success only.
+ *  @return as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief As tdict_pop(), for a tree; #TDICT_ETYPE a tensor or an object stands there. */
+/** @brief As tdict_pop(), for a tree. Returns #TDICT_ETYPE if the path names a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out,
                                                       tdict_error *err);
-/** @brief Moves what stands at @p from to @p to, making nodes on the way. Within one node the entry keeps its place in
- *  the order. What stood at @p to is replaced, unless @p safe is true. Cost: as tdict_set().
- *  @return as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe and @p to is taken; #TDICT_EINVAL @p to lies below
- *          @p from. */
+/** @brief Moves the entry at @p from to @p to.
+ *
+ *  Missing trees on the way to @p to are created. Within one node the entry keeps its position in the order.
+ *  @param[in] safe  If true, an entry at @p to is an error. If false, it is replaced.
+ *  @return as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and @p to is in use; #TDICT_EINVAL @p to is
+ *          below @p from.
+ *  @note Cost: as tdict_set(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe,
                                                     tdict_error *err);
 
-/** @brief The number of batch dimensions, and their counts, borrowed from the tree. */
+/** @brief Returns the number of batch dimensions. */
 TDICT_API int tdict_batch_ndim(const tdict_tree *td);
+/** @brief Returns the counts of the batch dimensions, borrowed from the tree. */
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *td);
-/** @brief Gives the tree another batch size. Children with fewer dimensions grow to it. A child with more keeps them,
- *  unless it is empty and disagrees: then it takes @p batch_size. Trees above are not looked at: see the top of this
- *  header. Cost: O(keys below), which are looked at.
- *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child disagrees, err->path naming it;
- *          #TDICT_ELOCKED; #TDICT_ENOMEM. */
+/** @brief Changes the batch size of a tree.
+ *
+ *  A child with fewer dimensions takes @p batch_size. A child with more keeps its own. An empty child that does not
+ *  match takes @p batch_size. Parents are not checked: see the top of this header.
+ *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child does not match, and err->path
+ *          names the first; #TDICT_ELOCKED the tree, or a child that must change, is locked; #TDICT_ENOMEM.
+ *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
-/** @brief True and @p out written when the tree has a device; @p out may be NULL. */
+/** @brief Returns true and writes the device to @p out if the tree has a device. @p out may be NULL. */
 TDICT_API bool tdict_get_device(const tdict_tree *td, tdict_device *out);
-/** @brief Gives the tree and all below it a device, or takes it away with NULL; moves nothing. Cost: O(keys below).
- *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor lives elsewhere, err->path naming it; #TDICT_ELOCKED;
- *          #TDICT_ENOMEM. */
+/** @brief Sets the device of a tree and of all trees below it. Moves nothing.
+ *  @param[in] device  Borrowed for the call. NULL removes the device.
+ *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor is on another device, and err->path names the first; #TDICT_EINVAL
+ *          @p device is invalid or @p td is NULL; #TDICT_ELOCKED the tree, or a child that must change, is locked;
+ *          #TDICT_ENOMEM.
+ *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err);
 
-/** @brief Locks the tree and all below it: nothing can be added, removed or replaced; elements can be written. Cost:
- *  O(keys below), as tdict_unlock()'s. */
+/** @brief Locks the tree and all trees below it. In a locked tree no entry can be added, removed or replaced. Elements
+ *  can still be written. Cost of tdict_lock() and tdict_unlock(): O(keys below the tree). */
 TDICT_API void tdict_lock(tdict_tree *td);
-/** @brief Undoes tdict_lock() for the tree and what hangs below it and under no other locked tree; an unlocked tree
- *  stays so.
- *  @return #TDICT_OK; #TDICT_ELOCKED the tree hangs below a locked one. */
+/** @brief Unlocks the tree, and each tree below it that no other locked tree holds. An unlocked tree stays unlocked.
+ *  @return #TDICT_OK; #TDICT_ELOCKED the tree is below a locked tree, which must be unlocked instead; #TDICT_EINVAL
+ *          @p td is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *td, tdict_error *err);
+/** @brief Returns true if the tree is locked, by its own lock or by a tree above it. */
 TDICT_API bool tdict_is_locked(const tdict_tree *td);
 
-/** @brief The number of keys of this node. */
+/** @brief Returns the number of keys of this node. Keys of trees below are not counted. */
 TDICT_API size_t tdict_num_keys(const tdict_tree *td);
-/** @brief The i-th key of this node in order, unescaped, borrowed until the tree is changed; NULL past the end. Cost:
- *  constant while nothing was deleted, else up to the number of keys. */
+/** @brief Returns the i-th key of this node in insertion order, unescaped, or NULL if @p i is too large.
+ *
+ *  The text is borrowed until the tree changes. Cost: constant if no key was deleted, else up to O(keys of the
+ *  node). */
 TDICT_API const char *tdict_key_at(const tdict_tree *td, size_t i);
-/** @brief The number of tensors in the tree, objects not counted; what is shared counts as often as it is met. */
+/** @brief Returns the number of tensors in the tree. A tensor at several paths counts once per path. */
 TDICT_API size_t tdict_num_leaves(const tdict_tree *td);
-/** @brief The number of objects in the tree; what is shared counts as often as it is met. */
+/** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
 TDICT_API size_t tdict_num_objects(const tdict_tree *td);
-/** @brief Bytes of all tensors' elements, and what objects with a `bytes` hook say; what is shared counts as often as
- *  it is met. */
+/** @brief Returns the bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects. A tensor
+ *  or object at several paths counts once per path. */
 TDICT_API size_t tdict_bytes(const tdict_tree *td);
-/** @brief Bytes of all storages below the tree, each counted once and whole, and what objects with a `bytes` hook say,
- *  each asked once.
- *  @return #TDICT_OK; #TDICT_ENOMEM. */
+/** @brief Returns the bytes of all storages in the tree, plus the results of the `bytes` hooks of objects.
+ *
+ *  Each storage counts once and with its full size. Each object counts once.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err);
 
-/** What stands at a key. A visitor borrows it for the call. */
+/** An entry of a tree: a key and its tensor, tree or object. A visitor borrows it for the call. */
 typedef struct tdict_entry {
-  const char *path; /**< from the tree that is walked or looked up in, escaped */
+  const char *path; /**< escaped; relative to the tree that is walked or searched */
   const char *key;  /**< the last key, unescaped */
-  int32_t depth;    /**< 0 for the keys of that tree */
-  /** Of these three one is not NULL. */
+  int32_t depth;    /**< 0 for the keys of the tree that is walked or searched */
+  /** Exactly one of the next three is not NULL. */
   tdict_tensor *tensor;
   tdict_tree *tree;
   void *object;
-  const tdict_type *type; /**< the object's, or NULL */
+  const tdict_type *type; /**< the type of `object`, or NULL */
 } tdict_entry;
-/** Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
+/** Is called for each entry of a walk. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
-/** @brief Shows every tensor, tree and object below @p td in insertion order, a tree before its children.
- *  The visitor may read trees and write elements, and must not change any tree that is walked.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_ENOMEM; the first status but #TDICT_OK that the visitor answers,
- *          which ends the walk, with err->path filled if the visitor left it empty. */
+/** @brief Calls @p visit for every tensor, tree and object below @p td, in insertion order, a tree before its children.
+ *
+ *  The visitor may read trees and write elements. It must not change any tree of the walk.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the first status other than #TDICT_OK from the
+ *          visitor, which ends the walk. If the visitor left err->path empty, it is set to the path of the entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
 /** @brief Returns the tensor, tree or object at the i-th key of @p td, in insertion order.
- *  @param[out] out  Written on success only. Its `path` is NULL, its `depth` 0. The rest is borrowed from the tree
- *                   until it is changed. Cost: as tdict_key_at().
- *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL. */
+ *  @param[out] out  Written on success only. Its `path` is NULL and its `depth` is 0. The rest is borrowed from the
+ *                   tree until the tree changes.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL pointer.
+ *  @note Cost: as tdict_key_at(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.
- *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until it is
- *                   changed. Cost: as tdict_get().
+ *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until the tree
+ *                   changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
- *          empty key, or NULL; #TDICT_ENOMEM. */
+ *          empty key, or a NULL pointer; #TDICT_ENOMEM.
+ *  @note Cost: as tdict_get(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *out,
                                                     tdict_error *err);
 
-/** @brief Writes a text of the tree - keys, dtypes, shapes, devices, `pinned`, never elements; `shared` marks tensors
- *  over whose bytes another tensor of the tree lies; of an object its type and up to 255 bytes of what its `print` hook
- *  says - to @p buffer, cut to @p bytes and ended by 0. Behind 100 keys the others are counted. Cost: O(keys), at most
- *  100 comparisons a tensor; nothing is allocated but for very deep trees.
- *  @return the length that the whole text has, without the 0, as snprintf does. @p buffer may be NULL when @p bytes
- *          is 0. */
+/** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
+ *
+ *  The text has a line per key with the dtype, shape and device of its tensor, but never elements. It marks pinned
+ *  tensors `pinned`, and tensors that overlap another tensor of the tree `shared`. For an object it has the type and
+ *  up to 255 bytes from the `print` hook. Prints at most 100 keys, then how many were left out.
+ *  @param[out] buffer  May be NULL if @p bytes is 0.
+ *  @return the length of the full text without the 0, as snprintf does.
+ *  @note Cost: O(keys), with at most 100 comparisons per tensor. Only very deep trees need an allocation. */
 TDICT_API size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes);
 /** @brief Writes the text of tdict_format() to @p file.
- *  @return #TDICT_OK; #TDICT_EIO the file refused it, err->native has errno. */
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno.
+ */
 TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err);
 
 /** @brief Writes @p key with a backslash before each dot and backslash, cut to @p bytes and ended by 0.
- *  @return the length that the whole text has, without the 0. */
+ *  @return the length of the full text without the 0. */
 TDICT_API size_t tdict_path_escape(const char *key, char *buffer, size_t bytes);
-/** @brief Writes the path of @p count unescaped keys, cut to @p bytes and ended by 0.
- *  @return the length that the whole text has, without the 0. */
+/** @brief Writes the path made of @p count unescaped keys, cut to @p bytes and ended by 0.
+ *  @return the length of the full text without the 0. */
 TDICT_API size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes);
 
 TDICT_END_DECLS

@@ -1,16 +1,15 @@
-/* Two macros for programs that print an error and leave. No other header includes this one: a program that wants the
- * macros includes it beside tdict/tdict.h. It adds nothing to the library's ABI.
+/* Two macros for programs that print an error and return. tdict/tdict.h does not include this header; include both to
+ * use the macros. They add nothing to the library's ABI.
  *
- * Both evaluate a call that returns a tdict_status, once. If the status is #TDICT_OK nothing else happens. If not, they
- * print one line to stderr, such as
+ * Both macros evaluate once a call that returns a tdict_status. If the status is #TDICT_OK, nothing else happens.
+ * Otherwise they print one line to stderr, such as
  *
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels
  *
- * and leave the function. They use the variable `err` of the place where they stand: a tdict_error that the call was
- * given (`&err`). For a call that was given NULL, set `err` to zero first; then the status alone is printed.
+ * and leave the function. The calling function must have a tdict_error variable `err`, and pass `&err` to the call.
+ * If the call gets NULL instead, set `err` to zero first; then only the status is printed.
  *
- * In main, and in a function that returns a tdict_status, `err.status` is the result, since it is written on failure
- * only:
+ * A function can return `err.status`, since it is written only on failure:
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};
@@ -24,8 +23,8 @@
  *       return (tdict_status)err.status;      (main: return err.status != TDICT_OK;)
  *     }
  *
- * A call that may fail without harm is given another tdict_error, or NULL. C++ does not let a goto pass the
- * initialization of a variable: there, declare variables at the top, or use TDICT_TRY_RETURN(). */
+ * If a failure is acceptable, do not use the macros, and pass another tdict_error or NULL. In C++ a goto must not skip
+ * the initialization of a variable: declare variables at the top, or use TDICT_TRY_RETURN(). */
 #ifndef TDICT_TRY_H
 #define TDICT_TRY_H
 
@@ -44,11 +43,11 @@
     }                                                 \
   } while (0)
 
-/** @brief Evaluates a call. On failure prints the error with file and line, and goes to the label `done`. err.status is
- *         set since a call that was given NULL leaves `err` as it was. */
+/** @brief Evaluates a call. On failure prints the error with file and line, and jumps to the label `done`.
+ *  Sets err.status, since a call that got NULL does not write `err`. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
-/** @brief The same, but on failure returns `value` from the function. */
+/** @brief Evaluates a call. On failure prints the error like TDICT_TRY() and returns `value` from the function. */
 #define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif

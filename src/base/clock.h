@@ -1,23 +1,23 @@
-/* Clocks, in nanoseconds. Thread-safe. */
+/* Clocks, all in nanoseconds. Thread-safe. */
 #ifndef TDICT_BASE_CLOCK_H
 #define TDICT_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Time that only goes forward. */
+/* Returns the monotonic time. It never goes back, so deadlines and durations use it. */
 static inline int64_t tdict_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-/* Processor time of the calling thread. */
+/* Returns the CPU time that the calling thread has used. */
 static inline int64_t tdict_thread_cpu_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-/* `timeout_ns` from now, at most INT64_MAX. */
+/* Returns the monotonic time `timeout_ns` from now, at most INT64_MAX. */
 static inline int64_t tdict_deadline_ns(int64_t timeout_ns) {
   int64_t sum;
   return __builtin_add_overflow(tdict_now_ns(), timeout_ns, &sum) ? INT64_MAX : sum;

@@ -1,11 +1,12 @@
-/* Checks of devices that programs name. Functions of their arguments; thread-safe. */
+/* Checks of device arguments. Pure functions; thread-safe. */
 #ifndef TDICT_BASE_DEVICE_H
 #define TDICT_BASE_DEVICE_H
 
 #include "tdict/values.h"
 
-/* TDICT_EINVAL unless memory may be there: no "auto", no negative index, and of the cpu index 0 alone. Whether the device is
- * present is not asked. `what` begins the message. */
+/* Checks that a device can hold memory. Returns TDICT_EINVAL for "auto", for a negative index, and for a cpu index
+ * other than 0.
+ * Does not check that the device is present. The error message begins with `what`. */
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Status names and the filling of errors. */
+/* Status names, and the functions that fill a tdict_error. An error struct belongs to its caller. Thread-safe. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -52,10 +52,11 @@ void tdict_error_print(const tdict_error *err, FILE *file) {
           native);
 }
 
-static void fill(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
+/* Fills *err unless it is NULL. */
+static void write_error(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];
-  vsnprintf(text, sizeof text, format, args); /* first: the arguments may lie in *err */
+  vsnprintf(text, sizeof text, format, args); /* Format into a local buffer: an argument may point into *err. */
   memset(err, 0, sizeof *err);
   err->status = (int32_t)status;
   err->native = native;
@@ -65,7 +66,7 @@ static void fill(tdict_error *err, tdict_status status, int32_t native, const ch
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fill(err, status, 0, format, args);
+  write_error(err, status, 0, format, args);
   va_end(args);
   return status;
 }
@@ -73,7 +74,7 @@ tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *forma
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fill(err, status, native, format, args);
+  write_error(err, status, native, format, args);
   va_end(args);
   return status;
 }
@@ -82,11 +83,12 @@ bool tdict_status_is_known(tdict_status status) {
   return (int)status >= (int)TDICT_OK && (int)status <= (int)TDICT_ENOTSUP;
 }
 
-tdict_status tdict_callback_status(tdict_status answered, const char *what, tdict_error *said) {
-  if (!tdict_status_is_known(answered))
-    return tdict_fail(said, TDICT_EHOOK, "%s answered %d, which is no tdict_status", what, (int)answered);
-  if (answered != TDICT_OK && said && said->status) said->status = (int32_t)answered; /* the answer counts */
-  return answered;
+tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err) {
+  if (!tdict_status_is_known(returned))
+    return tdict_fail(callback_err, TDICT_EHOOK, "%s answered %d, which is no tdict_status", what, (int)returned);
+  /* Callers read both, so they must agree. */
+  if (returned != TDICT_OK && callback_err && callback_err->status) callback_err->status = (int32_t)returned;
+  return returned;
 }
 
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path) {
@@ -97,6 +99,7 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
     memcpy(err->path, path, length + 1);
     return status;
   }
+  /* Keep the head and the tail of a long path: both help to find the leaf. */
   size_t kept = room - (sizeof cut - 1), head = kept / 2, tail = kept - head;
   memcpy(err->path, path, head);
   memcpy(err->path + head, cut, sizeof cut - 1);

@@ -1,4 +1,4 @@
-/* Opening files that the program names. */
+/* Opens files that the program names. The caller owns what is opened. Thread-safe. */
 #ifndef TDICT_BASE_FILE_H
 #define TDICT_BASE_FILE_H
 
@@ -6,13 +6,14 @@
 
 #include "tdict/status.h"
 
-/* Opens a file for reading, or creates and empties one for writing. Never waits: opening a FIFO blocks until another
- * program opens its other end. Only a regular file is read; only a regular file or a character device, such as
- * /dev/null, is written. `what` begins the message. TDICT_EIO with the errno, TDICT_EFORMAT for another kind of file;
- * both name the path in the message and in err->path. */
+/* Opens a file for reading, without waiting for another program. Only a regular file can be read.
+ * The error message begins with `what`. Returns TDICT_EIO with the errno, or TDICT_EFORMAT if the file has another
+ * kind. Both errors name the path in the message and in err->path. */
 tdict_status tdict_file_open_to_read(const char *what, const char *path, int *fd, tdict_error *err);
-/* The same as a stream of stdio; fclose() ends it. */
+/* Opens a stdio stream for reading. Rules and errors as tdict_file_open_to_read(). Close it with fclose(). */
 tdict_status tdict_file_stream_to_read(const char *what, const char *path, FILE **out, tdict_error *err);
+/* Opens a stdio stream for writing. Creates the file, or empties an existing file. The file must be a regular file
+ * or a character device such as /dev/null. Errors as tdict_file_open_to_read(). */
 tdict_status tdict_file_stream_to_write(const char *what, const char *path, FILE **out, tdict_error *err);
 
 #endif

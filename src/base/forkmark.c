@@ -1,4 +1,5 @@
-/* The mark is a page that the kernel wipes in a child; where it cannot, the process's number is compared. */
+/* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK).
+ * On kernels without this, the process id is compared. Marks are reference-counted. Thread rule: see forkmark.h. */
 #include "base/forkmark.h"
 
 #include <stdatomic.h>
@@ -11,22 +12,22 @@
 
 struct tdict_forkmark {
   _Atomic(int64_t) refs;
-  unsigned char *page; /* 1 in the process that made it; NULL: by number */
-  pid_t maker;
+  unsigned char *page; /* holds 1 in the creating process, 0 in a child; NULL: compare process ids */
+  pid_t creator;
 };
-enum { PAGE = 4096 };
+enum { PAGE_BYTES = 4096 };
 
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err) {
   tdict_forkmark *mark = calloc(1, sizeof *mark);
   if (!mark) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory to notice a fork");
   atomic_init(&mark->refs, 1);
-  mark->maker = getpid();
-  void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page != MAP_FAILED && madvise(page, PAGE, MADV_WIPEONFORK) == 0) {
+  mark->creator = getpid();
+  void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page != MAP_FAILED && madvise(page, PAGE_BYTES, MADV_WIPEONFORK) == 0) {
     mark->page = page;
     *mark->page = 1;
   } else if (page != MAP_FAILED) {
-    munmap(page, PAGE);
+    munmap(page, PAGE_BYTES);
   }
   *out = mark;
   return TDICT_OK;
@@ -39,13 +40,14 @@ tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark) {
 
 void tdict_forkmark_release(tdict_forkmark *mark) {
   if (!mark || atomic_fetch_sub_explicit(&mark->refs, 1, memory_order_acq_rel) != 1) return;
-  if (mark->page) munmap(mark->page, PAGE);
+  if (mark->page) munmap(mark->page, PAGE_BYTES);
   free(mark);
 }
 
 bool tdict_forkmark_forked(const tdict_forkmark *mark) {
   if (!mark) return false;
-  return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->maker;
+  /* volatile: the kernel changes the byte, so the compiler must not keep an old value. */
+  return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->creator;
 }
 
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err) {

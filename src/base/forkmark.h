@@ -1,4 +1,5 @@
-/* A mark that a fork wipes: a child of fork sees that it is one. Counted. Thread rule: safe from any thread. */
+/* A fork mark tells whether this process was forked after the mark was created. Reference-counted. Thread rule: safe
+ * from any thread. */
 #ifndef TDICT_BASE_FORKMARK_H
 #define TDICT_BASE_FORKMARK_H
 
@@ -6,14 +7,15 @@
 
 #include "tdict/status.h"
 
-/* NULL is a mark that is never wiped. */
+/* A NULL mark reports no fork. */
 typedef struct tdict_forkmark tdict_forkmark;
-tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err); /* TDICT_ENOMEM */
+/* Creates a mark with one reference. Returns TDICT_ENOMEM without host memory. */
+tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err);
 tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark);
 void tdict_forkmark_release(tdict_forkmark *mark); /* NULL is allowed */
-/* True in a process that was forked after the mark was made. */
+/* Returns true in a process that was forked after the mark was created. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark);
-/* TDICT_EFORKED there; `what` begins the message. */
+/* Returns TDICT_EFORKED in such a process, else TDICT_OK. The error message begins with `what`. */
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err);
 
 #endif

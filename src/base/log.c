@@ -1,4 +1,5 @@
-/* A context's log. */
+/* The log of a context. It counts running calls of the program's function, so that closing can wait for them. Owned
+ * by reference count. Thread rule: see log.h. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -11,10 +12,10 @@
 
 #define CLOSED ((uint64_t)1 << 63)
 
-/* Writers hold no lock while they call the program, so that a fork cannot leave one behind. */
+/* Writers hold no lock while they call the program, so a fork cannot leave a locked mutex in the child. */
 struct tdict_log {
   _Atomic(int64_t) refs;
-  _Atomic(uint64_t) state; /* CLOSED, and how many writers there are; seq_cst */
+  _Atomic(uint64_t) state; /* the CLOSED bit plus the number of running writers; seq_cst */
   void (*fn)(void *user, int32_t level, const char *text);
   void *user;
 };
@@ -43,11 +44,13 @@ void tdict_log_release(tdict_log *log) {
 void tdict_log_close(tdict_log *log) {
   const struct timespec pause = {.tv_nsec = 50000};
   atomic_fetch_or(&log->state, CLOSED);
-  while (atomic_load(&log->state) != CLOSED) nanosleep(&pause, NULL); /* rare, and as long as the program's function */
+  /* Poll: closing is rare, and a call of the program's function is usually short. */
+  while (atomic_load(&log->state) != CLOSED) nanosleep(&pause, NULL);
 }
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
   if (atomic_load(&log->state) & CLOSED) return;
+  /* Announce this writer first, then test again: the log may have been closed in between. */
   if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
     char text[1024];
     va_list args;

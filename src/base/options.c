@@ -1,4 +1,4 @@
-/* Reading and writing public structs that begin with their own size. Pure; thread-safe. */
+/* Reads and writes public structs that begin with their own size. See options.h. Pure functions; thread-safe. */
 #include "base/options.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ enum { MAX_BYTES = 4096 };
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err) {
   size_t size;
   memcpy(&size, given, sizeof size);
-  if (size >= sizeof size && size <= MAX_BYTES) return TDICT_OK; /* an unfilled struct holds anything */
+  /* An upper limit catches a struct that was never initialized. */
+  if (size >= sizeof size && size <= MAX_BYTES) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu: fill it by its default function", what,
                     size, known_size);
 }
@@ -22,6 +23,7 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
   size_t size;
   memcpy(&size, given, sizeof size);
   const unsigned char *bytes = given;
+  /* A newer program may pass fields that this library does not know. Zero means unused. */
   for (size_t i = known_size; i < size; i++)
     if (bytes[i])
       return tdict_fail(err, TDICT_ENOTSUP, "%s: struct_size is %zu and byte %zu is used; this library knows %zu bytes",

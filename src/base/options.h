@@ -1,4 +1,4 @@
-/* Reading and writing public structs that begin with their own size. */
+/* Reads and writes public structs that begin with their own size. Pure functions; thread-safe. */
 #ifndef TDICT_BASE_OPTIONS_H
 #define TDICT_BASE_OPTIONS_H
 
@@ -6,15 +6,17 @@
 
 #include "tdict/status.h"
 
-/* Copies the caller's struct `given` (NULL: nothing is copied) over `known`, which holds the defaults and is
- * `known_size` bytes as this library has it. A shorter struct leaves the rest at its defaults; of a longer one the
- * unknown bytes must be zero. known->struct_size is restored. `what` names the struct in the message.
- * TDICT_EINVAL: struct_size is smaller than itself or above 4096; TDICT_ENOTSUP: an unknown field is used. */
+/* Copies the caller's struct `given` over `known`, which holds the defaults. If `given` is NULL, nothing is copied.
+ * `known_size` is the size of the struct in this library. A shorter struct leaves later fields at their defaults. In
+ * a longer struct the unknown bytes must be zero. known->struct_size is restored.
+ * `what` names the struct in the message. Errors as tdict_options_check_size(); TDICT_ENOTSUP if an unknown field is
+ * used. */
 tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err);
-/* TDICT_EINVAL: given->struct_size is smaller than itself or above 4096, so the caller did not fill the struct. */
+/* Checks given->struct_size. Returns TDICT_EINVAL if it is smaller than the size field itself or larger than 4096,
+ * since the caller then did not initialize the struct. */
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err);
-/* Copies `known` (`known_size` bytes) to the caller's struct `given`, up to given->struct_size. The struct of an older
- * program is shorter and gets only its own bytes; of a newer one the unknown bytes are left as they are.
+/* Copies `known` to the caller's struct `given`, at most given->struct_size bytes. The struct of an older program is
+ * shorter and gets only its own fields. In the struct of a newer program the unknown fields keep their values.
  * given->struct_size is not changed. Errors as tdict_options_check_size(). */
 tdict_status tdict_options_write(void *given, const void *known, size_t known_size, const char *what, tdict_error *err);
 

@@ -1,33 +1,34 @@
-/* Streaming copies, chosen while the program runs. See stream_copy.h for ownership and threads. */
+/* Streaming copies with the instructions that the processor has. See stream_copy.h for ownership and threads. */
 #include "base/stream_copy.h"
 
 #include <stdint.h>
 #include <string.h>
 
-enum { LINE = 64, BLOCK = 4 * LINE, OWNED_AHEAD = 1024 };
+enum { LINE_BYTES = 64, BLOCK_BYTES = 4 * LINE_BYTES, WRITE_PREFETCH_BYTES = 1024 };
 
-/* To the second cache: the first has no room for what is to come. */
-static inline void ask_for(const char *ahead) {
-  for (size_t at = 0; at < BLOCK; at += LINE) __builtin_prefetch(ahead + at, 0, 2);
+/* Prefetches a block for reading into the second-level cache. The first level is too small for data needed later. */
+static inline void prefetch_to_read(const char *ahead) {
+  for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __builtin_prefetch(ahead + at, 0, 2);
 }
 
-/* The same for lines that are about to be written: another core, or the device, may have them. Some old processors take that
- * for an illegal instruction; all with AVX-512 know it. */
-static inline void ask_to_own(const char *dst) {
+/* Prefetches a block for writing: takes its lines from other cores and devices in advance. The instruction is
+ * illegal on some old processors, so call this only if the processor has AVX-512. */
+static inline void prefetch_to_write(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
-  for (size_t at = 0; at < BLOCK; at += LINE) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
+  for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
 #else
   (void)dst;
 #endif
 }
 
-static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahead) {
-  const bool owns = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
+/* Copies with ordinary stores. Prefetches only if `ahead` is given. */
+static void copy_cached(char *dst, const char *src, size_t bytes, const char *ahead) {
+  const bool has_prefetchw = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;
-  for (; ahead && bytes - at >= BLOCK; at += BLOCK) {
-    if (owns) ask_to_own(dst + OWNED_AHEAD + at);
-    ask_for(ahead + at);
-    for (size_t k = at; k < at + BLOCK; k += LINE) memcpy(dst + k, src + k, LINE);
+  for (; ahead && bytes - at >= BLOCK_BYTES; at += BLOCK_BYTES) {
+    if (has_prefetchw) prefetch_to_write(dst + WRITE_PREFETCH_BYTES + at);
+    prefetch_to_read(ahead + at);
+    for (size_t k = at; k < at + BLOCK_BYTES; k += LINE_BYTES) memcpy(dst + k, src + k, LINE_BYTES);
   }
   if (bytes > at) memcpy(dst + at, src + at, bytes - at);
 }
@@ -38,7 +39,7 @@ static void copy_plain(char *dst, const char *src, size_t bytes, const char *ahe
 bool tdict_stream_has(tdict_stream_kind kind) {
   switch (kind) {
   case TDICT_STREAM_PLAIN:
-  case TDICT_STREAM_SSE2: /* every x86-64 has it */
+  case TDICT_STREAM_SSE2: /* part of every x86-64 */
     return true;
   case TDICT_STREAM_AVX2:
     return __builtin_cpu_supports("avx2") != 0;
@@ -50,9 +51,10 @@ bool tdict_stream_has(tdict_stream_kind kind) {
   return false;
 }
 
-/* Each copies whole lines, or blocks, to an address that is a multiple of a line, and asks for as much ahead. */
-static void lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
-  for (size_t at = 0; at < bytes; at += LINE) {
+/* The three copy functions copy whole lines or blocks. `dst` is a multiple of a line. They prefetch as many bytes at
+ * `ahead`, if it is not NULL. */
+static void copy_lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
+  for (size_t at = 0; at < bytes; at += LINE_BYTES) {
     if (ahead) __builtin_prefetch(ahead + at, 0, 2);
     const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(src + at));
     const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(src + at + 16));
@@ -65,9 +67,10 @@ static void lines_sse2(char *dst, const char *src, size_t bytes, const char *ahe
   }
 }
 
-__attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *src, size_t bytes, const char *ahead) {
-  for (size_t at = 0; at < bytes; at += (size_t)2 * LINE) {
-    if (ahead && at % BLOCK == 0) ask_for(ahead + at);
+__attribute__((target("avx2"))) static void copy_blocks_avx2(char *dst, const char *src, size_t bytes,
+                                                             const char *ahead) {
+  for (size_t at = 0; at < bytes; at += (size_t)2 * LINE_BYTES) {
+    if (ahead && at % BLOCK_BYTES == 0) prefetch_to_read(ahead + at);
     const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(src + at));
     const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 32));
     const __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(src + at + 64));
@@ -79,10 +82,10 @@ __attribute__((target("avx2"))) static void blocks_avx2(char *dst, const char *s
   }
 }
 
-__attribute__((target("avx512f"))) static void blocks_avx512(char *dst, const char *src, size_t bytes,
-                                                             const char *ahead) {
-  for (size_t at = 0; at < bytes; at += BLOCK) {
-    if (ahead) ask_for(ahead + at);
+__attribute__((target("avx512f"))) static void copy_blocks_avx512(char *dst, const char *src, size_t bytes,
+                                                                  const char *ahead) {
+  for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+    if (ahead) prefetch_to_read(ahead + at);
     const __m512i a = _mm512_loadu_si512(src + at);
     const __m512i b = _mm512_loadu_si512(src + at + 64);
     const __m512i c = _mm512_loadu_si512(src + at + 128);
@@ -94,19 +97,21 @@ __attribute__((target("avx512f"))) static void blocks_avx512(char *dst, const ch
   }
 }
 
-/* The end of a copy, from a line's beginning on, and zeros up to `padded`: in whole lines as far as they go. */
-static void end_by_lines(char *dst, const char *src, size_t bytes, size_t padded) {
-  static const char zeros[LINE];
-  char line[LINE] = {0};
-  size_t at = bytes / LINE * LINE;
-  lines_sse2(dst, src, at, NULL);
+/* Copies the tail of a copy from the start of a line, then writes zeros up to `padded`. Writes whole lines where
+ * possible: a partial line would have to be read first. */
+static void copy_tail_padded(char *dst, const char *src, size_t bytes, size_t padded) {
+  static const char zeros[LINE_BYTES];
+  char line[LINE_BYTES] = {0};
+  size_t at = bytes / LINE_BYTES * LINE_BYTES;
+  copy_lines_sse2(dst, src, at, NULL);
   memcpy(line, src + at, bytes - at);
-  if (padded < at + LINE) { /* no whole line is left */
+  if (padded < at + LINE_BYTES) { /* The padding ends within this line. */
     memcpy(dst + at, line, padded - at);
     return;
   }
-  lines_sse2(dst + at, line, LINE, NULL);
-  for (at += LINE; at + LINE <= padded; at += LINE) lines_sse2(dst + at, zeros, LINE, NULL);
+  copy_lines_sse2(dst + at, line, LINE_BYTES, NULL);
+  for (at += LINE_BYTES; at + LINE_BYTES <= padded; at += LINE_BYTES)
+    copy_lines_sse2(dst + at, zeros, LINE_BYTES, NULL);
   memset(dst + at, 0, padded - at);
 }
 
@@ -114,22 +119,25 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
                               const void *ahead) {
   char *dst = to;
   const char *src = from, *next = ahead;
-  size_t head = (size_t)(-(uintptr_t)dst % LINE);
-  if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK) {
-    copy_plain(dst, src, bytes, next);
+  size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
+  /* Too short to hold an aligned block. */
+  if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
+    copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);
     return;
   }
+  /* Copy up to the first line boundary, since streaming stores need aligned addresses. */
   memcpy(dst, src, head);
   dst += head, src += head, bytes -= head, padded -= head;
-  size_t whole = bytes / BLOCK * BLOCK;
+  /* Stream the whole blocks, then the tail. */
+  size_t whole = bytes / BLOCK_BYTES * BLOCK_BYTES;
   if (kind == TDICT_STREAM_AVX512)
-    blocks_avx512(dst, src, whole, next);
+    copy_blocks_avx512(dst, src, whole, next);
   else if (kind == TDICT_STREAM_AVX2)
-    blocks_avx2(dst, src, whole, next);
+    copy_blocks_avx2(dst, src, whole, next);
   else
-    lines_sse2(dst, src, whole, next);
-  end_by_lines(dst + whole, src + whole, bytes - whole, padded - whole);
+    copy_lines_sse2(dst, src, whole, next);
+  copy_tail_padded(dst + whole, src + whole, bytes - whole, padded - whole);
 }
 
 void tdict_stream_fence(void) { _mm_sfence(); }
@@ -141,7 +149,7 @@ bool tdict_stream_has(tdict_stream_kind kind) { return kind == TDICT_STREAM_PLAI
 void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
                               const void *ahead) {
   (void)kind;
-  copy_plain(to, from, bytes, ahead);
+  copy_cached(to, from, bytes, ahead);
   if (padded > bytes) memset((char *)to + bytes, 0, padded - bytes);
 }
 

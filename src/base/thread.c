@@ -1,14 +1,15 @@
-/* Starting a thread with the program's signals blocked: see thread.h. Owns nothing; safe from any thread. */
+/* Starts threads with the program's signals blocked. See thread.h. Owns nothing; safe from any thread. */
 #include "base/thread.h"
 
 #include <signal.h>
 
 int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument) {
-  static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+  static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
   sigset_t blocked, before;
   sigfillset(&blocked);
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before); /* the thread begins with the mask of who starts it */
+  for (size_t i = 0; i < sizeof fault_signals / sizeof *fault_signals; i++) sigdelset(&blocked, fault_signals[i]);
+  /* A new thread inherits the mask of its creator, so no signal can arrive before the thread runs. */
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   int code = pthread_create(out, NULL, run, argument);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return code;

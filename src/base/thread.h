@@ -1,12 +1,13 @@
-/* Starting the library's threads. */
+/* Starts the library's threads. Thread-safe. */
 #ifndef TDICT_BASE_THREAD_H
 #define TDICT_BASE_THREAD_H
 
 #include <pthread.h>
 
-/* As pthread_create(), for a thread that takes none of the program's signals: a handler of the program's runs on threads
- * of its own, and a signal wakes no waiting worker. Signals that tell of a fault of the thread's own stay open. The
- * caller's mask is left as it was found. */
+/* Starts a thread like pthread_create(), with all signals blocked except those that report a fault of the thread
+ * itself, such as SIGSEGV. Signal handlers of the program thus run on the program's threads, and no signal wakes a
+ * waiting worker.
+ * The caller's signal mask is restored. Returns 0 or an errno. */
 int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argument);
 
 #endif

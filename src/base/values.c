@@ -1,4 +1,4 @@
-/* Element types and devices: sizes, names, parsing. */
+/* Element types and devices: sizes, names and parsing. Values are copied; nothing is owned. Thread-safe. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,8 +6,9 @@
 #include "base/error.h"
 #include "tdict/values.h"
 
-/* A switch: every operation asks for the bytes of every tensor. */
-static const char *name_of(tdict_dtype dtype) {
+/* A switch is fast, and every operation asks for the element size of every tensor. Lanes are set to 1 first: a type
+ * with lanes is known if its one-lane type is. */
+static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {
   case TDICT_I8:
@@ -50,11 +51,11 @@ static const char *name_of(tdict_dtype dtype) {
 }
 
 size_t tdict_dtype_bytes(tdict_dtype dtype) {
-  return name_of(dtype) ? (size_t)(dtype >> 8 & 0xffu) / 8 * (dtype >> 16) : 0;
+  return find_dtype_name(dtype) ? (size_t)(dtype >> 8 & 0xffu) / 8 * (dtype >> 16) : 0;
 }
 
 const char *tdict_dtype_name(tdict_dtype dtype) {
-  const char *name = name_of(dtype);
+  const char *name = find_dtype_name(dtype);
   return name ? name : "unknown";
 }
 
@@ -68,13 +69,13 @@ char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes) {
   return buffer;
 }
 
-static tdict_device device_of(int32_t type, int index) {
+static tdict_device make_device(int32_t type, int index) {
   tdict_device d = {type, index};
   return d;
 }
-tdict_device tdict_cpu(void) { return device_of(TDICT_DEVICE_CPU, 0); }
-tdict_device tdict_cuda(int index) { return device_of(TDICT_DEVICE_CUDA, index); }
-tdict_device tdict_sim(int index) { return device_of(TDICT_DEVICE_SIM, index); }
+tdict_device tdict_cpu(void) { return make_device(TDICT_DEVICE_CPU, 0); }
+tdict_device tdict_cuda(int index) { return make_device(TDICT_DEVICE_CUDA, index); }
+tdict_device tdict_sim(int index) { return make_device(TDICT_DEVICE_SIM, index); }
 bool tdict_device_equal(tdict_device a, tdict_device b) { return a.type == b.type && a.index == b.index; }
 
 static const struct {
@@ -87,8 +88,8 @@ static const struct {
                     {"sim", TDICT_DEVICE_SIM, true}};
 #define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
 
-/* Reads ":12" up to the end of the text; -1 when it is something else. */
-static int index_of(const char *text) {
+/* Parses an index such as ":12" at the end of the text. Returns 0 for no text, -1 for other text. */
+static int parse_device_index(const char *text) {
   if (!*text) return 0;
   if (*text++ != ':' || !*text || strlen(text) > 4) return -1;
   int index = 0;
@@ -104,9 +105,9 @@ tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error
   for (size_t i = 0; i < NUM_DEVICE_TYPES; i++) {
     size_t length = strlen(device_types[i].name);
     if (strncmp(text, device_types[i].name, length) != 0) continue;
-    int index = index_of(text + length);
+    int index = parse_device_index(text + length);
     if (index < 0 || (text[length] && !device_types[i].indexed)) break;
-    *out = device_of(device_types[i].type, index);
+    *out = make_device(device_types[i].type, index);
     return TDICT_OK;
   }
   return tdict_fail(err, TDICT_EINVAL, "device: '%.40s' is none of auto, cpu, cuda, cuda:N, sim, sim:N", text);
@@ -115,10 +116,10 @@ tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err) {
   char name[40];
   if (device.type <= TDICT_DEVICE_AUTO || device.index < 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is no place", what, tdict_device_format(device, name, sizeof name));
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s cannot hold memory", what,
+                      tdict_device_format(device, name, sizeof name));
   if (device.type == TDICT_DEVICE_CPU && device.index != 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: cpu:%d is no place, there is one cpu: wanted cpu:0", what,
-                      (int)device.index);
+    return tdict_fail(err, TDICT_EINVAL, "%s: cpu:%d cannot hold memory, wanted cpu:0", what, (int)device.index);
   return TDICT_OK;
 }
 

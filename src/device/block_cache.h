@@ -1,6 +1,6 @@
-/* A list of freed blocks of one gpu, kept for allocations of about their size. An allocation from the list needs no call
- * of the driver. The list lies in its gpu, which frees the blocks and reuses their events. Thread rule: safe from any
- * thread. */
+/* A list of freed device blocks that one gpu keeps for later allocations of about the same size. Taking a block from
+ * the list needs no driver call. The gpu owns the list, frees its blocks and reuses their events. Thread rule: safe
+ * from any thread. */
 #ifndef TDICT_DEVICE_BLOCK_CACHE_H
 #define TDICT_DEVICE_BLOCK_CACHE_H
 
@@ -13,24 +13,25 @@ enum { TDICT_KEPT_BLOCKS = 32 };
 typedef struct tdict_kept_block {
   void *data;
   size_t bytes;
-  tdict_cu_event event; /* recorded after every use on the gpu's stream for freeing; NULL: all of them are done */
-  bool done;            /* the event was seen done */
+  tdict_cu_event event; /* recorded on the gpu's free_stream after the block's last use; NULL: no use is pending */
+  bool done;            /* a query has found the event done */
 } tdict_kept_block;
 typedef struct tdict_block_cache {
-  pthread_mutex_t lock; /* guards what follows */
+  pthread_mutex_t lock; /* guards: bytes, count, blocks */
   size_t bytes;
   int count;
-  tdict_kept_block blocks[TDICT_KEPT_BLOCKS]; /* freed longest ago first */
+  tdict_kept_block blocks[TDICT_KEPT_BLOCKS]; /* oldest free first */
 } tdict_block_cache;
 
 void tdict_block_cache_init(tdict_block_cache *cache);
-void tdict_block_cache_reset(tdict_block_cache *cache); /* the list is empty */
-/* Removes the smallest block for `bytes` that is unused now and at most an eighth too large. The block's event is the
- * caller's. Returns false if there is no such block. */
+void tdict_block_cache_reset(tdict_block_cache *cache); /* the list must be empty */
+/* Removes the smallest block of at least `bytes` bytes that has no pending use and is at most an eighth larger. The
+ * caller owns the block's event. Returns false if no block fits. */
 bool tdict_block_cache_take(tdict_block_cache *cache, tdict_driver *driver, size_t bytes, tdict_kept_block *out);
-/* Adds the block. Returns false if the list is full, or would hold more than most_bytes. */
+/* Adds the block. Returns false if the list is full or would then hold more than most_bytes bytes. */
 bool tdict_block_cache_put(tdict_block_cache *cache, const tdict_kept_block *block, size_t most_bytes);
-/* Removes the block that was freed longest ago. Returns false if no more than keep_bytes in keep_count blocks are left. */
+/* Removes the block that was freed longest ago. Returns false if the list holds at most keep_count blocks and at most
+ * keep_bytes bytes. */
 bool tdict_block_cache_pop(tdict_block_cache *cache, size_t keep_bytes, int keep_count, tdict_kept_block *out);
 
 #endif

@@ -1,10 +1,10 @@
-/* The public calls that go straight to a device: memories and counts. They own nothing. Thread rule: as in
+/* Public calls on devices: memories, trimming and counts. The functions own nothing. Thread rule: see
  * tdict/context.h. */
 #include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "device/allocator_memory.h"
 #include "device/devices.h"
-#include "device/own_memory.h"
 #include "memory/pinned_pool.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
@@ -23,6 +23,7 @@ tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *
   tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
   if (status != TDICT_OK) return status;
   if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
+  /* Find the gpu of the memory; the cpu has none. */
   if (a.device.type == TDICT_DEVICE_AUTO) a.device = tdict_devices_default(tdict_context_devices(context), NULL);
   status = tdict_device_check(a.device, "memory", err);
   if (status != TDICT_OK) return status;
@@ -32,7 +33,7 @@ tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *
     status = tdict_devices_gpu(tdict_context_devices(context), a.device, &gpu, err);
     if (status != TDICT_OK) return status;
   }
-  return tdict_own_memory_create(&a, gpu, out, err);
+  return tdict_allocator_memory_create(&a, gpu, out, err);
 }
 
 tdict_device tdict_context_device(const tdict_context *context, tdict_error *why) {

@@ -1,6 +1,9 @@
-/* Counting what is made at the driver's table and not yet ended. */
+/* Counts the resources that are created through the driver's table and not yet destroyed. The counts are in the driver.
+ * Thread rule: see counted.h. */
 #include "device/counted.h"
 
+/* Adds to the pinned bytes and raises the peak. Compare-exchange, because another thread may raise the peak
+ * meanwhile. */
 static void add_pinned(tdict_driver *d, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&d->pinned_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&d->peak_pinned_bytes, memory_order_relaxed);
@@ -42,16 +45,18 @@ tdict_cu tdict_counted_stream_destroy(tdict_driver *d, tdict_cu_stream stream) {
   if (result == TDICT_CU_SUCCESS) atomic_fetch_sub_explicit(&d->num_streams, 1, memory_order_relaxed);
   return result;
 }
-static tdict_cu create_event(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
+
+/* Only the timeline needs events with timing: an event without timing costs less. */
+static tdict_cu create_counted_event(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
   tdict_cu result = d->ops->event_create(d, out, flags);
   if (result == TDICT_CU_SUCCESS) atomic_fetch_add_explicit(&d->num_events, 1, memory_order_relaxed);
   return result;
 }
 tdict_cu tdict_counted_event_create(tdict_driver *d, tdict_cu_event *out) {
-  return create_event(d, out, TDICT_CU_EVENT_DISABLE_TIMING);
+  return create_counted_event(d, out, TDICT_CU_EVENT_DISABLE_TIMING);
 }
 tdict_cu tdict_counted_timing_event_create(tdict_driver *d, tdict_cu_event *out) {
-  return create_event(d, out, TDICT_CU_EVENT_DEFAULT);
+  return create_counted_event(d, out, TDICT_CU_EVENT_DEFAULT);
 }
 tdict_cu tdict_counted_event_destroy(tdict_driver *d, tdict_cu_event event) {
   tdict_cu result = d->ops->event_destroy(d, event);

@@ -1,5 +1,6 @@
-/* The driver's calls that make and end things, with counts kept in the driver, so that a program can see what the library
- * holds. All need a current context. Thread rule: safe from any thread. */
+/* Wrappers of driver calls that create or destroy a resource. They update the counts in tdict_driver, which
+ * tdict_context_get_counts() reports. A call that fails changes no count. Every call needs a current context and
+ * returns the driver's code. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_COUNTED_H
 #define TDICT_DEVICE_COUNTED_H
 

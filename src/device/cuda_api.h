@@ -1,17 +1,17 @@
-/* What driver_cuda.c uses of the CUDA driver's interface, declared in our own words so that building needs no toolkit:
- * handles, layouts of structs, constants, and for each entry its name, version, symbol and signature. Source: NVIDIA's
- * "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every line with cuda.h at compile time.
+/* Declares the part of the CUDA driver API that driver_cuda.c uses, so that building needs no CUDA toolkit. It has the
+ * handles, struct layouts and constants, and for each entry its name, version, symbol and signature. The source is
+ * NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every declaration with cuda.h.
  *
- * The driver's enums are plain ints here, which have the same size and calling convention; under
- * TDICT_CUDA_HEADER_CHECK (cuda.h is then included first) they are cuda.h's own enums, so that the comparison of the
- * signatures is exact. Owns nothing; declarations only. */
+ * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
+ * is defined, cuda.h must be included first, and the enums are those of cuda.h. The comparison of signatures is then
+ * exact. Thread rule: none, the file holds declarations only. */
 #ifndef TDICT_DEVICE_CUDA_API_H
 #define TDICT_DEVICE_CUDA_API_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The oldest driver that is accepted, as cuDriverGetVersion counts: 1000 * major + 10 * minor. */
+/* The oldest supported driver, in the format of cuDriverGetVersion: 1000 * major + 10 * minor. */
 enum { TDICT_CUDA_OLDEST_DRIVER = 12000 };
 
 #ifdef TDICT_CUDA_HEADER_CHECK
@@ -80,7 +80,7 @@ enum {                                                             /* CUpointer_
        TDICT_CUDA_POINTER_RANGE_START = 11,
        TDICT_CUDA_POINTER_RANGE_SIZE = 12
 };
-/* CUmemPool_attribute: this one and those below it are 32-bit ints, the others are 64-bit. */
+/* CUmemPool_attribute: attributes up to this value are 32-bit ints, higher ones are 64-bit. */
 enum { TDICT_CUDA_POOL_LAST_INT = 3 };
 
 /* CUmemLocation */
@@ -89,7 +89,7 @@ struct tdict_cuda_location {
   int id; /* an ordinal */
 };
 
-/* CUmemPoolProps. `reserved` holds what later versions named (the largest size, the usage): 0 is their default. */
+/* CUmemPoolProps. Later CUDA versions gave names to parts of `reserved` (maximum size, usage). 0 is their default. */
 struct tdict_cuda_pool_props {
   tdict_cuda_allocation_type allocation;
   tdict_cuda_handle_type handles;
@@ -121,7 +121,7 @@ struct tdict_cuda_rect {
   size_t width, height;
 };
 
-/* CUDA_MEMCPY3D_PEER: one side's memory belongs to one context, the other's to another. */
+/* CUDA_MEMCPY3D_PEER: source and destination each name their context. */
 struct tdict_cuda_peer_rect {
   size_t src_x, src_y, src_z, src_lod;
   tdict_cuda_memory_type src_type;
@@ -148,13 +148,13 @@ struct tdict_cuda_copy_hints {
   unsigned flags;
 };
 
-/* Finds the others; looked up by its symbol cuGetProcAddress_v2. */
+/* cuGetProcAddress, which finds all other entries. Its own symbol is cuGetProcAddress_v2. */
 typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function, int version, uint64_t flags,
                                                tdict_cuda_lookup_result *result);
 
-/* Every entry: X(field, name, version, symbol, parameters). `version` is the CUDA version that brought this form of
- * the call (3020 is 3.2), asked for through cuGetProcAddress; `symbol` is the same form's exported name.
- * Not formatted by the tool, which takes the pointers here for products. */
+/* Lists every entry as X(field, name, version, symbol, parameters). `version` is the CUDA version that introduced this
+ * form of the call (3020 is 3.2); cuGetProcAddress is asked for that version. `symbol` is the exported name of the same
+ * form. clang-format is off because it takes the pointers for products. */
 /* clang-format off */
 #define TDICT_CUDA_ENTRIES(X)                                                                                 \
   X(init, cuInit, 2000, cuInit, (unsigned flags))                                                             \
@@ -230,7 +230,8 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(event_synchronize, cuEventSynchronize, 2000, cuEventSynchronize, (tdict_cuda_event event))                \
   X(event_elapsed, cuEventElapsedTime, 2000, cuEventElapsedTime,                                              \
     (float *milliseconds, tdict_cuda_event from, tdict_cuda_event to))
-/* Entries that newer drivers have; NULL where there is none. The call of 12.8 has another signature and is not taken. */
+/* Lists entries of newer drivers. Their pointers are NULL on older drivers. The form of 12.8 has another signature and
+ * is not used. */
 #define TDICT_CUDA_NEWER_ENTRIES(X)                                                                           \
   X(batch_async, cuMemcpyBatchAsync, 13000, cuMemcpyBatchAsync_v2,                                            \
     (tdict_cuda_address *dsts, tdict_cuda_address *srcs, size_t *sizes, size_t count,                         \
@@ -243,7 +244,7 @@ TDICT_CUDA_ENTRIES(TDICT_CUDA_DECLARE_)
 TDICT_CUDA_NEWER_ENTRIES(TDICT_CUDA_DECLARE_)
 #undef TDICT_CUDA_DECLARE_
 
-/* The driver's functions, all present but the newer ones. */
+/* The driver's functions. Only the newer ones may be NULL. */
 typedef struct tdict_cuda_api {
 #define TDICT_CUDA_MEMBER_(field, name, version, symbol, parameters) tdict_cuda_##field##_fn *field;
   TDICT_CUDA_ENTRIES(TDICT_CUDA_MEMBER_)

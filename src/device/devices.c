@@ -1,4 +1,4 @@
-/* The devices of a context: see devices.h. */
+/* Opens the drivers and gpus of a context and owns their memories. See devices.h for the thread rule. */
 #include "device/devices.h"
 
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 enum { MAX_GPUS = 64 };
 
 struct tdict_devices {
-  tdict_driver *cuda, *sim;    /* NULL: absent */
-  tdict_error no_cuda, no_sim; /* why */
+  tdict_driver *cuda, *sim;    /* counted; NULL: absent */
+  tdict_error no_cuda, no_sim; /* why the driver is absent */
   tdict_stream_range streams;
   size_t cache_bytes, pin_piece;
   tdict_forkmark *mark; /* counted */
@@ -24,14 +24,15 @@ struct tdict_devices {
   const char *sysfs;    /* borrowed; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
-  tdict_error no_pinned; /* why `pinned` is absent memory; status 0: it is not */
-  pthread_mutex_t lock;  /* guards: gpus, absent and their counts */
+  tdict_error no_pinned; /* why pinned memory is unavailable; status 0: it is available */
+  pthread_mutex_t lock;  /* guards: gpus, absent, num_gpus, num_absent, cap_absent */
   tdict_gpu *gpus[MAX_GPUS];
   int num_gpus;
-  tdict_memory **absent; /* one a device that was asked for in vain */
+  tdict_memory **absent; /* one memory for each absent device that was requested */
   int num_absent, cap_absent;
 };
 
+/* Opens the CUDA driver. A failure is no error: it is the reason given if a cuda device is requested. */
 static void open_cuda(tdict_devices *d) {
 #if TDICT_CUDA
   (void)!tdict_driver_cuda_open(&d->cuda, &d->no_cuda);
@@ -40,6 +41,7 @@ static void open_cuda(tdict_devices *d) {
 #endif
 }
 
+/* Opens the simulated driver if the options ask for simulated devices. */
 static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   const tdict_context_options *options = config->options;
   if (!options->sim && options->device.type != TDICT_DEVICE_SIM) {
@@ -53,6 +55,7 @@ static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *confi
   return config->open_sim(&o, &d->sim, err);
 }
 
+/* Opens both drivers, or takes the driver that the config gives. */
 static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   tdict_driver *driver = config->driver;
   if (!driver) {
@@ -70,7 +73,7 @@ static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *c
   return TDICT_OK;
 }
 
-/* How many devices the drivers have, for streams that programs give. */
+/* Counts the drivers' devices, so that tdict_stream_check() can tell which streams are valid. */
 static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   int count = 0;
   tdict_cu result = TDICT_CU_SUCCESS;
@@ -79,21 +82,21 @@ static tdict_status count_devices(tdict_devices *d, tdict_error *err) {
   if (d->sim && result == TDICT_CU_SUCCESS) result = d->sim->ops->device_count(d->sim, &count);
   if (d->sim) d->streams.num_sim = count;
   if (d->sim) {
-    d->streams.sim = tdict_driver_last(d->sim);
+    d->streams.sim = tdict_driver_innermost(d->sim);
     d->streams.sim_owner = d->streams.sim->ops->stream_owner;
   }
   if (result == TDICT_CU_SUCCESS) return TDICT_OK;
-  return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount answered %d", result);
+  return tdict_fail_native(err, TDICT_EDEVICE, result, "context: cuDeviceGetCount returned %d", result);
 }
 
-/* Finds the default device and opens it. */
-static tdict_status choose(tdict_devices *d, tdict_device asked, tdict_error *err) {
+/* Chooses the default device and opens it. A cuda device that "auto" cannot open is treated as absent. */
+static tdict_status open_default_device(tdict_devices *d, tdict_device requested, tdict_error *err) {
   tdict_gpu *gpu;
-  if (asked.type != TDICT_DEVICE_AUTO) {
-    d->device = asked;
-    if (asked.type == TDICT_DEVICE_CPU && asked.index != 0)
-      return tdict_fail(err, TDICT_ENODEVICE, "cpu:%d is absent: there is one cpu", (int)asked.index);
-    return asked.type == TDICT_DEVICE_CPU ? TDICT_OK : tdict_devices_gpu(d, asked, &gpu, err);
+  if (requested.type != TDICT_DEVICE_AUTO) {
+    d->device = requested;
+    if (requested.type == TDICT_DEVICE_CPU && requested.index != 0)
+      return tdict_fail(err, TDICT_ENODEVICE, "cpu:%d is absent: there is one cpu", (int)requested.index);
+    return requested.type == TDICT_DEVICE_CPU ? TDICT_OK : tdict_devices_gpu(d, requested, &gpu, err);
   }
   if (d->cuda) {
     if (tdict_devices_gpu(d, tdict_cuda(0), &gpu, &d->no_cuda) == TDICT_OK) {
@@ -105,8 +108,9 @@ static tdict_status choose(tdict_devices *d, tdict_device asked, tdict_error *er
   return d->sim ? tdict_devices_gpu(d, d->device, &gpu, err) : TDICT_OK;
 }
 
-/* Pinned memory is locked by the default device's driver, portable to all of its devices. */
-static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
+/* Creates the pool of pinned memory. The default device's driver pins the pages for all of its devices. If the default
+ * is the cpu, another device pins them. Without any device, the pool is a memory that refuses every allocation. */
+static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
   if (device.type == TDICT_DEVICE_CPU && d->cuda) device = tdict_cuda(0);
@@ -121,8 +125,8 @@ static tdict_status make_pinned(tdict_devices *d, size_t limit_bytes, tdict_pool
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Pieces for the pinner; so many bytes that no block has them are none. */
-static size_t piece_of(size_t wanted) {
+/* Rounds the piece size up. A size that overflows is larger than any block, so 0 (no pieces) has the same effect. */
+static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;
 }
@@ -133,14 +137,14 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   if (!d) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its devices");
   pthread_mutex_init(&d->lock, NULL);
   d->cache_bytes = options->device_cache_bytes;
-  d->pin_piece = piece_of(options->pin_piece_bytes);
+  d->pin_piece = round_piece_bytes(options->pin_piece_bytes);
   d->mark = tdict_forkmark_retain(config->mark);
   d->log = config->log ? tdict_log_retain(config->log) : NULL;
   d->sysfs = config->sysfs;
   tdict_status status = open_drivers(d, config, err);
   if (status == TDICT_OK) status = count_devices(d, err);
-  if (status == TDICT_OK) status = choose(d, options->device, err);
-  if (status == TDICT_OK) status = make_pinned(d, options->pinned_bytes, config->pool, err);
+  if (status == TDICT_OK) status = open_default_device(d, options->device, err);
+  if (status == TDICT_OK) status = create_pinned_memory(d, options->pinned_bytes, config->pool, err);
   if (status != TDICT_OK) {
     tdict_devices_destroy(d);
     return status;
@@ -152,7 +156,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
 void tdict_devices_destroy(tdict_devices *d) {
   if (!d) return;
   if (d->pinned) {
-    tdict_pinned_pool_forget_threads(d->pinned);
+    tdict_pinned_pool_forget_threads(d->pinned); /* storages may keep the pool after its threads have ended */
     d->pinned->ops->release(d->pinned);
   }
   for (int i = 0; i < d->num_absent; i++) d->absent[i]->ops->release(d->absent[i]);
@@ -169,13 +173,14 @@ void tdict_devices_destroy(tdict_devices *d) {
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;
-    why->status = TDICT_ENODEVICE; /* it may be there and have failed to open */
+    why->status = TDICT_ENODEVICE; /* the driver may exist: opening its device may have failed */
     if (!d->no_cuda.status)
-      (void)!tdict_fail(why, TDICT_ENODEVICE, "there is one, but this context was asked for another device");
+      (void)!tdict_fail(why, TDICT_ENODEVICE, "a cuda device exists, but the options name another device");
   }
   return d->device;
 }
 
+/* Finds the driver of a device kind. Otherwise fails with the reason why the driver is absent. */
 static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdict_driver **out, tdict_error *err) {
   const tdict_error *reason = NULL;
   if (device.type == TDICT_DEVICE_CUDA)
@@ -185,8 +190,7 @@ static tdict_status find_driver(const tdict_devices *d, tdict_device device, tdi
   else if (device.type == TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EINVAL, "cpu: a cuda or simulated device was wanted");
   else
-    return tdict_fail(err, TDICT_ENODEVICE, "device type %d:%d is none that this library knows", (int)device.type,
-                      (int)device.index);
+    return tdict_fail(err, TDICT_ENODEVICE, "device type %d:%d is unknown", (int)device.type, (int)device.index);
   if (*out) return TDICT_OK;
   char name[32];
   return tdict_fail_native(err, TDICT_ENODEVICE, reason->native, "%s is absent: %.200s",
@@ -204,6 +208,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   if (status == TDICT_OK) status = find_driver(d, device, &driver, err);
   if (status != TDICT_OK) return status;
   tdict_gpu *gpu = NULL;
+  /* Find the gpu, or open it. The lock is held while it opens, so that no other thread opens it too. */
   pthread_mutex_lock(&d->lock);
   for (int i = 0; i < d->num_gpus && !gpu; i++)
     if (tdict_device_equal(d->gpus[i]->memory.device, device)) gpu = d->gpus[i];
@@ -221,23 +226,25 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   return status;
 }
 
-/* The memory of a device that is absent, kept so that it can be borrowed; NULL without host memory. Locked. */
-static tdict_memory *absent_memory(tdict_devices *d, tdict_device device, const tdict_error *why) {
+/* Returns the memory of an absent device and creates it at the first request. It is kept, because callers borrow it.
+ * Returns NULL if out of host memory. The caller holds the lock. */
+static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];
   if (d->num_absent == d->cap_absent) {
     int cap = d->cap_absent ? 2 * d->cap_absent : 4;
-    tdict_memory **grown = realloc(d->absent, (size_t)cap * sizeof *grown);
-    if (!grown) return NULL;
-    d->absent = grown;
+    tdict_memory **larger = realloc(d->absent, (size_t)cap * sizeof *larger);
+    if (!larger) return NULL;
+    d->absent = larger;
     d->cap_absent = cap;
   }
-  tdict_memory *made = tdict_absent_memory_create(device, why);
-  if (made) d->absent[d->num_absent++] = made;
-  return made;
+  tdict_memory *memory = tdict_absent_memory_create(device, why);
+  if (memory) d->absent[d->num_absent++] = memory;
+  return memory;
 }
 
-/* In a fork a lost thread may hold the lock. The parent's gpus are left; their memory refuses every allocation. */
+/* Returns the memory of a device in a forked child. Takes no lock: a thread that exists only in the parent may hold the
+ * lock. The memory of a gpu refuses every allocation in a forked child. */
 static tdict_memory *forked_memory(const tdict_devices *d, tdict_device device) {
   for (int i = 0; i < d->num_gpus; i++)
     if (tdict_device_equal(d->gpus[i]->memory.device, device)) return &d->gpus[i]->memory;
@@ -255,21 +262,22 @@ tdict_memory *tdict_devices_memory(tdict_devices *d, tdict_device device) {
   if (status == TDICT_OK) return &gpu->memory;
   if (status == TDICT_EFORKED) return forked_memory(d, device);
   pthread_mutex_lock(&d->lock);
-  tdict_memory *found = absent_memory(d, device, &why);
+  tdict_memory *found = find_or_create_absent(d, device, &why);
   pthread_mutex_unlock(&d->lock);
   return found ? found : tdict_no_memory();
 }
 
 bool tdict_devices_own_memory(const tdict_devices *d, tdict_memory *memory) {
   const tdict_gpu *gpu = tdict_gpu_of_memory(memory);
-  if (!gpu || !d->sim || gpu->driver->device_type != TDICT_DEVICE_SIM) return true; /* GPUs are the process's */
-  return tdict_driver_last(gpu->driver) == d->streams.sim;
+  if (!gpu || !d->sim || gpu->driver->device_type != TDICT_DEVICE_SIM)
+    return true; /* a cuda device is the same device in all contexts */
+  return tdict_driver_innermost(gpu->driver) == d->streams.sim;
 }
 
 bool tdict_devices_own_storage(const tdict_devices *d, const tdict_storage *s) {
   if (s->device.type != TDICT_DEVICE_SIM || !d->sim) return true;
   if (tdict_gpu_of_memory(s->memory)) return tdict_devices_own_memory(d, s->memory);
-  tdict_cu_pointer p = {0}; /* a program's own block: the address tells */
+  tdict_cu_pointer p = {0}; /* a block of the program: ask the driver about the address */
   if (s->bytes == 0 || d->sim->ops->pointer(d->sim, s->data, &p) != TDICT_CU_SUCCESS) return true;
   return p.known && p.device;
 }

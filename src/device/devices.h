@@ -1,5 +1,5 @@
-/* The devices of a context: drivers, gpus opened when they are first asked for, and their memories.
- * Thread rule: safe from any thread, but for create and destroy. */
+/* The devices of a context: its drivers, its gpus and their memories. A gpu is opened at its first use.
+ * Thread rule: every call except create and destroy is safe from any thread. */
 #ifndef TDICT_DEVICE_DEVICES_H
 #define TDICT_DEVICE_DEVICES_H
 
@@ -9,46 +9,54 @@
 
 typedef struct tdict_devices tdict_devices;
 
-/* options are complete; only device, pinned_bytes, device_cache_bytes and sim are read. driver: taken instead of those
- * that options would open, for tests and wrappers; NULL for none; retained. The pool is borrowed.
- * TDICT_ENODEVICE: the device that options name is absent; TDICT_EINVAL; TDICT_ENOMEM; TDICT_EDEVICE. */
+/* What tdict_devices_create() needs. Pointers are borrowed for the call unless a comment says otherwise. */
 typedef struct tdict_devices_config {
-  const tdict_context_options *options;
-  tdict_driver *driver;
-  /* Opens the simulated driver, where options want it; checks these. NULL: such options are TDICT_ENODEVICE. */
+  const tdict_context_options *options; /* all fields set; read: device and sizes of memory, cache and pieces, sim */
+  tdict_driver *driver; /* replaces the drivers that options would open, for tests; may be NULL; retained */
+  /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. NULL: such a
+   * context is refused with TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
-  tdict_pool *pool;
+  tdict_pool *pool;     /* must outlive the devices */
   tdict_forkmark *mark; /* retained by the gpus */
   tdict_log *log;       /* retained; may be NULL */
-  const char *sysfs; /* where gpus are looked up to find their memory nodes; NULL: they are not. Outlives the devices */
+  const char *sysfs;    /* root of sysfs, to find a gpu's NUMA node; NULL: skip the search. Must outlive the devices */
 } tdict_devices_config;
+/* Opens the drivers and the default device. TDICT_ENODEVICE the default device is absent; TDICT_EINVAL; TDICT_ENOMEM;
+ * TDICT_EDEVICE. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
-/* The device by default; *why is written when it is no cuda device. */
+/* Returns the default device. Writes to *why (may be NULL) why no cuda device is used, if that is the case. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
-/* Opens a gpu, or finds it open; borrowed; TDICT_DEVICE_AUTO is the default device. TDICT_ENODEVICE with the reason, TDICT_EINVAL for the cpu. */
+/* Returns the gpu of a device, borrowed, and opens it at the first call. TDICT_DEVICE_AUTO means the default device.
+ * TDICT_ENODEVICE the device is absent (the message gives the reason); TDICT_EINVAL the device is the cpu;
+ * TDICT_EFORKED; TDICT_ENOMEM; TDICT_EDEVICE. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
-/* Never NULL; borrowed. */
+/* Returns the memory of a device: borrowed, never NULL. An absent device has a memory that refuses every allocation. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
+/* Returns the pool of pinned host memory: borrowed, never NULL. */
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
-/* False for memory of another context's simulated device: it has the same name and is another one. */
+/* Returns false if the memory or storage belongs to a simulated device of another context. That device has the same
+ * name and is a different device. */
 bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory);
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
-/* TDICT_EFORKED in a fork of the process that made the devices; `what` begins the message. */
+/* Returns TDICT_EFORKED in a forked child of the process that created the devices. `what` begins the message. */
 tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *what, tdict_error *err);
-/* TDICT_ENODEVICE with the reason: no device could read pinned memory, so there is none. */
+/* Returns TDICT_ENODEVICE and the reason if pinned memory is unavailable because no device can read it. `what` begins
+ * the message. */
 tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
-/* Which streams a context's devices have. Plain values, so a transfer can check a stream after its context has ended. */
+/* The values that tdict_stream_check() compares a stream with. They are a copy, so a transfer can check a stream after
+ * its context is destroyed. */
 typedef struct tdict_stream_range {
-  int32_t num_cuda, num_sim; /* devices; 0: none */
-  const tdict_driver *sim;   /* only compared with a stream's driver */
+  int32_t num_cuda, num_sim; /* number of devices of each kind */
+  const tdict_driver *sim;   /* never dereferenced: its address is compared with the stream's driver */
   tdict_stream_owner sim_owner;
 } tdict_stream_range;
+/* Returns the range of streams that belong to these devices. */
 tdict_stream_range tdict_devices_streams(const tdict_devices *devices);
-/* The simulated driver, or NULL. */
+/* Returns the simulated driver, borrowed, or NULL if the context has no simulated device. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
 
-/* This layer's piece of a context; the composition root defines it. */
+/* Returns the devices of a context, borrowed. src/context.c defines this function. */
 tdict_devices *tdict_context_devices(const tdict_context *context);
 
 #endif

@@ -1,9 +1,9 @@
-/* References to a driver. The driver belongs to its references and is closed after the last. Thread rule: safe from any
- * thread. */
+/* Reference counting of drivers. The last release closes the driver. Thread rule: safe from any thread. */
 #include "device/driver.h"
 
 tdict_driver *tdict_driver_retain(tdict_driver *d) {
-  atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed); /* the caller has one, so none is lost meanwhile */
+  /* Relaxed: the caller holds a reference, so the count cannot reach 0 here. */
+  atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
   return d;
 }
 

@@ -1,9 +1,12 @@
-/* A driver's table: what gpu.c asks of a GPU driver, in CUDA's terms and with CUDA's result codes. driver_cuda.c
- * and src/sim fill it. A wrapper may stand before either.
+/* The table of driver calls that a gpu uses. driver_cuda.c implements the table over libcuda, src/sim simulates a GPU.
+ * A wrapper may implement the table over another driver.
  *
- * Thread rule: every entry is safe from any thread; entries marked (ctx) need a current context on the calling thread and
- * answer TDICT_CU_INVALID_CONTEXT without. Device addresses are `void *` that the host never touches. Handles are the
- * driver's own pointers. Results are CUresult codes: 0 is success. Rules come from NVIDIA's "CUDA Driver API" manual. */
+ * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
+ * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never accesses
+ * them.
+ *
+ * A driver is counted and owned by its references. Thread rule: every entry is safe from any thread. An entry marked
+ * (ctx) needs a current context on the calling thread; without it the entry returns TDICT_CU_INVALID_CONTEXT. */
 #ifndef TDICT_DEVICE_DRIVER_H
 #define TDICT_DEVICE_DRIVER_H
 
@@ -65,16 +68,16 @@ enum {
 enum { TDICT_CU_CAPTURE_GLOBAL = 0, TDICT_CU_CAPTURE_THREAD_LOCAL = 1, TDICT_CU_CAPTURE_RELAXED = 2 };
 enum { TDICT_CU_CAPTURE_STATUS_NONE = 0, TDICT_CU_CAPTURE_STATUS_ACTIVE = 1, TDICT_CU_CAPTURE_STATUS_INVALIDATED = 2 };
 
-/* What is known of an address. */
+/* What the driver knows about an address. */
 typedef struct tdict_cu_pointer {
-  bool known;      /* the driver knows the address at all */
+  bool known;      /* false: ordinary host memory, the other fields are 0 */
   bool device;     /* device memory; else page-locked host memory */
-  int32_t ordinal; /* of the device it belongs to */
+  int32_t ordinal; /* the device that owns the memory */
   void *range;     /* start of the allocation or registration that holds it, and its bytes */
   size_t range_bytes;
 } tdict_cu_pointer;
 
-/* A rectangle, as CUDA_MEMCPY2D; pitches are at least the width. */
+/* The copy of a rectangle, like CUDA_MEMCPY2D. Pitches and width are bytes. A pitch is at least the width. */
 typedef enum tdict_cu_kind { TDICT_CU_H2D, TDICT_CU_D2H, TDICT_CU_D2D } tdict_cu_kind;
 typedef struct tdict_cu_rect {
   tdict_cu_kind kind;
@@ -83,7 +86,7 @@ typedef struct tdict_cu_rect {
   size_t dst_pitch, src_pitch, width, height;
 } tdict_cu_rect;
 
-/* One of a batch of copies between page-locked host memory and a device. */
+/* One contiguous copy of a batch, between page-locked host memory and a device. */
 typedef struct tdict_cu_line {
   void *dst;
   const void *src;
@@ -92,6 +95,7 @@ typedef struct tdict_cu_line {
 enum { TDICT_CU_MOST_LINES = 64 };
 
 typedef struct tdict_driver tdict_driver;
+/* The type of the entry stream_owner, see below. */
 typedef const tdict_driver *(*tdict_stream_owner)(const void *handle, int32_t *ordinal);
 typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* after the last release; frees d */
@@ -103,13 +107,13 @@ typedef struct tdict_driver_ops {
   tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
   tdict_cu (*device_attribute)(tdict_driver *d, int ordinal, int attribute, int *value);
   tdict_cu (*device_can_reach)(tdict_driver *d, int ordinal, int peer,
-                               int *can); /* 1: a link leads to the peer's memory */
+                               int *can); /* *can is 1 if the device can access the peer's memory */
 
   tdict_cu (*ctx_retain)(tdict_driver *d, int ordinal, tdict_cu_context *out); /* the device's primary context */
   tdict_cu (*ctx_release)(tdict_driver *d, int ordinal);
   tdict_cu (*ctx_push)(tdict_driver *d, tdict_cu_context context);
   tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out);     /* (ctx) */
-  tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* NULL when there is none */
+  tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* *out is NULL if no context is current */
   tdict_cu (*capture_mode)(tdict_driver *d, int *mode);            /* exchanges the thread's capture mode with *mode */
 
   tdict_cu (*pool_create)(tdict_driver *d, int ordinal, tdict_cu_pool *out);
@@ -117,8 +121,8 @@ typedef struct tdict_driver_ops {
   tdict_cu (*pool_trim)(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes);
   tdict_cu (*pool_set)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value);
   tdict_cu (*pool_get)(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value);
-  tdict_cu (*pool_let_in)(tdict_driver *d, tdict_cu_pool pool,
-                          int ordinal); /* a device that can reach the pool's may use it */
+  tdict_cu (*pool_allow_peer)(tdict_driver *d, tdict_cu_pool pool,
+                              int ordinal); /* lets another device access the pool's memory */
   tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
   tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
   tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
@@ -138,53 +142,55 @@ typedef struct tdict_driver_ops {
                              tdict_cu_stream s); /* (ctx) */
   /* (ctx) Memory of another device's pool is INVALID_VALUE unless the pool has let the current device in. */
   tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);
-  /* (ctx) From memory of one context to that of another, whatever reaches what; rect->kind is D2D. */
+  /* (ctx) Copies from memory of context `from` to memory of context `to`. Works without a link. rect->kind is D2D. */
   tdict_cu (*copy_peer_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                               tdict_cu_stream s);
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
                          tdict_cu_stream s); /* (ctx) */
-  /* (ctx) As so many copies one after the other; when it fails, some may be queued. At most TDICT_CU_MOST_LINES; s is not the
-   * legacy stream. NOT_SUPPORTED: the driver has no such call. */
+  /* (ctx) Queues up to TDICT_CU_MOST_LINES copies in order. On failure some of them may be queued. `s` must not be the
+   * legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
-  /* The driver that made a stream, and its device. NULL for a handle that is no stream. Takes no driver, so that a stream
-   * can be checked after its driver has closed. The entry is NULL where the driver refuses the streams of others. */
+  /* Returns the driver that created a stream, and the ordinal of its device; NULL if the handle is not a stream. It
+   * takes no driver, so that a stream can be checked after its driver is closed. The entry itself is NULL if the driver
+   * detects streams of other drivers on its own. */
   tdict_stream_owner stream_owner;
   tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS or NOT_READY */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
   tdict_cu (*stream_wait_event)(tdict_driver *d, tdict_cu_stream s,
-                                tdict_cu_event e); /* nothing for an event never recorded */
+                                tdict_cu_event e); /* does nothing if the event was never recorded */
   tdict_cu (*stream_capture_status)(tdict_driver *d, tdict_cu_stream s, int *status);
   tdict_cu (*event_create)(tdict_driver *d, tdict_cu_event *out, unsigned flags); /* (ctx) */
   tdict_cu (*event_destroy)(tdict_driver *d, tdict_cu_event e);
   tdict_cu (*event_record)(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s);
-  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e); /* SUCCESS also when never recorded */
+  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e); /* SUCCESS if never recorded */
   tdict_cu (*event_synchronize)(tdict_driver *d, tdict_cu_event e);
   tdict_cu (*event_elapsed)(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
 } tdict_driver_ops;
 
 struct tdict_driver {
   const tdict_driver_ops *ops;
-  int32_t device_type;  /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
-  tdict_driver *behind; /* what this one stands before and holds, or NULL; constant */
+  int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
+  tdict_driver *inner; /* the driver that this one wraps, counted, or NULL; constant */
   _Atomic(int64_t) refs;
-  /* Kept by counted.h; begin as 0; relaxed: plain counts. */
+  /* Updated by counted.h, initially 0. Relaxed: they are counts that order nothing. */
   _Atomic(size_t) pinned_bytes, peak_pinned_bytes;
   _Atomic(int64_t) num_streams, num_events;
 };
 tdict_driver *tdict_driver_retain(tdict_driver *d);
-void tdict_driver_release(tdict_driver *d); /* closes after the last; NULL is allowed */
-/* The one behind all that stand before it; borrowed. */
-static inline tdict_driver *tdict_driver_last(tdict_driver *d) {
-  while (d->behind) d = d->behind;
+void tdict_driver_release(tdict_driver *d); /* the last release closes the driver; NULL is allowed */
+/* Returns the driver inside all wrappers, borrowed. */
+static inline tdict_driver *tdict_driver_innermost(tdict_driver *d) {
+  while (d->inner) d = d->inner;
   return d;
 }
 
-/* Opens libcuda.so.1. TDICT_ENODEVICE: none, too old (before 12.0), or without a device; the message says why. */
+/* Opens libcuda.so.1. *out holds one reference. TDICT_ENODEVICE the library is missing, older than 12.0, or has no
+ * device (the message says which); TDICT_ENOMEM. */
 tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* The driver's table over NVIDIA's driver: opens libcuda.so.1 at run time, takes each entry in the version that
- * device/cuda_api.h names, and translates between the table's types and the driver's.
+/* Implements the driver's table over NVIDIA's driver. It opens libcuda.so.1 at run time, looks up each entry in the
+ * version that device/cuda_api.h names, and converts between the table's types and the driver's.
  *
- * A driver is one heap struct that the references of device/driver.h own; nothing in it changes after the open. Thread
- * rule: safe from any thread, as libcuda is. */
+ * A driver is one heap struct, owned by its references. The struct does not change after it is opened. Thread rule:
+ * safe from any thread, as libcuda is. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,26 +18,26 @@ typedef struct cuda_driver {
 
 static const tdict_cuda_api *api_of(tdict_driver *d) { return &((cuda_driver *)(void *)d)->api; }
 
-static tdict_cuda_address address_of(const void *device) { return (tdict_cuda_address)(uintptr_t)device; }
+static tdict_cuda_address to_cuda_address(const void *device) { return (tdict_cuda_address)(uintptr_t)device; }
 
-static void *pointer_to(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
+static void *from_cuda_address(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
 
-/* The table's handles are the driver's own, under other names. */
-static tdict_cuda_ctx ctx_in(tdict_cu_context context) { return (tdict_cuda_ctx)(void *)context; }
-static tdict_cuda_stream stream_in(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
-static tdict_cuda_event event_in(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
-static tdict_cuda_pool pool_in(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
+/* The table's handles are the driver's own pointers under another type. */
+static tdict_cuda_ctx to_cuda_ctx(tdict_cu_context context) { return (tdict_cuda_ctx)(void *)context; }
+static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
+static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
+static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
 
-/* libcuda stays loaded: it has threads and exit handlers of its own, and unloading their code under them crashes. */
+/* libcuda stays loaded: it has its own threads and exit handlers, which crash if their code is unloaded. */
 static void cuda_close(tdict_driver *d) { free(d); }
 
 static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
   const char *found_name = NULL, *found_text = NULL;
-  tdict_cu answer = api_of(d)->error_name(result, &found_name);
-  if (answer == TDICT_CU_SUCCESS) answer = api_of(d)->error_string(result, &found_text);
+  tdict_cu status = api_of(d)->error_name(result, &found_name);
+  if (status == TDICT_CU_SUCCESS) status = api_of(d)->error_string(result, &found_text);
   *name = found_name ? found_name : "CUDA_ERROR_?";
   *text = found_text ? found_text : "unknown error code";
-  return answer;
+  return status;
 }
 
 static tdict_cu cuda_driver_version(tdict_driver *d, int *version) { return api_of(d)->driver_version(version); }
@@ -86,7 +86,7 @@ static tdict_cu cuda_ctx_release(tdict_driver *d, int ordinal) {
 }
 
 static tdict_cu cuda_ctx_push(tdict_driver *d, tdict_cu_context context) {
-  return api_of(d)->ctx_push(ctx_in(context));
+  return api_of(d)->ctx_push(to_cuda_ctx(context));
 }
 
 static tdict_cu cuda_ctx_pop(tdict_driver *d, tdict_cu_context *out) {
@@ -119,16 +119,16 @@ static tdict_cu cuda_pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *ou
 }
 
 static tdict_cu cuda_pool_destroy(tdict_driver *d, tdict_cu_pool pool) {
-  return api_of(d)->pool_destroy(pool_in(pool));
+  return api_of(d)->pool_destroy(to_cuda_pool(pool));
 }
 
 static tdict_cu cuda_pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
-  return api_of(d)->pool_trim(pool_in(pool), keep_bytes);
+  return api_of(d)->pool_trim(to_cuda_pool(pool), keep_bytes);
 }
 
 static tdict_cu cuda_pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
   int narrow = (int)value;
-  return api_of(d)->pool_set(pool_in(pool), attribute,
+  return api_of(d)->pool_set(to_cuda_pool(pool), attribute,
                              attribute <= TDICT_CUDA_POOL_LAST_INT ? (void *)&narrow : (void *)&value);
 }
 
@@ -136,40 +136,40 @@ static tdict_cu cuda_pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute
   int narrow = 0;
   uint64_t wide = 0;
   bool is_int = attribute <= TDICT_CUDA_POOL_LAST_INT;
-  tdict_cu result = api_of(d)->pool_get(pool_in(pool), attribute, is_int ? (void *)&narrow : (void *)&wide);
+  tdict_cu result = api_of(d)->pool_get(to_cuda_pool(pool), attribute, is_int ? (void *)&narrow : (void *)&wide);
   if (!result) *value = is_int ? (uint64_t)(unsigned)narrow : wide;
   return result;
 }
 
-static tdict_cu cuda_pool_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+static tdict_cu cuda_pool_allow_peer(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
   struct tdict_cuda_access access;
   memset(&access, 0, sizeof access);
   access.location.type = TDICT_CUDA_LOCATION_DEVICE;
   access.location.id = ordinal;
   access.flags = TDICT_CUDA_ACCESS_READWRITE;
-  return api_of(d)->pool_set_access(pool_in(pool), &access, 1);
+  return api_of(d)->pool_set_access(to_cuda_pool(pool), &access, 1);
 }
 
 static tdict_cu cuda_mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool,
                                      tdict_cu_stream stream) {
   tdict_cuda_address address = 0;
-  tdict_cu result = api_of(d)->alloc_async(&address, bytes, pool_in(pool), stream_in(stream));
-  if (!result) *out = pointer_to(address);
+  tdict_cu result = api_of(d)->alloc_async(&address, bytes, to_cuda_pool(pool), to_cuda_stream(stream));
+  if (!result) *out = from_cuda_address(address);
   return result;
 }
 
 static tdict_cu cuda_mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
-  return api_of(d)->free_async(address_of(device), stream_in(stream));
+  return api_of(d)->free_async(to_cuda_address(device), to_cuda_stream(stream));
 }
 
 static tdict_cu cuda_mem_alloc(tdict_driver *d, void **out, size_t bytes) {
   tdict_cuda_address address = 0;
   tdict_cu result = api_of(d)->alloc(&address, bytes);
-  if (!result) *out = pointer_to(address);
+  if (!result) *out = from_cuda_address(address);
   return result;
 }
 
-static tdict_cu cuda_mem_free(tdict_driver *d, void *device) { return api_of(d)->free(address_of(device)); }
+static tdict_cu cuda_mem_free(tdict_driver *d, void *device) { return api_of(d)->free(to_cuda_address(device)); }
 
 static tdict_cu cuda_host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
   void *host = NULL;
@@ -179,7 +179,7 @@ static tdict_cu cuda_host_alloc(tdict_driver *d, void **out, size_t bytes, unsig
 }
 
 static tdict_cu cuda_host_free(tdict_driver *d, void *host, size_t bytes) {
-  (void)bytes; /* for wrappers that count */
+  (void)bytes; /* wrappers use the size to count */
   return api_of(d)->host_free(host);
 }
 
@@ -188,7 +188,7 @@ static tdict_cu cuda_host_register(tdict_driver *d, void *host, size_t bytes, un
 }
 
 static tdict_cu cuda_host_unregister(tdict_driver *d, void *host, size_t bytes) {
-  (void)bytes; /* for wrappers that count */
+  (void)bytes; /* wrappers use the size to count */
   return api_of(d)->host_unregister(host);
 }
 
@@ -199,57 +199,57 @@ static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_poin
   int attributes[] = {TDICT_CUDA_POINTER_MEMORY_TYPE, TDICT_CUDA_POINTER_DEVICE_ORDINAL, TDICT_CUDA_POINTER_RANGE_START,
                       TDICT_CUDA_POINTER_RANGE_SIZE};
   void *values[] = {&type, &ordinal, &start, &bytes};
-  /* The call for several attributes succeeds for addresses that the driver does not know; that for one fails. */
-  tdict_cu result = api_of(d)->pointer(4, attributes, values, address_of(address));
+  /* cuPointerGetAttributes succeeds for addresses that the driver does not know; cuPointerGetAttribute fails. */
+  tdict_cu result = api_of(d)->pointer(4, attributes, values, to_cuda_address(address));
   if (result) return result;
   memset(out, 0, sizeof *out);
   if (type != TDICT_CUDA_MEMORY_HOST && type != TDICT_CUDA_MEMORY_DEVICE) return 0;
   out->known = true;
   out->device = type == TDICT_CUDA_MEMORY_DEVICE;
   out->ordinal = ordinal;
-  out->range = pointer_to(start);
+  out->range = from_cuda_address(start);
   out->range_bytes = bytes;
   return 0;
 }
 
 static tdict_cu cuda_copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
-  return api_of(d)->h2d(address_of(device), host, bytes);
+  return api_of(d)->h2d(to_cuda_address(device), host, bytes);
 }
 
 static tdict_cu cuda_copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
-  return api_of(d)->d2h(host, address_of(device), bytes);
+  return api_of(d)->d2h(host, to_cuda_address(device), bytes);
 }
 
 static tdict_cu cuda_copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->h2d_async(address_of(device), host, bytes, stream_in(s));
+  return api_of(d)->h2d_async(to_cuda_address(device), host, bytes, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->d2h_async(host, address_of(device), bytes, stream_in(s));
+  return api_of(d)->d2h_async(host, to_cuda_address(device), bytes, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->copy_async(address_of(dst), address_of(src), bytes, stream_in(s));
+  return api_of(d)->copy_async(to_cuda_address(dst), to_cuda_address(src), bytes, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to,
                                      tdict_cu_context from, tdict_cu_stream s) {
   if (rect->height == 1 || (rect->dst_pitch == rect->width && rect->src_pitch == rect->width))
-    return api_of(d)->peer_async(address_of(rect->dst), ctx_in(to), address_of(rect->src), ctx_in(from),
-                                 rect->width * rect->height, stream_in(s));
+    return api_of(d)->peer_async(to_cuda_address(rect->dst), to_cuda_ctx(to), to_cuda_address(rect->src),
+                                 to_cuda_ctx(from), rect->width * rect->height, to_cuda_stream(s));
   struct tdict_cuda_peer_rect r;
   memset(&r, 0, sizeof r);
   r.src_type = r.dst_type = TDICT_CUDA_MEMORY_DEVICE;
-  r.src_device = address_of(rect->src);
-  r.src_context = ctx_in(from);
+  r.src_device = to_cuda_address(rect->src);
+  r.src_context = to_cuda_ctx(from);
   r.src_pitch = rect->src_pitch;
-  r.dst_device = address_of(rect->dst);
-  r.dst_context = ctx_in(to);
+  r.dst_device = to_cuda_address(rect->dst);
+  r.dst_context = to_cuda_ctx(to);
   r.dst_pitch = rect->dst_pitch;
   r.width = rect->width;
   r.height = r.src_height = r.dst_height = rect->height;
   r.depth = 1;
-  return api_of(d)->peer_rect_async(&r, stream_in(s));
+  return api_of(d)->peer_rect_async(&r, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
@@ -260,42 +260,42 @@ static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect,
     r.src_host = rect->src;
   } else {
     r.src_type = TDICT_CUDA_MEMORY_DEVICE;
-    r.src_device = address_of(rect->src);
+    r.src_device = to_cuda_address(rect->src);
   }
   if (rect->kind == TDICT_CU_D2H) {
     r.dst_type = TDICT_CUDA_MEMORY_HOST;
     r.dst_host = rect->dst;
   } else {
     r.dst_type = TDICT_CUDA_MEMORY_DEVICE;
-    r.dst_device = address_of(rect->dst);
+    r.dst_device = to_cuda_address(rect->dst);
   }
   r.src_pitch = rect->src_pitch;
   r.dst_pitch = rect->dst_pitch;
   r.width = rect->width;
   r.height = rect->height;
-  return api_of(d)->rect_async(&r, stream_in(s));
+  return api_of(d)->rect_async(&r, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                       tdict_cu_stream s) {
   tdict_cuda_address dsts[TDICT_CU_MOST_LINES], srcs[TDICT_CU_MOST_LINES];
   size_t sizes[TDICT_CU_MOST_LINES], first = 0;
-  (void)kind; /* the driver sees it by the addresses */
+  (void)kind; /* the driver derives the direction from the addresses */
   if (!api_of(d)->batch_async) return TDICT_CU_NOT_SUPPORTED;
   if (count == 0 || count > TDICT_CU_MOST_LINES) return TDICT_CU_INVALID_VALUE;
   for (size_t i = 0; i < count; i++) {
-    dsts[i] = address_of(lines[i].dst);
-    srcs[i] = address_of(lines[i].src);
+    dsts[i] = to_cuda_address(lines[i].dst);
+    srcs[i] = to_cuda_address(lines[i].src);
     sizes[i] = lines[i].bytes;
   }
   struct tdict_cuda_copy_hints hints;
   memset(&hints, 0, sizeof hints);
   hints.order = TDICT_CUDA_ORDER_STREAM;
-  return api_of(d)->batch_async(dsts, srcs, sizes, count, &hints, &first, 1, stream_in(s));
+  return api_of(d)->batch_async(dsts, srcs, sizes, count, &hints, &first, 1, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->fill_async(address_of(device), byte, bytes, stream_in(s));
+  return api_of(d)->fill_async(to_cuda_address(device), byte, bytes, to_cuda_stream(s));
 }
 
 static tdict_cu cuda_stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
@@ -306,21 +306,23 @@ static tdict_cu cuda_stream_create(tdict_driver *d, tdict_cu_stream *out, unsign
 }
 
 static tdict_cu cuda_stream_destroy(tdict_driver *d, tdict_cu_stream s) {
-  return api_of(d)->stream_destroy(stream_in(s));
+  return api_of(d)->stream_destroy(to_cuda_stream(s));
 }
 
-static tdict_cu cuda_stream_query(tdict_driver *d, tdict_cu_stream s) { return api_of(d)->stream_query(stream_in(s)); }
+static tdict_cu cuda_stream_query(tdict_driver *d, tdict_cu_stream s) {
+  return api_of(d)->stream_query(to_cuda_stream(s));
+}
 
 static tdict_cu cuda_stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
-  return api_of(d)->stream_synchronize(stream_in(s));
+  return api_of(d)->stream_synchronize(to_cuda_stream(s));
 }
 
 static tdict_cu cuda_stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
-  return api_of(d)->stream_wait_event(stream_in(s), event_in(e), 0);
+  return api_of(d)->stream_wait_event(to_cuda_stream(s), to_cuda_event(e), 0);
 }
 
 static tdict_cu cuda_stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
-  return api_of(d)->stream_is_capturing(stream_in(s), status);
+  return api_of(d)->stream_is_capturing(to_cuda_stream(s), status);
 }
 
 static tdict_cu cuda_event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
@@ -330,20 +332,22 @@ static tdict_cu cuda_event_create(tdict_driver *d, tdict_cu_event *out, unsigned
   return result;
 }
 
-static tdict_cu cuda_event_destroy(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_destroy(event_in(e)); }
-
-static tdict_cu cuda_event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
-  return api_of(d)->event_record(event_in(e), stream_in(s));
+static tdict_cu cuda_event_destroy(tdict_driver *d, tdict_cu_event e) {
+  return api_of(d)->event_destroy(to_cuda_event(e));
 }
 
-static tdict_cu cuda_event_query(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_query(event_in(e)); }
+static tdict_cu cuda_event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  return api_of(d)->event_record(to_cuda_event(e), to_cuda_stream(s));
+}
+
+static tdict_cu cuda_event_query(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_query(to_cuda_event(e)); }
 
 static tdict_cu cuda_event_synchronize(tdict_driver *d, tdict_cu_event e) {
-  return api_of(d)->event_synchronize(event_in(e));
+  return api_of(d)->event_synchronize(to_cuda_event(e));
 }
 
 static tdict_cu cuda_event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
-  return api_of(d)->event_elapsed(milliseconds, event_in(from), event_in(to));
+  return api_of(d)->event_elapsed(milliseconds, to_cuda_event(from), to_cuda_event(to));
 }
 
 static const tdict_driver_ops cuda_ops = {
@@ -366,7 +370,7 @@ static const tdict_driver_ops cuda_ops = {
     .pool_trim = cuda_pool_trim,
     .pool_set = cuda_pool_set,
     .pool_get = cuda_pool_get,
-    .pool_let_in = cuda_pool_let_in,
+    .pool_allow_peer = cuda_pool_allow_peer,
     .mem_alloc_async = cuda_mem_alloc_async,
     .mem_free_async = cuda_mem_free_async,
     .mem_alloc = cuda_mem_alloc,
@@ -399,13 +403,13 @@ static const tdict_driver_ops cuda_ops = {
     .event_elapsed = cuda_event_elapsed,
 };
 
-/* ISO C has no cast between pointers to objects and to functions; POSIX says that they look the same. */
-static void to_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
+/* Stores a symbol in a function pointer. ISO C has no cast for this; POSIX says both pointers have the same format. */
+static void store_function(void *function, void *symbol) { memcpy(function, &symbol, sizeof symbol); }
 
 typedef struct entry {
   const char *name, *symbol;
   int version;
-  size_t offset; /* of its pointer in tdict_cuda_api */
+  size_t offset; /* offset of the function pointer in tdict_cuda_api */
 } entry;
 
 static const entry entries[] = {
@@ -414,7 +418,7 @@ static const entry entries[] = {
 static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* The function of an entry, or NULL. */
+/* Looks up the function of an entry. Returns NULL if the driver lacks it. Without cuGetProcAddress, uses the symbol. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
@@ -424,37 +428,38 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-static tdict_status take_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
+/* Fills the table. A missing entry is an error; a missing newer entry stays NULL. */
+static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;
-  to_function(&lookup, dlsym(library, "cuGetProcAddress_v2"));
+  store_function(&lookup, dlsym(library, "cuGetProcAddress_v2"));
   for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
     const entry *e = &entries[i];
     void *symbol = find_entry(library, lookup, e, &code);
     if (!symbol)
       return tdict_fail_native(err, TDICT_ENODEVICE, code, "the NVIDIA driver (libcuda.so.1) lacks %s of CUDA %d.%d",
                                e->name, e->version / 1000, e->version % 1000 / 10);
-    to_function((char *)api + e->offset, symbol);
+    store_function((char *)api + e->offset, symbol);
   }
   for (size_t i = 0; i < sizeof newer_entries / sizeof newer_entries[0]; i++) {
     const entry *e = &newer_entries[i];
     void *symbol = version >= e->version ? find_entry(library, lookup, e, &code) : NULL;
-    if (symbol) to_function((char *)api + e->offset, symbol);
+    if (symbol) store_function((char *)api + e->offset, symbol);
   }
   return TDICT_OK;
 }
 
-/* Asked before any entry is taken, so that an old driver is called old and not incomplete. */
+/* Checks the version before any entry is looked up, so that an old driver is reported as old, not as incomplete. */
 static tdict_status check_version(void *library, int *out, tdict_error *err) {
   tdict_cuda_driver_version_fn *driver_version = NULL;
-  to_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
+  store_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
   if (!driver_version)
-    return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is no NVIDIA driver: it lacks cuDriverGetVersion");
+    return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is not the NVIDIA driver: it lacks cuDriverGetVersion");
   int version = 0;
   tdict_cu code = driver_version(&version);
   if (code)
-    return tdict_fail_native(err, TDICT_ENODEVICE, code, "the NVIDIA driver does not tell its version (CUDA error %d)",
-                             code);
+    return tdict_fail_native(err, TDICT_ENODEVICE, code,
+                             "the NVIDIA driver does not report its version (CUDA error %d)", code);
   if (version < TDICT_CUDA_OLDEST_DRIVER)
     return tdict_fail(err, TDICT_ENODEVICE, "the NVIDIA driver is for CUDA %d.%d, wanted %d.0 or newer", version / 1000,
                       version % 1000 / 10, TDICT_CUDA_OLDEST_DRIVER / 1000);
@@ -462,6 +467,7 @@ static tdict_status check_version(void *library, int *out, tdict_error *err) {
   return TDICT_OK;
 }
 
+/* Initializes the driver and checks that it has a device. */
 static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   int count = 0;
   const char *call = "cuInit";
@@ -473,10 +479,9 @@ static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   if (code) {
     const char *name, *text;
     cuda_error_text(&c->base, code, &name, &text);
-    return tdict_fail_native(err, TDICT_ENODEVICE, code, "no usable GPU: %s answered %s (%s)", call, name, text);
+    return tdict_fail_native(err, TDICT_ENODEVICE, code, "no usable GPU: %s returned %s (%s)", call, name, text);
   }
-  if (count < 1)
-    return tdict_fail_native(err, TDICT_ENODEVICE, TDICT_CU_NO_DEVICE, "the NVIDIA driver has no GPU to offer");
+  if (count < 1) return tdict_fail_native(err, TDICT_ENODEVICE, TDICT_CU_NO_DEVICE, "the NVIDIA driver finds no GPU");
   return TDICT_OK;
 }
 
@@ -494,7 +499,7 @@ tdict_status tdict_driver_cuda_open(tdict_driver **out, tdict_error *err) {
   c->base.ops = &cuda_ops;
   c->base.device_type = TDICT_DEVICE_CUDA;
   atomic_init(&c->base.refs, 1);
-  status = take_entries(library, version, &c->api, err);
+  status = load_entries(library, version, &c->api, err);
   if (status == TDICT_OK) status = check_devices(c, err);
   if (status != TDICT_OK) {
     free(c);

@@ -1,5 +1,5 @@
-/* One GPU: contexts, streams, events, page-locking, and its end. gpu_open.c opens a GPU, gpu_memory.c is its memory. See
- * gpu.h for owner and thread rule. */
+/* One GPU: its scope, its pools of streams and events, page-locking, and its release. gpu_open.c opens a GPU,
+ * gpu_memory.c implements its memory. See gpu.h for ownership and threads. */
 #include "device/gpu.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "sched/spin.h"
 #include "tdict/context.h"
 
-/* Codes after which every call of the context fails: see CUresult in the driver's manual. */
+/* Returns true for codes after which every call on the context fails: see CUresult in the driver's manual. */
 static bool means_lost(tdict_cu result) {
   switch (result) {
   case 4:   /* deinitialized */
@@ -44,11 +44,13 @@ tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, 
   gpu->driver->ops->error_text(gpu->driver, result, &name, &text);
   char device[32];
   tdict_device_format(gpu->memory.device, device, sizeof device);
-  return tdict_fail_native(err, status_of(result), result, "%s: %s answered %d, %s: %s", device, call, result, name,
+  return tdict_fail_native(err, status_of(result), result, "%s: %s returned %d, %s: %s", device, call, result, name,
                            text);
 }
 
-static tdict_status push(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
+/* Makes the gpu's context current. Capture mode "relaxed" allows calls such as cuMemHostRegister while another thread
+ * of the program captures a graph. */
+static tdict_status push_context(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_cu result = d->ops->ctx_push(d, gpu->context);
   if (result != TDICT_CU_SUCCESS) return tdict_gpu_check(gpu, result, "cuCtxPushCurrent", err);
@@ -63,8 +65,8 @@ tdict_status tdict_gpu_enter(tdict_gpu *gpu, tdict_gpu_scope *scope, tdict_error
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return tdict_forkmark_check(gpu->mark, gpu->name, err);
   int32_t lost = atomic_load_explicit(&gpu->lost, memory_order_relaxed);
   if (lost)
-    return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver answered %d", gpu->name, (int)lost);
-  return push(gpu, scope, err);
+    return tdict_fail_native(err, TDICT_ELOST, lost, "%s was lost: the driver returned %d", gpu->name, (int)lost);
+  return push_context(gpu, scope, err);
 }
 
 void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
@@ -76,12 +78,12 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* For giving back what would be kept for ever otherwise: a lost device is asked too, and a push that fails is tried once
- * more. */
-static void enter_to_end(tdict_gpu *gpu, tdict_gpu_scope *scope) {
+/* Enters a scope to free resources. Unlike tdict_gpu_enter(), it enters on a lost device too and retries a failed push
+ * once, because the resources would otherwise leak. */
+static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
-  if (push(gpu, scope, NULL) != TDICT_OK) (void)!push(gpu, scope, NULL);
+  if (push_context(gpu, scope, NULL) != TDICT_OK) (void)!push_context(gpu, scope, NULL);
 }
 
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
@@ -102,7 +104,8 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
-static void close_inside(tdict_gpu *gpu) {
+/* Destroys what the gpu created. Kept blocks come first: freeing them queues work on free_stream. Inside a scope. */
+static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
   for (int i = 0; i < gpu->num_streams; i++) tdict_counted_stream_destroy(d, gpu->streams[i]);
@@ -118,11 +121,11 @@ static void close_inside(tdict_gpu *gpu) {
 
 void tdict_gpu_release(tdict_gpu *gpu) {
   if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all of it is the parent's */
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent */
   if (gpu->context) {
     tdict_gpu_scope scope;
-    enter_to_end(gpu, &scope);
-    if (scope.entered) close_inside(gpu);
+    enter_for_cleanup(gpu, &scope);
+    if (scope.entered) destroy_resources(gpu);
     tdict_gpu_leave(gpu, &scope);
     gpu->driver->ops->ctx_release(gpu->driver, gpu->ordinal);
   }
@@ -152,24 +155,24 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* The array with room for one more pointer, or NULL without memory: then the old one stays. */
-static void *grow(void *array, int count, int *cap) {
+/* Returns the array with room for one more pointer. Returns NULL if out of memory; the old array stays valid. */
+static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;
-  void *grown = realloc(array, (size_t)wanted * sizeof(void *));
-  if (grown) *cap = wanted;
-  return grown;
+  void *larger = realloc(array, (size_t)wanted * sizeof(void *));
+  if (larger) *cap = wanted;
+  return larger;
 }
 
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream) {
   pthread_mutex_lock(&gpu->lock);
-  tdict_cu_stream *grown = grow(gpu->streams, gpu->num_streams, &gpu->cap_streams);
-  if (grown) {
-    gpu->streams = grown;
+  tdict_cu_stream *larger = grow_array(gpu->streams, gpu->num_streams, &gpu->cap_streams);
+  if (larger) {
+    gpu->streams = larger;
     gpu->streams[gpu->num_streams++] = stream;
   }
   pthread_mutex_unlock(&gpu->lock);
-  if (!grown) tdict_counted_stream_destroy(gpu->driver, stream);
+  if (!larger) tdict_counted_stream_destroy(gpu->driver, stream);
 }
 
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err) {
@@ -187,13 +190,13 @@ tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_err
 
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event) {
   pthread_mutex_lock(&gpu->lock);
-  tdict_cu_event *grown = grow(gpu->events, gpu->num_events, &gpu->cap_events);
-  if (grown) {
-    gpu->events = grown;
+  tdict_cu_event *larger = grow_array(gpu->events, gpu->num_events, &gpu->cap_events);
+  if (larger) {
+    gpu->events = larger;
     gpu->events[gpu->num_events++] = event;
   }
   pthread_mutex_unlock(&gpu->lock);
-  if (!grown) tdict_counted_event_destroy(gpu->driver, event);
+  if (!larger) tdict_counted_event_destroy(gpu->driver, event);
 }
 
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err) {
@@ -230,7 +233,7 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(gpu, event, after, err);
   if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
-  tdict_gpu_give_event(gpu, event); /* the wait holds what was recorded, so the event may be recorded again */
+  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record; a later record does not change it */
   return status;
 }
 
@@ -244,16 +247,18 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
 }
 
 bool tdict_gpu_begin_queue(tdict_gpu *gpu) { return tdict_spin_try(&gpu->queue_lock); }
-void tdict_gpu_end_queue(tdict_gpu *gpu, bool has_turn) {
-  if (has_turn) pthread_mutex_unlock(&gpu->queue_lock);
+void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked) {
+  if (locked) pthread_mutex_unlock(&gpu->queue_lock);
 }
 
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes) {
   if (!(storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
   uintptr_t at = (uintptr_t)address, in = at - (uintptr_t)storage->data;
-  const tdict_gpu *pinned_by = tdict_pinned_pool_self(storage->memory);
+  const tdict_gpu *pinned_by = tdict_pinned_pool_pinner_self(storage->memory);
   bool own = pinned_by && pinned_by->driver == gpu->driver;
-  if (own && in <= storage->bytes && bytes <= storage->bytes - in) return true; /* nothing to ask */
+  if (own && in <= storage->bytes && bytes <= storage->bytes - in)
+    return true; /* pinned by this driver: no call needed */
+  /* Walk over the registrations that cover the range. */
   for (size_t left = bytes;;) {
     tdict_cu_pointer p = {0};
     if (gpu->driver->ops->pointer(gpu->driver, (const void *)at, &p) != TDICT_CU_SUCCESS) return false;
@@ -261,12 +266,14 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
     if (!p.known || p.device || at < begin || at - begin > p.range_bytes) return false;
     size_t here = p.range_bytes - (at - begin);
     if (left <= here) return true;
-    if (here == 0 || (at + here) % TDICT_PINNED_GRAIN != 0) return false; /* copies would not be cut there */
+    if (here == 0 || (at + here) % TDICT_PINNED_GRAIN != 0)
+      return false; /* tdict_gpu_queue_rect() splits only at multiples of the grain */
     at += here;
     left -= here;
   }
 }
 
+/* The functions of tdict_pin_ops, see memory/pinned_pages.h. `self` is the gpu. */
 static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
@@ -279,7 +286,7 @@ static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_er
 static void pin_unregister(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  enter_to_end(gpu, &scope);
+  enter_for_cleanup(gpu, &scope);
   if (scope.entered) tdict_counted_host_unregister(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
@@ -295,15 +302,15 @@ static tdict_status pin_allocate(void *self, size_t bytes, void **out, tdict_err
 static void pin_free(void *self, void *pages, size_t bytes) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;
-  enter_to_end(gpu, &scope);
+  enter_for_cleanup(gpu, &scope);
   if (scope.entered) tdict_counted_host_free(gpu->driver, pages, bytes);
   tdict_gpu_leave(gpu, &scope);
 }
 static void pin_unbound(void *self, int node, int code) {
   tdict_gpu *gpu = self;
-  if (!gpu->log || atomic_exchange_explicit(&gpu->told_far, true, memory_order_relaxed)) return;
-  tdict_log_write(gpu->log, TDICT_LOG_INFO,
-                  "pinned memory lies on any node: node %d was asked for, and refused (errno %d)", node, code);
+  if (!gpu->log || atomic_exchange_explicit(&gpu->logged_refused_node, true, memory_order_relaxed)) return;
+  tdict_log_write(gpu->log, TDICT_LOG_INFO, "pinned memory may be on any node: binding it to node %d failed (errno %d)",
+                  node, code);
 }
 static bool pin_is_gone(void *self) {
   const tdict_gpu *gpu = self;

@@ -1,30 +1,32 @@
-/* Device memory: allocated and freed in stream order from the gpu's own pool; copies of single tensors, which wait.
- * Copies to the host go through a pinned buffer, because the driver's pageable ones hold up other threads. */
+/* Device memory of a gpu. Blocks come from the gpu's own pool and are allocated and freed in stream order. This file
+ * also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a pinned
+ * buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "device/allocator_memory.h"
 #include "device/counted.h"
 #include "device/gpu.h"
-#include "device/own_memory.h"
 
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
 
-/* What the pool holds, live and freed. */
-static size_t held_bytes(tdict_gpu *gpu) {
+/* Returns the bytes that the driver's pool holds, live and cached; 0 if the driver does not say. */
+static size_t get_pool_bytes(tdict_gpu *gpu) {
   uint64_t held = 0;
   tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
   return result == TDICT_CU_SUCCESS ? (size_t)held : 0;
 }
 
-static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
+/* Allocates a block that any stream may use at once. */
+static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
-  if (result == TDICT_CU_OUT_OF_MEMORY) { /* what was freed may still be on its way back */
+  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees have not returned their memory yet: wait for them and retry */
     tdict_gpu_free_kept(gpu, 0, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
@@ -40,7 +42,7 @@ static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, td
   }
   tdict_status status = tdict_gpu_check(gpu, result, "cuMemAllocFromPoolAsync", err);
   if (status != TDICT_OK) return status;
-  /* Any stream may use it from here on. The wait is short: this stream only ever allocates. */
+  /* Wait, so that any stream may use the block. The wait is short: this stream only allocates. */
   status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
   if (status == TDICT_OK)
     *out = data;
@@ -49,8 +51,8 @@ static tdict_status allocate_inside(tdict_gpu *gpu, size_t bytes, void **out, td
   return status;
 }
 
-/* `held`: what the driver's pool holds now, 0: no more than before. */
-static void count_block(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
+/* Counts an allocation. `held` is the size of the driver's pool now; 0 if the pool did not grow. */
+static void count_device_allocation(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) {
   pthread_mutex_lock(&gpu->lock);
   tdict_memory_counts *c = &gpu->counts;
   c->live_bytes += bytes;
@@ -62,34 +64,35 @@ static void count_block(tdict_gpu *gpu, size_t bytes, bool reused, size_t held) 
   pthread_mutex_unlock(&gpu->lock);
 }
 
-static tdict_status gpu_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
+static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *out, tdict_error *err) {
   tdict_gpu *gpu = (tdict_gpu *)m;
   size_t bytes;
-  if (!tdict_round_up(asked ? asked : 1, ALIGNMENT, &bytes))
-    return tdict_fail(err, TDICT_EOVERFLOW, "device memory: %zu bytes do not fit the address space", asked);
+  if (!tdict_round_up(wanted ? wanted : 1, ALIGNMENT, &bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "device memory: %zu bytes do not fit the address space", wanted);
   tdict_gpu_scope scope;
   tdict_kept_block block = {.bytes = bytes};
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status != TDICT_OK) return status;
   bool kept = tdict_block_cache_take(&gpu->kept, gpu->driver, bytes, &block);
   if (kept && block.event) tdict_gpu_give_event(gpu, block.event);
-  size_t held_before = kept ? 0 : held_bytes(gpu), held = 0;
+  size_t held_before = kept ? 0 : get_pool_bytes(gpu), held = 0;
   if (!kept) {
-    status = allocate_inside(gpu, bytes, &block.data, err);
-    held = held_bytes(gpu);
+    status = allocate_from_pool(gpu, bytes, &block.data, err);
+    held = get_pool_bytes(gpu);
   }
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
-  count_block(gpu, block.bytes, held <= held_before, held); /* the pool did not grow for it */
+  count_device_allocation(gpu, block.bytes, held <= held_before, held); /* reused if the pool did not grow */
   *out = (tdict_block){block.data, block.bytes, NULL};
   return TDICT_OK;
 }
 
-/* Has the stream for freeing wait for the uses, and lets go of them. An event behind those that are not done, NULL when
- * all are; false: they could not be told apart. */
-static bool follow_uses(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
+/* Makes free_stream wait for the fences and releases them. A fence that cannot be queued on a stream is waited for
+ * here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false if no
+ * such event could be recorded: the block must then not be kept. */
+static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
   tdict_gpu_scope scope;
-  bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, good = entered, busy = false;
+  bool entered = tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK, ordered = entered, busy = false;
   for (int i = 0; i < num_fences; i++) {
     const tdict_fence_ops *o = fences[i]->ops;
     bool done = o->poll(fences[i]);
@@ -99,24 +102,24 @@ static bool follow_uses(tdict_gpu *gpu, tdict_fence **fences, int num_fences, td
     o->release(fences[i]);
   }
   *out = NULL;
-  if (good && busy) good = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
+  if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
   if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
     tdict_gpu_give_event(gpu, *out);
-    good = false;
+    ordered = false;
   }
   tdict_gpu_leave(gpu, &scope);
-  return good;
+  return ordered;
 }
 
-/* Freed memory is kept as long as it is no more than was ever in use at once; small amounts always are. */
-#define ALWAYS_KEPT ((size_t)64 << 20)
+/* The cache may hold as much memory as was live at the peak, and at least this much. More would never be reused. */
+#define MIN_CACHE_LIMIT ((size_t)64 << 20)
 
-/* Keeps the block, and frees those that were freed longest ago until no more than most_bytes are kept. */
-static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t most_bytes) {
-  bool fits = block->bytes <= most_bytes, kept = false;
-  while (fits && !kept) { /* another thread may take the room */
-    tdict_gpu_free_kept(gpu, most_bytes - block->bytes, TDICT_KEPT_BLOCKS - 1);
-    kept = tdict_block_cache_put(&gpu->kept, block, most_bytes);
+/* Keeps the block for reuse. Frees the oldest blocks first, until at most limit_bytes are kept. */
+static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t limit_bytes) {
+  bool fits = block->bytes <= limit_bytes, kept = false;
+  while (fits && !kept) { /* repeat: another thread may fill the list meanwhile */
+    tdict_gpu_free_kept(gpu, limit_bytes - block->bytes, TDICT_KEPT_BLOCKS - 1);
+    kept = tdict_block_cache_put(&gpu->kept, block, limit_bytes);
   }
   if (!kept) tdict_gpu_free_block(gpu, block);
 }
@@ -125,35 +128,35 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
   tdict_gpu *gpu = (tdict_gpu *)m;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
   tdict_kept_block freed = {.data = block->data, .bytes = block->bytes};
-  bool keeps = !atomic_load_explicit(&gpu->lost, memory_order_relaxed);
-  if (num_fences > 0) keeps &= follow_uses(gpu, fences, num_fences, &freed.event);
+  bool cacheable = !atomic_load_explicit(&gpu->lost, memory_order_relaxed);
+  if (num_fences > 0) cacheable &= order_free_after(gpu, fences, num_fences, &freed.event);
   pthread_mutex_lock(&gpu->lock);
   gpu->counts.live_bytes -= block->bytes;
-  size_t most = gpu->peak_live_bytes > ALWAYS_KEPT ? gpu->peak_live_bytes : ALWAYS_KEPT;
+  size_t limit_bytes = gpu->peak_live_bytes > MIN_CACHE_LIMIT ? gpu->peak_live_bytes : MIN_CACHE_LIMIT;
   pthread_mutex_unlock(&gpu->lock);
-  if (most > gpu->cache_bytes) most = gpu->cache_bytes;
-  if (keeps)
-    keep_block(gpu, &freed, most);
+  if (limit_bytes > gpu->cache_bytes) limit_bytes = gpu->cache_bytes;
+  if (cacheable)
+    keep_block(gpu, &freed, limit_bytes);
   else
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* A pool's memory is its own device's until others are let in. That is asked for once; where it goes wrong, copies that
- * name both contexts still work, through the host. */
-static void let_in(tdict_gpu *gpu, tdict_gpu *other) {
+/* Lets two gpus access each other's pools. Tried once for each pair. A failure is ignored: copies that name both
+ * contexts then go through the host. */
+static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
   int can = 0;
-  if (!bit || atomic_fetch_or_explicit(&gpu->met, bit, memory_order_relaxed) & bit) return;
+  if (!bit || atomic_fetch_or_explicit(&gpu->peers_asked, bit, memory_order_relaxed) & bit) return;
   if (d->ops->device_can_reach(d, gpu->ordinal, other->ordinal, &can) == TDICT_CU_SUCCESS && can)
-    d->ops->pool_let_in(d, other->pool, gpu->ordinal);
+    d->ops->pool_allow_peer(d, other->pool, gpu->ordinal);
   if (d->ops->device_can_reach(d, other->ordinal, gpu->ordinal, &can) == TDICT_CU_SUCCESS && can)
-    d->ops->pool_let_in(d, gpu->pool, other->ordinal);
+    d->ops->pool_allow_peer(d, gpu->pool, other->ordinal);
 }
 
 /* One copy that the driver can take as a rectangle or a line. `from`: NULL, or whose memory it reads. */
-static tdict_status queue_rect(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r, tdict_cu_stream stream,
-                               tdict_error *err) {
+static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,
+                                      tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   if (from)
     return tdict_gpu_check(gpu, d->ops->copy_peer_async(d, r, gpu->context, from->context, stream), "cuMemcpyPeerAsync",
@@ -180,9 +183,9 @@ static tdict_status queue_rect(tdict_gpu *gpu, const tdict_gpu *from, const tdic
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* How many bytes from a host address on one copy may carry of the `bytes` that are wanted. A driver that does not say
- * where registrations end gets copies that go over no place where one may. */
-static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
+/* Returns how many of `bytes` bytes at a host address fit one copy: those up to the end of the registration. If the
+ * driver does not know the registration, returns the bytes up to the next place where one may end. */
+static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
   if (bytes == 0 || begin / TDICT_PINNED_GRAIN == last / TDICT_PINNED_GRAIN) return bytes;
@@ -193,83 +196,86 @@ static size_t bytes_to_border(tdict_gpu *gpu, const void *host, size_t bytes) {
   return end > begin && end - begin < bytes && end % TDICT_PINNED_GRAIN == 0 ? end - begin : bytes;
 }
 
-/* A line of bytes, `width` of them, cut at borders. */
-static tdict_status queue_line(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *line,
-                               tdict_cu_stream stream, tdict_error *err) {
+/* Queues the copy of line->width contiguous bytes, split at the ends of registrations. */
+static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *line,
+                                     tdict_cu_stream stream, tdict_error *err) {
   char *dst = line->dst;
   const char *src = line->src;
   tdict_status status = TDICT_OK;
   size_t at = 0, part;
   do {
     size_t left = line->width - at;
-    part = kind == TDICT_CU_D2D ? left : bytes_to_border(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, left);
-    status = queue_rect(gpu, from, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
+    part = kind == TDICT_CU_D2D ? left : bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? src + at : dst + at, left);
+    status = queue_single_copy(gpu, from, &(tdict_cu_rect){kind, dst + at, src + at, part, part, part, 1}, stream, err);
     at += part;
   } while (at < line->width && status == TDICT_OK);
   return status;
 }
 
-/* Whether the driver takes the rectangle as it is: pitches that it knows, and host memory without a border in it. */
-static bool is_one_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
+/* Returns true if one driver call can copy the rectangle: its pitches are valid, and its host memory is in one
+ * registration. */
+static bool fits_single_copy(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r) {
   if (r->dst_pitch < (int64_t)r->width || r->src_pitch < (int64_t)r->width) return false;
   if (r->dst_pitch > MAX_PITCH || r->src_pitch > MAX_PITCH) return false;
   if (kind == TDICT_CU_D2D) return true;
   size_t pitch = (size_t)(kind == TDICT_CU_H2D ? r->src_pitch : r->dst_pitch),
          extent = (r->height - 1) * pitch + r->width;
-  return bytes_to_border(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
+  return bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? r->src : r->dst, extent) == extent;
 }
 
-/* One copy, or one a row. */
-static tdict_status queue_rows(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
-                               tdict_cu_stream stream, tdict_error *err) {
+/* Queues the rectangle as one copy if possible, else one copy for each row. */
+static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind, const tdict_rect *r,
+                                    tdict_cu_stream stream, tdict_error *err) {
   if (r->height == 0) return TDICT_OK;
   bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
   if (line || r->height == 1) {
     tdict_rect whole = {.dst = r->dst, .src = r->src, .width = r->width * r->height};
-    return queue_line(gpu, from, kind, &whole, stream, err);
+    return queue_contiguous(gpu, from, kind, &whole, stream, err);
   }
-  if (is_one_copy(gpu, kind, r))
-    return queue_rect(
+  if (fits_single_copy(gpu, kind, r))
+    return queue_single_copy(
         gpu, from,
         &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height}, stream,
         err);
-  tdict_status status = TDICT_OK; /* rows that overlap, go backwards, lie too far apart or over a border: one by one */
+  tdict_status status =
+      TDICT_OK; /* row by row: pitches are too small, negative or too large, or a registration ends inside */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
-    status = queue_line(gpu, from, kind,
-                        &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
-                                      .src = (const char *)r->src + (int64_t)i * r->src_pitch,
-                                      .width = r->width},
-                        stream, err);
+    status = queue_contiguous(gpu, from, kind,
+                              &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
+                                            .src = (const char *)r->src + (int64_t)i * r->src_pitch,
+                                            .width = r->width},
+                              stream, err);
   return status;
 }
 
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *r, tdict_cu_stream stream,
                                   tdict_error *err) {
-  return queue_rows(gpu, NULL, kind, r, stream, err);
+  return queue_rectangle(gpu, NULL, kind, r, stream, err);
 }
 
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *r, tdict_cu_stream stream,
                                   tdict_error *err) {
   if (from == gpu) from = NULL;
-  if (from) let_in(gpu, from);
-  return queue_rows(gpu, from, TDICT_CU_D2D, r, stream, err);
+  if (from) allow_peer_access(gpu, from);
+  return queue_rectangle(gpu, from, TDICT_CU_D2D, r, stream, err);
 }
 
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err) {
-  bool together = count > 1;
-  for (size_t i = 0; i < count && together; i++) {
+  /* A batch must not span two registrations. */
+  bool as_batch = count > 1;
+  for (size_t i = 0; i < count && as_batch; i++) {
     const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
-    together = lines[i].bytes > 0 && bytes_to_border(gpu, host, lines[i].bytes) == lines[i].bytes;
+    as_batch = lines[i].bytes > 0 && bytes_to_boundary(gpu, host, lines[i].bytes) == lines[i].bytes;
   }
-  if (together) {
+  if (as_batch) {
     tdict_cu result = gpu->driver->ops->copy_batch_async(gpu->driver, kind, lines, count, stream);
     if (result != TDICT_CU_NOT_SUPPORTED) return tdict_gpu_check(gpu, result, "cuMemcpyBatchAsync", err);
   }
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_rect line = {.dst = lines[i].dst, .src = lines[i].src, .width = lines[i].bytes};
-    status = queue_line(gpu, NULL, kind, &line, stream, err);
+    status = queue_contiguous(gpu, NULL, kind, &line, stream, err);
   }
   return status;
 }
@@ -278,7 +284,8 @@ static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_er
   return tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream), "cuStreamSynchronize", err);
 }
 
-static tdict_status bounce_piece(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
+/* Copies a piece that fits the pinned buffer: to the buffer, then to the host memory. */
+static tdict_status copy_piece_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
   tdict_rect to_bounce = *r;
   to_bounce.dst = gpu->bounce;
   to_bounce.dst_pitch = (int64_t)r->width;
@@ -290,8 +297,8 @@ static tdict_status bounce_piece(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_s
   return TDICT_OK;
 }
 
-/* To the host, a piece that fits the pinned buffer at a time. */
-static tdict_status copy_out(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
+/* Copies a rectangle to the host in pieces that fit the pinned buffer. */
+static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&gpu->bounce_lock);
   if (!gpu->bounce)
@@ -306,23 +313,26 @@ static tdict_status copy_out(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_strea
       piece.src = (const char *)r->src + (int64_t)row * r->src_pitch + at;
       piece.width = r->width - at < wide ? r->width - at : wide;
       piece.height = r->height - row < high ? r->height - row : high;
-      status = bounce_piece(gpu, &piece, stream, err);
+      status = copy_piece_to_host(gpu, &piece, stream, err);
     }
-  if (status != TDICT_OK) gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* the buffer is others' next */
+  if (status != TDICT_OK)
+    gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* drain: the next thread uses the buffer */
   pthread_mutex_unlock(&gpu->bounce_lock);
   return status;
 }
 
-static tdict_status copy_inside(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
+/* Copies on a stream of its own and waits. The copy is ordered after the legacy stream, as cudaMemcpy is. */
+static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
   tdict_cu_stream stream;
   tdict_status status = tdict_gpu_take_stream(gpu, &stream, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_follow(gpu, stream, NULL, err);
   if (status == TDICT_OK && direction == TDICT_COPY_OUT) {
-    status = copy_out(gpu, r, stream, err);
+    status = copy_to_host(gpu, r, stream, err);
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
-    tdict_status end = synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* rows may be queued either way */
+    tdict_status end =
+        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* some rows may be queued after a failure */
     if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
@@ -333,7 +343,7 @@ static tdict_status gpu_copy(tdict_memory *m, const tdict_rect *r, tdict_directi
   tdict_gpu *gpu = (tdict_gpu *)m;
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = copy_inside(gpu, r, direction, err);
+  if (status == TDICT_OK) status = copy_and_wait(gpu, r, direction, err);
   tdict_gpu_leave(gpu, &scope);
   return status;
 }
@@ -357,8 +367,9 @@ static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes,
 static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
   tdict_gpu *gpu = (tdict_gpu *)(uintptr_t)m;
   memset(out, 0, sizeof *out);
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* a lost thread may hold the locks */
-  size_t held = held_bytes(gpu);
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark))
+    return; /* a thread that exists only in the parent may hold the locks */
+  size_t held = get_pool_bytes(gpu);
   pthread_mutex_lock(&gpu->lock);
   *out = gpu->counts;
   pthread_mutex_unlock(&gpu->lock);
@@ -373,8 +384,8 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     pthread_mutex_lock(&gpu->lock);
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
-    size_t held = held_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* the driver takes a number near SIZE_MAX for nothing to keep */
+    size_t held = get_pool_bytes(gpu);
+    if (held > live && held - live > keep_bytes) /* the check avoids overflow: the driver would keep nothing */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);
@@ -398,5 +409,5 @@ void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device) {
 }
 
 tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory) {
-  return memory && memory->ops == &ops ? (tdict_gpu *)memory : tdict_gpu_of_own_memory(memory);
+  return memory && memory->ops == &ops ? (tdict_gpu *)memory : tdict_gpu_of_allocator_memory(memory);
 }

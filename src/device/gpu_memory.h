@@ -1,9 +1,10 @@
-/* Device memory as a tdict_memory: see gpu_memory.c. */
+/* Implements tdict_memory for a gpu. The functions of gpu.h that copy are in gpu_memory.c, too. */
 #ifndef TDICT_DEVICE_GPU_MEMORY_H
 #define TDICT_DEVICE_GPU_MEMORY_H
 
 #include "memory/memory.h"
 
+/* Sets the operations and the device of a gpu's memory. Thread rule: call while the gpu is opened. */
 void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device);
 
 #endif

@@ -1,5 +1,5 @@
-/* Opens one GPU: its context, its memory pool and the streams for memory. The caller owns the GPU. Thread rule: safe from
- * any thread. */
+/* Opens one GPU: its context, its memory pool and its two streams for allocating and freeing. The caller owns the GPU.
+ * Thread rule: safe from any thread. */
 #include "device/gpu_open.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "device/counted.h"
 #include "device/gpu_memory.h"
 
-/* Memory freed while a stream still uses it must never make an allocation wait, so the pool may reuse it only once it is
- * really free. */
-static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+/* Creates the pool. INTERNAL_DEPENDENCIES is off: otherwise the pool may reuse memory whose free is still queued, and
+ * the allocation then waits for that free. */
+static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   int supported = 0;
   tdict_status status = tdict_gpu_check(
@@ -26,8 +26,9 @@ static tdict_status open_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error *e
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
-static tdict_status open_inside(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
-  tdict_status status = open_pool(gpu, cache_bytes, err);
+/* Creates what needs a current context. Inside a scope. On failure tdict_gpu_release() destroys what exists. */
+static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
+  tdict_status status = create_pool(gpu, cache_bytes, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_check(gpu, tdict_counted_stream_create(gpu->driver, &gpu->alloc_stream), "cuStreamCreate", err);
   if (status != TDICT_OK) return status;
@@ -39,9 +40,10 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   int count = 0;
   tdict_cu counted = driver->ops->device_count(driver, &count);
   if (counted != TDICT_CU_SUCCESS)
-    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount answered %d", kind, counted);
+    return tdict_fail_native(err, TDICT_EDEVICE, counted, "%s: cuDeviceGetCount returned %d", kind, counted);
   if (ordinal < 0 || ordinal >= count)
     return tdict_fail(err, TDICT_ENODEVICE, "%s:%d is absent: devices of this kind: %d", kind, ordinal, count);
+  /* Fill the record. */
   tdict_gpu *gpu = calloc(1, sizeof *gpu);
   if (!gpu) return tdict_fail(err, TDICT_ENOMEM, "%s:%d: no host memory for its record", kind, ordinal);
   tdict_gpu_memory_init(&gpu->memory, (tdict_device){driver->device_type, ordinal});
@@ -54,13 +56,14 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   gpu->node = -1;
+  /* Ask the driver. From here on a failure releases the gpu. */
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
   tdict_status status =
       tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);
   if (status == TDICT_OK) {
     tdict_gpu_scope scope;
     status = tdict_gpu_enter(gpu, &scope, err);
-    if (status == TDICT_OK) status = open_inside(gpu, cache_bytes, err);
+    if (status == TDICT_OK) status = create_pool_and_streams(gpu, cache_bytes, err);
     tdict_gpu_leave(gpu, &scope);
   }
   if (status != TDICT_OK) {

@@ -4,7 +4,9 @@
 
 #include "device/gpu.h"
 
-/* TDICT_ENODEVICE: no device of this ordinal; TDICT_EDEVICE, TDICT_ENOMEM. Retains the driver. */
+/* Opens the gpu `ordinal` of a driver, which the gpu retains. At most cache_bytes of freed memory are kept for reuse.
+ * *out holds one reference. TDICT_ENODEVICE the driver has no such device, or the device has no memory pools;
+ * TDICT_EDEVICE; TDICT_ENOMEM. */
 tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err);
 
 #endif

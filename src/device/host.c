@@ -1,4 +1,5 @@
-/* Memories that need no driver: plain host memory, and the one of a device that is not there. */
+/* Memories that need no driver: ordinary host memory, and the memory of an absent device. The first is static, the
+ * second is counted. Thread rule: safe from any thread. */
 #include "device/host.h"
 
 #include <stdatomic.h>
@@ -13,7 +14,7 @@ static tdict_status host_allocate(tdict_memory *m, size_t bytes, tdict_block *ou
   (void)m;
   void *data;
   if (posix_memalign(&data, ALIGNMENT, bytes ? bytes : 1) != 0)
-    return tdict_fail(err, TDICT_ENOMEM, "host memory: no room for %zu bytes", bytes);
+    return tdict_fail(err, TDICT_ENOMEM, "host memory: out of memory for %zu bytes", bytes);
   *out = (tdict_block){data, bytes, NULL};
   return TDICT_OK;
 }
@@ -25,21 +26,24 @@ static void host_free(tdict_memory *m, tdict_block *block, tdict_fence **fences,
   }
   free(block->data);
 }
-static void no_counts(const tdict_memory *m, tdict_memory_counts *out) {
+static void zero_counts(const tdict_memory *m, tdict_memory_counts *out) {
   (void)m;
   memset(out, 0, sizeof *out);
 }
-static void no_count(tdict_memory *m) { (void)m; }
+static void ignore_reference(tdict_memory *m) { (void)m; }
 
 tdict_memory *tdict_host_memory(void) {
-  static const tdict_memory_ops ops = {
-      .allocate = host_allocate, .free = host_free, .counts = no_counts, .retain = no_count, .release = no_count};
+  static const tdict_memory_ops ops = {.allocate = host_allocate,
+                                       .free = host_free,
+                                       .counts = zero_counts,
+                                       .retain = ignore_reference,
+                                       .release = ignore_reference};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
-  return (tdict_memory *)(uintptr_t)&memory; /* nothing ever writes it */
+  return (tdict_memory *)(uintptr_t)&memory; /* the cast drops const; nothing writes to the memory */
 }
 
 typedef struct absent {
-  tdict_memory memory;
+  tdict_memory memory; /* first, so that an absent * is also a tdict_memory * */
   tdict_error reason;
   _Atomic(int64_t) refs;
 } absent;
@@ -52,7 +56,7 @@ static tdict_status absent_allocate(tdict_memory *m, size_t bytes, tdict_block *
   return (tdict_status)a->reason.status;
 }
 static void absent_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
-  (void)m, (void)block, (void)fences, (void)num_fences; /* nothing was ever given out */
+  (void)m, (void)block, (void)fences, (void)num_fences; /* never called: no block was ever allocated */
 }
 static void absent_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((absent *)m)->refs, 1, memory_order_relaxed); }
 static void absent_release(tdict_memory *m) {
@@ -62,7 +66,7 @@ static void absent_release(tdict_memory *m) {
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason) {
   static const tdict_memory_ops ops = {.allocate = absent_allocate,
                                        .free = absent_free,
-                                       .counts = no_counts,
+                                       .counts = zero_counts,
                                        .retain = absent_retain,
                                        .release = absent_release};
   absent *a = calloc(1, sizeof *a);
@@ -74,13 +78,16 @@ tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error 
   return &a->memory;
 }
 
-static tdict_status none_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
+static tdict_status refuse_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
   (void)m, (void)bytes, (void)out;
   return tdict_fail(err, TDICT_ENOMEM, "no host memory to describe the device");
 }
 tdict_memory *tdict_no_memory(void) {
-  static const tdict_memory_ops ops = {
-      .allocate = none_allocate, .free = absent_free, .counts = no_counts, .retain = no_count, .release = no_count};
+  static const tdict_memory_ops ops = {.allocate = refuse_allocate,
+                                       .free = absent_free,
+                                       .counts = zero_counts,
+                                       .retain = ignore_reference,
+                                       .release = ignore_reference};
   static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
   return (tdict_memory *)(uintptr_t)&memory;
 }

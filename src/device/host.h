@@ -1,14 +1,17 @@
-/* The CPU as a device: its memory is plain host memory. Thread rule: safe from any thread. */
+/* Memories that need no driver: ordinary host memory, and the memory of an absent device. Thread rule: safe from any
+ * thread. */
 #ifndef TDICT_DEVICE_HOST_H
 #define TDICT_DEVICE_HOST_H
 
 #include "memory/memory.h"
 
-/* Plain host memory, aligned to 64 bytes, as a tdict_memory that never ends. */
+/* Returns ordinary host memory, aligned to 64 bytes. The memory is static: references are not counted. */
 tdict_memory *tdict_host_memory(void);
-/* A memory whose every allocation fails with `reason`; one reference. NULL without memory for it. */
+/* Creates a memory that refuses every allocation with `reason`, which is copied. Returns one reference, or NULL if out
+ * of memory. */
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason);
-/* The same for when there is no memory even for that; never ends. */
+/* Returns a static memory that refuses every allocation with TDICT_ENOMEM. Used if tdict_absent_memory_create()
+ * fails. */
 tdict_memory *tdict_no_memory(void);
 
 #endif

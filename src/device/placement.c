@@ -1,4 +1,5 @@
-/* Finding a GPU's memory node in sysfs. See placement.h. */
+/* Finds a GPU's NUMA node in sysfs and binds worker threads to it. Nothing is stored. See placement.h for the thread
+ * rule. */
 #include "device/placement.h"
 
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 enum { MAX_PATH = 256, MAX_LIST = 4096 };
 
+/* Reads a whole file as a string. Returns false if the file is missing, empty or does not fit. */
 static bool read_text(const char *path, char *buffer, size_t bytes) {
   FILE *file = fopen(path, "re");
   if (!file) return false;
@@ -19,7 +21,7 @@ static bool read_text(const char *path, char *buffer, size_t bytes) {
   return count > 0 && count < bytes - 1;
 }
 
-/* "0-3,8" as the kernel writes it; false: it is something else. */
+/* Parses a list of numbers in the kernel's format, such as "0-3,8". Returns false if the text has another format. */
 static bool parse_list(const char *text, cpu_set_t *out) {
   CPU_ZERO(out);
   while (*text && *text != '\n') {
@@ -46,15 +48,18 @@ tdict_placement tdict_placement_find(const char *root, const char *bus, const cp
   tdict_placement p = {TDICT_PLACEMENT_ONE_NODE, 1, -1, *mask};
   char path[MAX_PATH], text[MAX_LIST];
   cpu_set_t nodes, cpus;
+  /* Count the nodes. */
   snprintf(path, sizeof path, "%.100s/devices/system/node/online", root);
   if (!read_text(path, text, sizeof text) || !parse_list(text, &nodes) || CPU_COUNT(&nodes) < 2) return p;
   p.num_nodes = CPU_COUNT(&nodes);
   p.kind = TDICT_PLACEMENT_UNKNOWN;
+  /* Find the node of the device. */
   snprintf(path, sizeof path, "%.100s/bus/pci/devices/%.32s/numa_node", root, bus);
   if (!read_text(path, text, sizeof text)) return p;
   long node = strtol(text, NULL, 10);
   if (node < 0 || node >= CPU_SETSIZE || !CPU_ISSET((size_t)node, &nodes)) return p;
   p.node = (int)node;
+  /* Find the node's processors that the process may use. */
   snprintf(path, sizeof path, "%.100s/devices/system/node/node%ld/cpulist", root, node);
   if (!read_text(path, text, sizeof text) || !parse_list(text, &cpus)) return p;
   CPU_AND(&cpus, &cpus, mask);

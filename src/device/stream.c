@@ -1,15 +1,15 @@
-/* Streams: made, ended and waited for by programs, and checked by calls that are given one. A stream belongs to the
- * program. Thread rule: safe from any thread. */
+/* Public calls that create, destroy and wait for a stream, and checks of streams that a program passes in. The program
+ * owns its streams. Thread rule: safe from any thread. */
 #include "device/stream.h"
 
 #include "base/error.h"
 #include "device/counted.h"
 
-enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD; those up to it are streams of every device */
+enum { LAST_SPECIAL_HANDLE = 2 }; /* CU_STREAM_PER_THREAD. Handles up to this value are valid on every device. */
 
-/* False if `owner` says that another simulated driver or device made the stream. `driver` is only compared. The CUDA
- * driver checks handles by itself. */
-static bool has_own_handle(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
+/* Returns false if another simulated driver or device created the stream. `driver` may be closed: only its address is
+ * compared. Returns true for cuda, because the CUDA driver checks handles itself. */
+static bool handle_is_of_device(const tdict_driver *driver, tdict_stream_owner owner, tdict_stream s) {
   if (s.device.type != TDICT_DEVICE_SIM || !owner || (uintptr_t)s.handle <= LAST_SPECIAL_HANDLE) return true;
   int32_t ordinal;
   return owner(s.handle, &ordinal) == driver && ordinal == s.device.index;
@@ -24,7 +24,7 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
   if (s.device.index < 0 || s.device.index >= count)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted one of a GPU of this context", what,
                       name);
-  if (!has_own_handle(range->sim, range->sim_owner, s))
+  if (!handle_is_of_device(range->sim, range->sim_owner, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the stream's handle is of no %s of this context: simulated devices belong to one context",
                       what, name);
@@ -32,8 +32,8 @@ tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream s,
 }
 
 bool tdict_stream_is_of(tdict_stream s, const tdict_gpu *gpu) {
-  const tdict_driver *driver = tdict_driver_last(gpu->driver);
-  return tdict_device_equal(s.device, gpu->memory.device) && has_own_handle(driver, driver->ops->stream_owner, s);
+  const tdict_driver *driver = tdict_driver_innermost(gpu->driver);
+  return tdict_device_equal(s.device, gpu->memory.device) && handle_is_of_device(driver, driver->ops->stream_owner, s);
 }
 
 tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream s, const char *what, tdict_gpu **out,
@@ -71,8 +71,8 @@ void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
-    return;                                  /* in a fork, too */
-  (void)!tdict_gpu_enter(gpu, &scope, NULL); /* ending a stream needs no current context */
+    return;                                  /* also in a forked child */
+  (void)!tdict_gpu_enter(gpu, &scope, NULL); /* destroying a stream needs no current context */
   tdict_counted_stream_destroy(gpu->driver, stream.handle);
   tdict_gpu_leave(gpu, &scope);
 }
@@ -82,7 +82,7 @@ tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream strea
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL", what);
-  if (stream.device.type == TDICT_DEVICE_CPU) return TDICT_OK; /* what the cpu does is done when its call returns */
+  if (stream.device.type == TDICT_DEVICE_CPU) return TDICT_OK; /* the cpu has no queued work */
   tdict_status status = tdict_stream_open(tdict_context_devices(context), stream, what, &gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(gpu, &scope, err);

@@ -1,17 +1,19 @@
-/* Streams that a program gives to a call: whose they are. Thread rule: safe from any thread. */
+/* Checks of the streams that a program passes to a call. Streams are owned by the program. Thread rule: safe from any
+ * thread. */
 #ifndef TDICT_DEVICE_STREAM_H
 #define TDICT_DEVICE_STREAM_H
 
 #include "device/devices.h"
 
-/* TDICT_EWRONGDEVICE: the stream is of the cpu, of a device that is absent, or of another context's simulated device.
- * `what` begins the message. */
+/* Returns TDICT_EWRONGDEVICE if the stream belongs to the cpu, to an absent device, or to a simulated device of another
+ * context. `what` begins the message. */
 tdict_status tdict_stream_check(const tdict_stream_range *range, tdict_stream stream, const char *what,
                                 tdict_error *err);
-/* True when the stream is of this gpu. */
+/* Returns true if the stream belongs to this gpu. */
 bool tdict_stream_is_of(tdict_stream stream, const tdict_gpu *gpu);
-/* The gpu of a stream that a call may queue work on. TDICT_EFORKED; TDICT_EWRONGDEVICE as tdict_stream_check();
- * TDICT_ENODEVICE, TDICT_EDEVICE the device cannot be opened; TDICT_ELOST; TDICT_ECAPTURE. */
+/* Returns the gpu of a stream, borrowed, after checking that work may be queued on the stream. TDICT_EFORKED;
+ * TDICT_EWRONGDEVICE as tdict_stream_check() returns; TDICT_ENODEVICE or TDICT_EDEVICE the device cannot be opened;
+ * TDICT_ELOST; TDICT_ECAPTURE the stream is being captured. */
 tdict_status tdict_stream_open(tdict_devices *devices, tdict_stream stream, const char *what, tdict_gpu **out,
                                tdict_error *err);
 

@@ -1,4 +1,5 @@
-/* A use of some bytes by a program's stream: an event that is polled, waited for, or put before other streams. */
+/* A use: an event on a program's stream, as a tdict_fence. The fence can be polled, waited for, or queued as a wait on
+ * another stream. See use.h for ownership and threads. */
 #include "device/use.h"
 
 #include <stdlib.h>
@@ -7,13 +8,13 @@
 #include "base/error.h"
 
 typedef struct use {
-  tdict_fence fence; /* first: a use is a fence */
+  tdict_fence fence; /* first, so that a use * is also a tdict_fence * */
   _Atomic(int64_t) refs;
   tdict_gpu *gpu; /* counted */
   tdict_cu_event event;
 } use;
 
-/* An event that answers an error will never be done: nobody may wait for it for ever. */
+/* Counts an event that returns an error as done: it would never become done, and its waiters would never return. */
 static bool use_poll(tdict_fence *fence) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;
@@ -26,7 +27,7 @@ static bool use_poll(tdict_fence *fence) {
 static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;
-  const struct timespec pause = {0, 20000};
+  const struct timespec pause = {0, 20000}; /* the driver has no wait with a timeout, so poll every 20 us */
   if (deadline_ns != INT64_MAX) {
     while (!use_poll(fence)) {
       if (tdict_now_ns() >= deadline_ns) return false;
@@ -55,12 +56,12 @@ static void use_release(tdict_fence *fence) {
   use *u = (use *)fence;
   if (atomic_fetch_sub_explicit(&u->refs, 1, memory_order_acq_rel) != 1) return;
   if (u->gpu->mark && tdict_forkmark_forked(u->gpu->mark)) return;
-  tdict_gpu_give_event(u->gpu, u->event); /* who waits for it on a stream has it in the stream already */
+  tdict_gpu_give_event(u->gpu, u->event); /* waits that are already queued on streams stay valid */
   tdict_gpu_release(u->gpu);
   free(u);
 }
 
-static tdict_status record(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
+static tdict_status record_event(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_status status = tdict_gpu_refuse_capture(gpu, stream, "record_stream", err);
   if (status != TDICT_OK) return status;
@@ -77,7 +78,7 @@ tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fenc
   if (!u) return tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory for its record");
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = record(gpu, stream, &u->event, err);
+  if (status == TDICT_OK) status = record_event(gpu, stream, &u->event, err);
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) {
     free(u);

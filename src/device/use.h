@@ -1,12 +1,12 @@
-/* A use: what a program has queued on a stream so far, as a fence. Counted; keeps its gpu. Thread rule: safe from any
- * thread. */
+/* A use is a fence for the work that a program has queued on a stream so far. tdict_record_stream() creates it. A use
+ * is counted and retains its gpu. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_USE_H
 #define TDICT_DEVICE_USE_H
 
 #include "device/gpu.h"
 
-/* What is queued on `stream` now; one reference. TDICT_ECAPTURE the stream is being captured; TDICT_EDEVICE;
- * TDICT_ENOMEM. */
+/* Creates a use of the work that is queued on `stream` now, with one reference. TDICT_ECAPTURE the stream is being
+ * captured; TDICT_EFORKED; TDICT_ELOST; TDICT_EDEVICE; TDICT_ENOMEM. */
 tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fence **out, tdict_error *err);
 
 #endif

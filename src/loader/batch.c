@@ -1,21 +1,24 @@
-/* One batch: fetched, collated, pinned and sent. The slot and what it holds are the calling thread's.
- * Thread rule: several threads at once, each with a slot of its own; no lock is held. */
+/* Makes a batch: fetches its samples, collates them, pins the result or sends it to the device.
+ * Ownership: the calling thread owns the slot and its contents during a call.
+ * Thread rule: several threads at once, each with a slot of its own. The caller holds no lock. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "loader/loader_state.h"
+#include "loader/loader_internal.h"
 #include "sched/spin.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
 #include "transfer/job.h"
 #include "tree/create_from.h"
 
-#define LOOK_NS 5000000 /* how long a worker waits for the link before it looks whether it still should */
+#define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks if the loader stops */
 
-/* Puts the sample's index before what a dataset's function said. */
-static tdict_status blame(const tdict_loader *l, tdict_load *slot, int64_t index, tdict_status status) {
+/* Puts the index of the sample before the message of a dataset function; the number of the batch if `index` is -1.
+ * Keeps the code of the operating system and the path. Returns `status`. */
+static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
+                                       tdict_status status) {
   char text[sizeof slot->error.message];
   memcpy(text, slot->error.message, sizeof text);
   text[sizeof text - 1] = 0;
@@ -27,32 +30,33 @@ static tdict_status blame(const tdict_loader *l, tdict_load *slot, int64_t index
   const char *name = l->dataset.name ? l->dataset.name : "dataset";
   if (index >= 0)
     tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name,
-                      known ? text : "its function gave no message");
+                      known ? text : "the function set no message");
   else
-    tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->place.batch,
-                      name, known ? text : "its function gave no message");
+    tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->position.batch,
+                      name, known ? text : "the function set no message");
   if (known && path[0]) tdict_error_at(&slot->error, status, path);
   return status;
 }
 
 static bool is_stream(const tdict_loader *l) { return !l->sampler; }
 
-/* Which samples: asks the sampler, or counts on. No overflow: an epoch has these batches, or tdict_loader_check_state()
- * keeps a stream's places far from the end. */
-static void find_indices(const tdict_loader *l, tdict_load *slot) {
-  int64_t first = slot->place.batch * l->options.batch_size;
+/* Writes the indices of the batch's samples. For a stream these are consecutive numbers. The product cannot overflow:
+ * tdict_loader_check_state() limits the positions of a stream, and in an epoch the product is below the number of
+ * samples. */
+static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
+  int64_t first = slot->position.batch * l->options.batch_size;
   for (int64_t i = 0; i < slot->count; i++)
-    slot->indices[i] = l->sampler ? tdict_sampler_at(l->sampler, slot->place.epoch, first + i) : first + i;
+    slot->indices[i] = l->sampler ? tdict_sampler_at(l->sampler, slot->position.epoch, first + i) : first + i;
 }
 
-/* The slot has `rows` samples, and there are no more. */
-static void end_stream(tdict_load *slot, int64_t rows) {
-  slot->ended = true;
+/* Records that the stream ended after `rows` samples of this batch. */
+static void mark_stream_end(tdict_loader_slot *slot, int64_t rows) {
+  slot->ends_epoch = true;
   slot->count = rows;
 }
 
-/* Cuts the batch to the rows that a stream had left. */
-static tdict_status cut(tdict_load *slot) {
+/* Shortens the batch to the rows that were read before the stream ended. */
+static tdict_status cut_to_count(tdict_loader_slot *slot) {
   tdict_tree *whole = slot->tree;
   tdict_status status = tdict_index_get(whole, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), &slot->tree, &slot->error);
   tdict_release(whole);
@@ -60,52 +64,56 @@ static tdict_status cut(tdict_load *slot) {
   return status;
 }
 
-static tdict_status fetch_rows(tdict_loader *l, tdict_load *slot) {
+/* Lets the dataset write its samples into the rows of a new batch. */
+static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_dataset *d = &l->dataset;
   int64_t wanted = slot->count;
   tdict_status status = tdict_create_unset(l->schema, wanted, l->memory, &slot->tree, &slot->error);
-  if (status != TDICT_OK) return blame(l, slot, -1, status);
+  if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   if (d->fetch_batch && !is_stream(l)) {
     status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
-    return status == TDICT_OK ? TDICT_OK : blame(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
+    return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
   for (int64_t i = 0; i < wanted; i++) {
     status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
     status = tdict_callback_status(status, "fetch", &slot->error);
     if (status == TDICT_ENOTFOUND && is_stream(l)) {
-      end_stream(slot, i);
+      mark_stream_end(slot, i);
       break;
     }
-    if (status != TDICT_OK) return blame(l, slot, slot->indices[i], status);
+    if (status != TDICT_OK) return name_failed_sample(l, slot, slot->indices[i], status);
   }
-  return slot->count < wanted ? cut(slot) : TDICT_OK;
+  return slot->count < wanted ? cut_to_count(slot) : TDICT_OK;
 }
 
-static void release_samples(tdict_load *slot, int64_t count) {
+static void release_samples(tdict_loader_slot *slot, int64_t count) {
   for (int64_t i = 0; i < count; i++) tdict_release(slot->samples[i]);
 }
 
-static tdict_status fetch_samples(tdict_loader *l, tdict_load *slot, int64_t *got) {
+/* Fetches each sample as a tree. *num_fetched is the number of trees in `samples`, also on failure; the caller releases
+ * them. */
+static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot, int64_t *num_fetched) {
   const tdict_dataset *d = &l->dataset;
-  for (*got = 0; *got < slot->count; (*got)++) {
+  for (*num_fetched = 0; *num_fetched < slot->count; (*num_fetched)++) {
     tdict_tree *sample = NULL;
-    int64_t index = slot->indices[*got];
+    int64_t index = slot->indices[*num_fetched];
     tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
     status = tdict_callback_status(status, "fetch_sample", &slot->error);
     if (status == TDICT_ENOTFOUND && is_stream(l)) {
-      end_stream(slot, *got);
+      mark_stream_end(slot, *num_fetched);
       break;
     }
     if (status == TDICT_OK && !sample)
-      status = tdict_fail(&slot->error, TDICT_EINVAL, "it gave no tree and said that all was well");
-    if (status != TDICT_OK) return blame(l, slot, index, status);
-    slot->samples[*got] = sample;
+      status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
+    if (status != TDICT_OK) return name_failed_sample(l, slot, index, status);
+    slot->samples[*num_fetched] = sample;
   }
   return TDICT_OK;
 }
 
-static tdict_status collate(tdict_loader *l, tdict_load *slot) {
+/* Makes the batch from its samples: by the program's function, by padding, or by stacking. */
+static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_tree *const *samples = (const tdict_tree *const *)slot->samples;
   tdict_join_options join = tdict_join_options_default();
   join.memory = l->memory;
@@ -114,107 +122,115 @@ static tdict_status collate(tdict_loader *l, tdict_load *slot) {
     status = l->options.collate(l->options.user, samples, slot->count, l->memory, &slot->tree, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !slot->tree)
-      status = tdict_fail(&slot->error, TDICT_EINVAL, "collate gave no tree and said that all was well");
+      status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
     if (status != TDICT_OK) slot->tree = NULL;
   } else if (l->options.pad) {
     status = tdict_pad_sequence(samples, (size_t)slot->count, l->options.pad_value, &join, &slot->tree, &slot->error);
   } else {
     status = tdict_stack(samples, (size_t)slot->count, &join, &slot->tree, &slot->error);
   }
-  return status == TDICT_OK ? TDICT_OK : blame(l, slot, -1, status);
+  return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, -1, status);
 }
 
-static tdict_status make_tree(tdict_loader *l, tdict_load *slot) {
+static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   if (l->schema) return fetch_rows(l, slot);
-  int64_t got;
-  tdict_status status = fetch_samples(l, slot, &got);
-  if (status == TDICT_OK && slot->count > 0) status = collate(l, slot);
-  release_samples(slot, got);
+  int64_t num_fetched;
+  tdict_status status = fetch_samples(l, slot, &num_fetched);
+  if (status == TDICT_OK && slot->count > 0) status = collate_samples(l, slot);
+  release_samples(slot, num_fetched);
   return status;
 }
 
-/* On the cpu: what did not come pinned is pinned now, objects by their hooks. */
-static tdict_status pin(tdict_loader *l, tdict_load *slot) {
+/* Pins a batch that stays on the cpu. A batch with objects is pinned again, since only their hooks know how to pin
+ * them. */
+static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
   tdict_status status = tdict_pin_memory(l->context, slot->tree, NULL, &pinned, &slot->error);
-  if (status != TDICT_OK) return blame(l, slot, -1, status);
+  if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   tdict_release(slot->tree);
   slot->tree = pinned;
   return TDICT_OK;
 }
 
-/* Whether a worker queues all of it by itself: another thread would have to be woken, only to queue a copy. Hooks and
- * what is not pinned want threads. */
-static bool is_only_queued(const tdict_loader *l, const tdict_load *slot) {
+/* Returns true if the worker can queue the whole transfer by itself. The batch was then allocated as pinned memory, so
+ * no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
+static bool needs_no_pool_thread(const tdict_loader *l, const tdict_loader_slot *slot) {
   return !l->options.collate && tdict_num_objects(slot->tree) == 0;
 }
 
-static bool is_called_off(tdict_loader *l) {
+static bool is_stopping_or_paused(tdict_loader *l) {
   pthread_mutex_lock(&l->lock);
-  bool off = l->stopping || l->held;
+  bool stops = l->is_stopping || l->is_paused;
   pthread_mutex_unlock(&l->lock);
-  return off;
+  return stops;
 }
 
-static tdict_fence *exchange(tdict_loader *l, int place, tdict_fence *fence) {
+/* Stores a fence in `in_flight` and returns the fence that was stored there. The caller owns the result. */
+static tdict_fence *exchange_in_flight(tdict_loader *l, int index, tdict_fence *fence) {
   pthread_mutex_lock(&l->lock);
-  tdict_fence *before = l->under_way[place];
-  l->under_way[place] = fence;
+  tdict_fence *before = l->in_flight[index];
+  l->in_flight[index] = fence;
   pthread_mutex_unlock(&l->lock);
   return before;
 }
 
-/* A device that stands still must not keep the loader from its end. */
-static void wait_for_oldest(tdict_loader *l, int place) {
-  tdict_fence *oldest = exchange(l, place, NULL);
+/* Waits until the oldest transfer has ended. Checks regularly if the loader stops, since a stuck device must not block
+ * tdict_loader_destroy(). */
+static void wait_for_oldest_transfer(tdict_loader *l, int index) {
+  tdict_fence *oldest = exchange_in_flight(l, index, NULL);
   if (!oldest) return;
-  while (!oldest->ops->wait(oldest, tdict_deadline_ns(LOOK_NS)) && !is_called_off(l)) continue;
+  while (!oldest->ops->wait(oldest, tdict_deadline_ns(STOP_CHECK_NS)) && !is_stopping_or_paused(l)) continue;
   oldest->ops->release(oldest);
 }
 
-/* Transfers that have ended would keep batches that nobody else has. */
-static void forget_ended(tdict_loader *l) {
-  tdict_fence *ended[TDICT_LOADER_UNDER_WAY];
+/* Releases the fences of ended transfers. Each keeps a batch in memory that the program may have released. */
+static void release_ended_transfers(tdict_loader *l) {
+  tdict_fence *ended[TDICT_LOADER_MAX_IN_FLIGHT];
   int count = 0;
   pthread_mutex_lock(&l->lock);
-  for (int i = 0; i < TDICT_LOADER_UNDER_WAY; i++) {
-    if (!l->under_way[i] || !l->under_way[i]->ops->poll(l->under_way[i])) continue;
-    ended[count++] = l->under_way[i];
-    l->under_way[i] = NULL;
+  for (int i = 0; i < TDICT_LOADER_MAX_IN_FLIGHT; i++) {
+    if (!l->in_flight[i] || !l->in_flight[i]->ops->poll(l->in_flight[i])) continue;
+    ended[count++] = l->in_flight[i];
+    l->in_flight[i] = NULL;
   }
   pthread_mutex_unlock(&l->lock);
   for (int i = 0; i < count; i++) ended[i]->ops->release(ended[i]);
 }
 
-/* One worker at a time: in the driver they would put each other to sleep. */
-static tdict_status send(tdict_loader *l, tdict_load *slot) {
+/* Starts the transfer of a batch. Only one worker sends at a time: two threads inside the driver would block each
+ * other. At most TDICT_LOADER_MAX_IN_FLIGHT transfers run at once. */
+static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   tdict_transfer_options o = tdict_transfer_options_default();
-  if (is_only_queued(l, slot)) o.num_threads = 0;
-  forget_ended(l);
+  if (needs_no_pool_thread(l, slot)) o.num_threads = 0;
+
+  /* Wait for the other workers and for the oldest transfer. */
+  release_ended_transfers(l);
   int64_t since = tdict_now_ns();
-  if (!tdict_spin_try(&l->sending)) pthread_mutex_lock(&l->sending);
-  int place = (int)(l->num_sent++ % TDICT_LOADER_UNDER_WAY);
-  wait_for_oldest(l, place);
+  if (!tdict_spin_try(&l->send_lock)) pthread_mutex_lock(&l->send_lock);
+  int index = (int)(l->num_sent++ % TDICT_LOADER_MAX_IN_FLIGHT);
+  wait_for_oldest_transfer(l, index);
   slot->waited_ns = tdict_now_ns() - since;
+
+  /* Queue the copy, and remember its fence. */
   tdict_status status = tdict_to_device_async(l->context, slot->tree, l->device, &o, &slot->future, &slot->error);
   if (status == TDICT_OK) {
     tdict_fence *fence = &slot->future->fence;
     fence->ops->retain(fence);
-    exchange(l, place, fence);
+    exchange_in_flight(l, index, fence);
   }
-  pthread_mutex_unlock(&l->sending);
-  if (status != TDICT_OK) return blame(l, slot, -1, status);
-  tdict_release(slot->tree); /* the transfer keeps what it reads */
+  pthread_mutex_unlock(&l->send_lock);
+  if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
+  tdict_release(slot->tree); /* The transfer retains the storages that it reads. */
   slot->tree = NULL;
   return TDICT_OK;
 }
 
-void tdict_load_fill(tdict_loader *l, tdict_load *slot) {
+void tdict_loader_fill_slot(tdict_loader *l, tdict_loader_slot *slot) {
   memset(&slot->error, 0, sizeof slot->error);
   find_indices(l, slot);
   int64_t wanted = slot->count;
-  slot->status = make_tree(l, slot);
+  slot->status = fetch_tree(l, slot);
   if (slot->status == TDICT_OK && slot->count < wanted && l->options.drop_last) slot->count = 0;
   if (slot->status == TDICT_OK && slot->count == 0) {
     tdict_release(slot->tree);
@@ -223,7 +239,7 @@ void tdict_load_fill(tdict_loader *l, tdict_load *slot) {
   }
   if (slot->status == TDICT_OK) {
     slot->bytes = tdict_bytes(slot->tree);
-    slot->status = l->device.type == TDICT_DEVICE_CPU ? pin(l, slot) : send(l, slot);
+    slot->status = l->device.type == TDICT_DEVICE_CPU ? pin_batch(l, slot) : send_batch(l, slot);
   }
   if (slot->status != TDICT_OK) {
     tdict_release(slot->tree);
@@ -231,12 +247,12 @@ void tdict_load_fill(tdict_loader *l, tdict_load *slot) {
   }
 }
 
-void tdict_load_empty(tdict_load *slot) {
+void tdict_loader_empty_slot(tdict_loader_slot *slot) {
   tdict_release(slot->tree);
   tdict_future_cancel(slot->future);
   tdict_future_release(slot->future);
   slot->tree = NULL;
   slot->future = NULL;
   slot->bytes = 0;
-  slot->state = TDICT_LOAD_FREE;
+  slot->state = TDICT_SLOT_FREE;
 }

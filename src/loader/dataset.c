@@ -1,5 +1,5 @@
-/* Datasets as values: read by their size, checked, ended; and those that a callback makes.
- * Thread rule: as in tdict/dataset.h. */
+/* Reads and releases tdict_dataset structs, and makes datasets from a callback. A callback dataset owns its record.
+ * Thread rule: see tdict/dataset.h. */
 #include "tdict/dataset.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "loader/loader_state.h"
+#include "loader/loader_internal.h"
 
 tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err) {
   *out = tdict_dataset_default();

@@ -1,14 +1,14 @@
-/* Handing batches over in order. Thread rule: one consumer at a time; the loader's lock guards what workers see too. */
+/* Hands batches to the consumer in order. A batch belongs to the consumer after tdict_loader_next() has returned it.
+ * Thread rule: one thread at a time. The loader's lock guards the fields that workers use, too. */
 #include <stdint.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/stream.h"
-#include "loader/loader_state.h"
+#include "loader/loader_internal.h"
 #include "memory/pinned_pool.h"
 
-/* The stream's work so far uses the batch that the consumer had; then the loader lets go of it. */
 tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
   if (!l->previous) return TDICT_OK;
   tdict_status status = tdict_record_stream(l->previous, l->previous_stream, err);
@@ -18,90 +18,103 @@ tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-static tdict_status too_late(const tdict_loader *l, const tdict_load *slot, tdict_error *err) {
-  if (slot->state != TDICT_LOAD_BUSY)
+/* Returns TDICT_ETIMEDOUT. The message names the worker and the samples that it fetches. */
+static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slot *slot, tdict_error *err) {
+  if (slot->state != TDICT_SLOT_BUSY)
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
-                      (long long)l->next_taken.batch, (long long)l->next_taken.epoch,
+                      (long long)l->next_to_take.batch, (long long)l->next_to_take.epoch,
                       (double)l->options.timeout_ns * 1e-9);
-  if (slot->asked == 0) /* the end of an epoch has no samples */
-    return tdict_fail(err, TDICT_ETIMEDOUT, "loader: worker %d has been at the end of epoch %lld for %.3f s",
-                      (int)slot->worker, (long long)slot->place.epoch,
+  if (slot->num_requested == 0) /* The end of an epoch has no samples to name. */
+    return tdict_fail(err, TDICT_ETIMEDOUT, "loader: worker %d has waited at the end of epoch %lld for %.3f s",
+                      (int)slot->worker, (long long)slot->position.epoch,
                       (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
-  int64_t first = slot->place.batch * l->options.batch_size;
+  int64_t first = slot->position.batch * l->options.batch_size;
   return tdict_fail(
       err, TDICT_ETIMEDOUT,
       "loader: worker %d has been fetching batch %lld of epoch %lld, samples at positions %lld to %lld, for "
       "%.3f s",
-      (int)slot->worker, (long long)slot->place.batch, (long long)slot->place.epoch, (long long)first,
-      (long long)(first + slot->asked - 1), (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
+      (int)slot->worker, (long long)slot->position.batch, (long long)slot->position.epoch, (long long)first,
+      (long long)(first + slot->num_requested - 1), (double)(tdict_now_ns() - slot->began_ns) * 1e-9);
 }
 
-/* Until the next batch is whole; the lock is held. */
-static tdict_status await(tdict_loader *l, tdict_load *slot, int64_t deadline, tdict_error *err) {
+/* Waits until the slot is READY, or fills it on this thread if the loader has no workers. Returns TDICT_ETIMEDOUT after
+ * the deadline. The caller holds the lock. */
+static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int64_t deadline, tdict_error *err) {
   if (l->num_threads == 0) {
-    if (slot->state == TDICT_LOAD_FREE) tdict_loader_fill_next(l, 0, tdict_now_ns());
+    if (slot->state == TDICT_SLOT_FREE) tdict_loader_fill_next(l, 0, tdict_now_ns());
     return TDICT_OK;
   }
-  while (slot->state != TDICT_LOAD_READY) {
+  while (slot->state != TDICT_SLOT_READY) {
     if (deadline == INT64_MAX) {
-      pthread_cond_wait(&l->ready, &l->lock);
+      pthread_cond_wait(&l->batch_done, &l->lock);
       continue;
     }
     struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
-    if (pthread_cond_timedwait(&l->ready, &l->lock, &until) != 0 && slot->state != TDICT_LOAD_READY &&
+    if (pthread_cond_timedwait(&l->batch_done, &l->lock, &until) != 0 && slot->state != TDICT_SLOT_READY &&
         tdict_now_ns() >= deadline)
-      return too_late(l, slot, err);
+      return fail_timed_out(l, slot, err);
   }
   return TDICT_OK;
 }
 
-/* Until a whole batch is on the device, where the host is to wait for it and not for ever; what became of it is told by
- * arrive(). The slot is READY and so the consumer's; the lock is held, but not meanwhile. */
-static tdict_status await_device(tdict_loader *l, const tdict_load *slot, int64_t deadline, tdict_error *err) {
+/* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot stays in
+ * place, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
+ * It is released while waiting; no worker touches a READY slot. */
+static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
+                                    tdict_error *err) {
   if (!slot->future || deadline == INT64_MAX) return TDICT_OK;
   pthread_mutex_unlock(&l->lock);
   int64_t left = deadline - tdict_now_ns();
   tdict_status status = tdict_future_wait_for(slot->future, left > 0 ? left : 0, NULL, NULL);
   pthread_mutex_lock(&l->lock);
   if (status != TDICT_ETIMEDOUT) return TDICT_OK;
-  return tdict_fail(err, TDICT_ETIMEDOUT, "loader: batch %lld of epoch %lld has not come to the device within %.3f s",
-                    (long long)slot->place.batch, (long long)slot->place.epoch, (double)l->options.timeout_ns * 1e-9);
+  return tdict_fail(
+      err, TDICT_ETIMEDOUT, "loader: batch %lld of epoch %lld has not arrived on the device within %.3f s",
+      (long long)slot->position.batch, (long long)slot->position.epoch, (double)l->options.timeout_ns * 1e-9);
 }
 
-/* Takes the slot's contents and frees it; the lock is held. */
-static void take(tdict_loader *l, tdict_load *slot, tdict_load *out) {
+/* Moves the contents of a READY slot to `out` and frees the slot. The caller holds the lock.
+ * A stream may end in the middle of a batch. That batch is delivered first. The end of the epoch needs a slot of its
+ * own after it, and if no worker has begun that slot, this function fills it. */
+static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slot *out) {
+  /* Move the contents out. */
   *out = *slot;
   slot->tree = NULL;
   slot->future = NULL;
-  slot->state = TDICT_LOAD_FREE;
-  l->taken++;
+  slot->state = TDICT_SLOT_FREE;
+  l->num_taken++;
   l->num_ready--;
-  l->bytes_ahead -= out->bytes;
-  bool partial_end = out->ended && out->count > 0; /* a stream's last samples: the end itself comes next */
-  if (l->num_batches < 0 && out->ended && !partial_end)
-    tdict_loader_move(l, (tdict_place_in_epoch){out->place.epoch + 1, 0});
+  l->prefetched_bytes -= out->bytes;
+
+  /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. */
+  bool has_last_samples = out->ends_epoch && out->count > 0;
+  if (l->num_batches < 0 && out->ends_epoch && !has_last_samples)
+    tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
   else
-    l->next_taken = tdict_loader_after(l, out->place);
-  if (partial_end) {
-    slot = &l->slots[l->taken % l->depth];
-    if (slot->state == TDICT_LOAD_FREE) {
-      slot->state = TDICT_LOAD_READY;
-      slot->place = l->next_taken;
-      slot->ticket = l->begun++;
+    l->next_to_take = tdict_loader_next_position(l, out->position);
+
+  /* Add the end of the epoch. */
+  if (has_last_samples) {
+    slot = &l->slots[l->num_taken % l->depth];
+    if (slot->state == TDICT_SLOT_FREE) {
+      slot->state = TDICT_SLOT_READY;
+      slot->position = l->next_to_take;
+      slot->ticket = l->num_begun++;
       slot->count = 0;
-      slot->ended = true;
+      slot->ends_epoch = true;
       slot->bytes = 0;
       slot->status = TDICT_OK;
-      l->next_begun = tdict_loader_after(l, l->next_begun);
-      l->fetched++;
+      l->next_to_begin = tdict_loader_next_position(l, l->next_to_begin);
+      l->num_fetched++;
       l->num_ready++;
     }
   }
-  tdict_loader_show_ready(l);
-  pthread_cond_signal(&l->room);
+  tdict_loader_trace_ready(l);
+  pthread_cond_signal(&l->can_begin);
 }
 
-static tdict_status fail_with(tdict_loader *l, const tdict_error *error, tdict_error *err) {
+/* Counts an error and copies it to `err`. Without continue_on_error every further call returns it. */
+static tdict_status record_failure(tdict_loader *l, const tdict_error *error, tdict_error *err) {
   if (err) *err = *error;
   pthread_mutex_lock(&l->lock);
   l->stats.num_errors++;
@@ -110,9 +123,10 @@ static tdict_status fail_with(tdict_loader *l, const tdict_error *error, tdict_e
   return (tdict_status)error->status;
 }
 
-/* The batch on its way out: waits for it, or lets the stream wait. */
-static tdict_status arrive(tdict_loader *l, tdict_load *slot, const tdict_stream *stream, tdict_tree **out,
-                           tdict_error *err) {
+/* Returns the tree of a taken slot. If the batch has a transfer, `stream` waits for it, or this thread if `stream` is
+ * NULL. */
+static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, const tdict_stream *stream, tdict_tree **out,
+                                 tdict_error *err) {
   tdict_error error;
   memset(&error, 0, sizeof error);
   tdict_status status = slot->status;
@@ -126,49 +140,50 @@ static tdict_status arrive(tdict_loader *l, tdict_load *slot, const tdict_stream
                     : tdict_future_wait(slot->future, out, &error);
   }
   tdict_future_release(slot->future);
-  return status == TDICT_OK ? TDICT_OK : fail_with(l, &error, err);
+  return status == TDICT_OK ? TDICT_OK : record_failure(l, &error, err);
 }
 
-static int64_t deadline_of(const tdict_loader *l) {
+static int64_t get_deadline(const tdict_loader *l) {
   return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
 }
 
-static tdict_status next_slot(tdict_loader *l, bool on_host, tdict_load *out, tdict_error *err) {
-  int64_t deadline = deadline_of(l);
+/* Waits for the next batch and takes it. With `waits_on_host` also waits until it has arrived on the device. */
+static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_loader_slot *out, tdict_error *err) {
+  int64_t deadline = get_deadline(l);
   pthread_mutex_lock(&l->lock);
   tdict_status status = TDICT_OK;
   if (l->failure.status != 0) {
     if (err) *err = l->failure;
     status = (tdict_status)l->failure.status;
   } else {
-    tdict_load *slot = &l->slots[l->taken % l->depth];
+    tdict_loader_slot *slot = &l->slots[l->num_taken % l->depth];
     l->ready_sum += l->num_ready;
     l->num_calls++;
-    status = await(l, slot, deadline, err);
-    if (l->num_threads == 0) deadline = deadline_of(l); /* to fetch by itself is not to wait */
-    if (status == TDICT_OK && on_host) status = await_device(l, slot, deadline, err);
-    if (status == TDICT_OK) take(l, slot, out);
+    status = wait_for_batch(l, slot, deadline, err);
+    if (l->num_threads == 0) deadline = get_deadline(l); /* Time spent fetching inline is not waiting. */
+    if (status == TDICT_OK && waits_on_host) status = wait_for_device(l, slot, deadline, err);
+    if (status == TDICT_OK) take_slot(l, slot, out);
   }
   pthread_mutex_unlock(&l->lock);
   return status;
 }
 
-/* Checked before a batch is taken, whatever its transfer has done by then. Pinned batches on the cpu are read by the
- * GPU that pins. */
-static tdict_status check_stream(const tdict_loader *l, tdict_stream s, tdict_error *err) {
+/* Returns TDICT_EWRONGDEVICE if the batches do not arrive on the stream's device. Call before a batch is taken, so that
+ * no batch is lost. Pinned batches on the cpu accept the streams of the GPU that pins them. */
+static tdict_status check_consumer_stream(const tdict_loader *l, tdict_stream s, tdict_error *err) {
   tdict_gpu *gpu;
   char have[32], want[32];
   tdict_status status = tdict_stream_open(tdict_context_devices(l->context), s, "loader", &gpu, err);
   if (status != TDICT_OK) return status;
-  const tdict_gpu *pinned_by = l->memory ? tdict_pinned_pool_self(l->memory) : NULL;
+  const tdict_gpu *pinned_by = l->memory ? tdict_pinned_pool_pinner_self(l->memory) : NULL;
   if (l->device.type == TDICT_DEVICE_CPU ? gpu == pinned_by : tdict_device_equal(l->device, s.device)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "loader: the stream is of %s, batches come to %s%s",
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "loader: the stream belongs to %s, but batches arrive on %s%s",
                     tdict_device_format(s.device, have, sizeof have), tdict_device_format(l->device, want, sizeof want),
                     l->device.type == TDICT_DEVICE_CPU ? ", which has no streams" : "");
 }
 
-/* One call of next: how long it was, and what it handed over. */
-static void count(tdict_loader *l, int64_t began_ns, const tdict_load *slot, bool handed_over) {
+/* Adds one call of tdict_loader_next() to the statistics. */
+static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slot *slot, bool handed_over) {
   pthread_mutex_lock(&l->lock);
   l->stats.wait_seconds += (double)(tdict_now_ns() - began_ns) * 1e-9;
   if (handed_over) {
@@ -179,31 +194,37 @@ static void count(tdict_loader *l, int64_t began_ns, const tdict_load *slot, boo
   pthread_mutex_unlock(&l->lock);
 }
 
-/* endless: the call goes on after the end of an epoch, unless nothing but ends would come. */
-static tdict_status go_on(const tdict_loader *l, const tdict_load *end, tdict_error *err) {
-  if (l->num_batches > 0 || end->place.batch > 0) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, and the stream gave no batch in epoch %lld",
-                    (long long)end->place.epoch);
+/* Returns TDICT_EINVAL if the epoch had no batch. With `endless` the caller would otherwise loop for ever. */
+static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loader_slot *end, tdict_error *err) {
+  if (l->num_batches > 0 || end->position.batch > 0) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the stream returned no batch in epoch %lld",
+                    (long long)end->position.epoch);
 }
 
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
+
+  /* Check the call, and release the batch of the call before. */
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
-  if (status == TDICT_OK && stream) status = check_stream(l, *stream, err);
+  if (status == TDICT_OK && stream) status = check_consumer_stream(l, *stream, err);
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
   if (status != TDICT_OK) return status;
+
+  /* Take the next batch. With `endless`, skip the ends of epochs. */
   int64_t began = tdict_now_ns();
-  tdict_load slot = {.status = TDICT_OK};
+  tdict_loader_slot slot = {.status = TDICT_OK};
   tdict_tree *tree = NULL;
   bool ended = false;
   do {
-    status = next_slot(l, !stream, &slot, err);
-    ended = status == TDICT_OK && slot.ended && slot.count == 0;
-    if (ended && l->options.endless) status = go_on(l, &slot, err);
+    status = take_next_slot(l, !stream, &slot, err);
+    ended = status == TDICT_OK && slot.ends_epoch && slot.count == 0;
+    if (ended && l->options.endless) status = check_epoch_had_batch(l, &slot, err);
   } while (ended && l->options.endless && status == TDICT_OK);
-  if (status == TDICT_OK && !ended) status = arrive(l, &slot, stream, &tree, err);
-  count(l, began, &slot, tree != NULL);
+  if (status == TDICT_OK && !ended) status = deliver_tree(l, &slot, stream, &tree, err);
+  count_call(l, began, &slot, tree != NULL);
   if (status != TDICT_OK) return status;
+
+  /* Keep the batch until the next call, which records the work that the program queues now. */
   if (stream && tree) {
     l->previous = tdict_retain(tree);
     l->previous_stream = *stream;

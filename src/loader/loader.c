@@ -1,4 +1,5 @@
-/* The loader: made, ended, asked where it stands. Thread rule: as in tdict/loader.h. */
+/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that it allocates here.
+ * Thread rule: see tdict/loader.h. */
 #include "tdict/loader.h"
 
 #include <stdlib.h>
@@ -7,14 +8,14 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "loader/loader_state.h"
+#include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
 #include "transfer/engine.h"
 #include "tree/create_from.h"
 
 enum { MAX_WORKERS = 1024, MAX_PREFETCH = 1 << 20 };
 
-static tdict_status check(const tdict_loader_options *o, tdict_error *err) {
+static tdict_status check_loader_options(const tdict_loader_options *o, tdict_error *err) {
   if (o->batch_size < 1)
     return tdict_fail(err, TDICT_EINVAL, "loader: batch_size is %lld, wanted 1 or more", (long long)o->batch_size);
   if (o->num_workers < 0 || o->num_workers > MAX_WORKERS)
@@ -36,8 +37,8 @@ static tdict_status check(const tdict_loader_options *o, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* A field that no batch can be made of is told before any is fetched. */
-static tdict_status check_schema(const tdict_loader *l, tdict_error *err) {
+/* Checks the dataset's schema here, so that a bad field fails tdict_loader_create() and not the first batch. */
+static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err) {
   tdict_error why = {0};
   tdict_status status = tdict_schema_check(l->schema, l->options.batch_size, &why);
   if (status == TDICT_OK) return TDICT_OK;
@@ -45,30 +46,33 @@ static tdict_status check_schema(const tdict_loader *l, tdict_error *err) {
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* How samples come: by rows into a batch, or as trees. */
+/* Chooses how to fetch. With a schema the dataset writes rows into the batch; `schema` is then set. Otherwise the
+ * dataset returns a tree for each sample. `collate` and `pad` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
   bool wants_samples = l->options.collate || l->options.pad;
   bool by_row = d->schema && (d->fetch || (d->fetch_batch && l->dataset_length >= 0));
   if (!wants_samples && by_row) l->schema = d->schema(d->self);
-  if (l->schema) return check_schema(l, err);
+  if (l->schema) return check_dataset_schema(l, err);
   if (d->fetch_sample) return TDICT_OK;
   if (by_row && !wants_samples) return tdict_fail(err, TDICT_EINVAL, "loader: the dataset's schema is NULL");
-  return tdict_fail(err, TDICT_EINVAL, "loader: %s needs the dataset's fetch_sample, which it has not",
+  return tdict_fail(err, TDICT_EINVAL, "loader: %s needs a dataset with fetch_sample",
                     l->options.collate ? "collate"
                     : l->options.pad   ? "pad"
                                        : "a stream without fetch");
 }
 
+/* Retains or creates the sampler, checks it against the dataset and computes the batches in an epoch. */
 static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   l->num_batches = -1;
   if (l->dataset_length < 0) {
     if (!o->sampler && !o->shuffle && o->world_size == 1) return TDICT_OK;
-    return tdict_fail(
-        err, TDICT_EINVAL,
-        "loader: a stream has no samples to choose from: sampler, shuffle and world_size must not be set");
+    return tdict_fail(err, TDICT_EINVAL,
+                      "loader: the dataset is a stream, so sampler, shuffle and world_size must not be set");
   }
+
+  /* Retain the given sampler, or create a sampler from the options. */
   tdict_status status = TDICT_OK;
   if (o->sampler) {
     l->sampler = tdict_sampler_retain(o->sampler);
@@ -81,21 +85,25 @@ static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
     status = tdict_sampler_create(l->dataset_length, &s, &l->sampler, err);
   }
   if (status != TDICT_OK) return status;
-  int64_t indices = tdict_sampler_order_of(l->sampler).length;
-  if (indices > l->dataset_length)
-    return tdict_fail(err, TDICT_EINVAL, "loader: the sampler is for %lld samples, and the dataset has %lld",
-                      (long long)indices, (long long)l->dataset_length);
+
+  /* Check its indices, and count the batches. */
+  int64_t num_indices = tdict_sampler_get_order(l->sampler).length;
+  if (num_indices > l->dataset_length)
+    return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
+                      (long long)num_indices, (long long)l->dataset_length);
   int64_t drawn = tdict_sampler_length(l->sampler);
   l->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
   if (o->endless && l->num_batches == 0)
     return tdict_fail(
         err, TDICT_EINVAL,
-        "loader: endless is set, and an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
+        "loader: endless is set, but an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
         (long long)drawn, (long long)o->batch_size, o->drop_last ? " and drop_last is set" : "");
   return TDICT_OK;
 }
 
-static tdict_status find_device(tdict_loader *l, tdict_error *err) {
+/* Finds the device that batches are delivered on, and the memory that host batches are allocated from. Batches for a
+ * GPU are always fetched into pinned memory, because only copies from pinned memory are asynchronous. */
+static tdict_status resolve_device(tdict_loader *l, tdict_error *err) {
   tdict_device given = l->options.device;
   tdict_devices *devices = tdict_context_devices(l->context);
   l->device = given.type == TDICT_DEVICE_AUTO ? tdict_context_device(l->context, NULL) : given;
@@ -111,27 +119,28 @@ static tdict_status find_device(tdict_loader *l, tdict_error *err) {
   return status;
 }
 
-static tdict_status make_slots(tdict_loader *l, tdict_error *err) {
+static tdict_status allocate_slots(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   l->depth = o->num_workers == 0 ? 1 : o->prefetch ? o->prefetch : 2 * o->num_workers;
   l->slots = calloc((size_t)l->depth, sizeof *l->slots);
   l->workers = calloc((size_t)o->num_workers + 1, sizeof *l->workers);
-  bool there = l->slots && l->workers;
-  for (int32_t i = 0; i < l->depth && there; i++) {
+  bool has_memory = l->slots && l->workers;
+  for (int32_t i = 0; i < l->depth && has_memory; i++) {
     l->slots[i].indices = calloc((size_t)o->batch_size, sizeof *l->slots[i].indices);
     l->slots[i].samples = calloc((size_t)o->batch_size, sizeof *l->slots[i].samples);
-    there = l->slots[i].indices && l->slots[i].samples;
+    has_memory = l->slots[i].indices && l->slots[i].samples;
   }
-  if (there) return TDICT_OK;
+  if (has_memory) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for %d batches of %lld samples", (int)l->depth,
                     (long long)o->batch_size);
 }
 
-/* Batches that nobody took, with their transfers, and all else but the dataset. No worker runs any more. */
-static void free_all(tdict_loader *l) {
-  for (int32_t i = 0; i < l->depth && l->slots; i++) tdict_load_empty(&l->slots[i]);
-  for (int i = 0; i < TDICT_LOADER_UNDER_WAY; i++)
-    if (l->under_way[i]) l->under_way[i]->ops->release(l->under_way[i]);
+/* Frees the loader, its prefetched batches and their transfers, but not the dataset. Call only after the workers have
+ * stopped. */
+static void free_loader(tdict_loader *l) {
+  for (int32_t i = 0; i < l->depth && l->slots; i++) tdict_loader_empty_slot(&l->slots[i]);
+  for (int i = 0; i < TDICT_LOADER_MAX_IN_FLIGHT; i++)
+    if (l->in_flight[i]) l->in_flight[i]->ops->release(l->in_flight[i]);
   for (int32_t i = 0; i < l->depth && l->slots; i++) {
     free(l->slots[i].indices);
     free(l->slots[i].samples);
@@ -140,34 +149,35 @@ static void free_all(tdict_loader *l) {
   free(l->workers);
   tdict_sampler_release(l->sampler);
   tdict_forkmark_release(l->mark);
-  pthread_cond_destroy(&l->room);
-  pthread_cond_destroy(&l->ready);
-  pthread_cond_destroy(&l->turn);
+  pthread_cond_destroy(&l->can_begin);
+  pthread_cond_destroy(&l->batch_done);
+  pthread_cond_destroy(&l->can_fetch);
   pthread_mutex_destroy(&l->lock);
-  pthread_mutex_destroy(&l->sending);
+  pthread_mutex_destroy(&l->send_lock);
   free(l);
 }
 
+/* Timed waits use deadlines of the monotonic clock, so `batch_done` must use that clock, too. */
 static void init_sync(tdict_loader *l) {
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&l->lock, NULL);
-  pthread_mutex_init(&l->sending, NULL);
-  pthread_cond_init(&l->room, NULL);
-  pthread_cond_init(&l->ready, &monotonic);
-  pthread_cond_init(&l->turn, NULL);
+  pthread_mutex_init(&l->send_lock, NULL);
+  pthread_cond_init(&l->can_begin, NULL);
+  pthread_cond_init(&l->batch_done, &monotonic);
+  pthread_cond_init(&l->can_fetch, NULL);
   pthread_condattr_destroy(&monotonic);
 }
 
-static tdict_status build(tdict_loader *l, tdict_error *err) {
+static tdict_status set_up_loader(tdict_loader *l, tdict_error *err) {
   int64_t length = l->dataset.length ? l->dataset.length(l->dataset.self) : -1;
   l->dataset_length = length < 0 ? -1 : length;
-  tdict_status status = find_device(l, err);
+  tdict_status status = resolve_device(l, err);
   if (status == TDICT_OK) status = choose_fetch(l, err);
   if (status == TDICT_OK) status = make_sampler(l, err);
-  if (status == TDICT_OK) status = make_slots(l, err);
-  return status == TDICT_OK ? tdict_loader_start(l, err) : status;
+  if (status == TDICT_OK) status = allocate_slots(l, err);
+  return status == TDICT_OK ? tdict_loader_start_workers(l, err) : status;
 }
 
 tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
@@ -181,7 +191,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   tdict_dataset d;
   tdict_forkmark *mark = tdict_context_engine(context)->config.mark;
   tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
-  if (status == TDICT_OK) status = check(&o, err);
+  if (status == TDICT_OK) status = check_loader_options(&o, err);
   if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
   if (status == TDICT_OK) status = tdict_dataset_read(&d, dataset, err);
   if (status != TDICT_OK) return status;
@@ -194,9 +204,9 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   l->dataset = d;
   l->mark = tdict_forkmark_retain(mark);
   init_sync(l);
-  status = build(l, err);
+  status = set_up_loader(l, err);
   if (status != TDICT_OK) {
-    free_all(l);
+    free_loader(l);
     return status;
   }
   *out = l;
@@ -205,16 +215,16 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
 
 void tdict_loader_destroy(tdict_loader *l) {
   if (!l) return;
-  if (tdict_forkmark_forked(l->mark)) { /* threads, locks and batches are the parent's */
+  if (tdict_forkmark_forked(l->mark)) { /* The threads, locks and batches belong to the parent process. */
     free(l->slots);
     free(l->workers);
     free(l);
     return;
   }
-  tdict_loader_stop(l);
+  tdict_loader_stop_workers(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
   tdict_dataset d = l->dataset;
-  free_all(l); /* first: what it releases may lie in the dataset */
+  free_loader(l); /* Before the dataset: batches may refer to memory of the dataset. */
   tdict_dataset_reset(&d);
 }
 
@@ -222,12 +232,13 @@ int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
 
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
-  tdict_status status = tdict_forkmark_check(l->mark, "loader state", err); /* the lock may be a lost thread's */
+  tdict_status status =
+      tdict_forkmark_check(l->mark, "loader state", err); /* In a fork the lock may stay locked for ever. */
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
-  tdict_place_in_epoch at = l->next_taken;
+  tdict_batch_position position = l->next_to_take;
   pthread_mutex_unlock(&l->lock);
-  tdict_loader_state s = tdict_loader_describe(l, at);
+  tdict_loader_state s = tdict_loader_describe_state(l, position);
   return tdict_options_write(out, &s, sizeof s, "loader state", err);
 }
 
@@ -243,7 +254,7 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
   if (status == TDICT_OK) status = tdict_loader_check_state(l, &s, err);
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
-  tdict_loader_move(l, (tdict_place_in_epoch){s.epoch, s.batch});
+  tdict_loader_seek(l, (tdict_batch_position){s.epoch, s.batch});
   pthread_mutex_unlock(&l->lock);
   return TDICT_OK;
 }

@@ -1,5 +1,5 @@
-/* Samplers. The record and its tables are the sampler's own. Thread rule: as in tdict/sampler.h; nothing is written after
- * the making but the count. */
+/* Implements the samplers. A sampler owns its alias table.
+ * Thread rule: see tdict/sampler.h. After creation only the reference count changes. */
 #include "tdict/sampler.h"
 
 #include <math.h>
@@ -12,22 +12,23 @@
 #include "loader/sampler_order.h"
 #include "loader/shuffle.h"
 
-/* A column of an alias table (Walker's method, filled as Vose does): the share of the column that is its own index's, of
- * 2^64; the rest is `other`'s. */
-typedef struct column {
-  uint64_t own;
+/* A column of an alias table (Walker's method, filled as Vose describes). A draw that hits column i returns i with
+ * probability own_share / 2^64, otherwise `other`. */
+typedef struct alias_column {
+  uint64_t own_share;
   int64_t other;
-} column;
+} alias_column;
 
 struct tdict_sampler {
   atomic_long references;
-  int64_t length, drawn, per_rank; /* indices; positions of an epoch of all ranks, and of this one */
+  int64_t length;                  /* indices are 0 to length - 1 */
+  int64_t num_drawn, num_per_rank; /* positions in an epoch of all ranks, and of this rank */
   int32_t kind, rank, world_size;
   uint64_t seed, weights_hash;
-  column *columns; /* WEIGHTED */
+  alias_column *columns; /* WEIGHTED: `length` columns; else NULL */
 };
 
-static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
+static tdict_status check_sampler_options(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
   if (length < 0)
     return tdict_fail(err, TDICT_EINVAL, "sampler: the length is %lld, wanted 0 or more", (long long)length);
   if (o->kind < TDICT_SAMPLER_SEQUENTIAL || o->kind > TDICT_SAMPLER_WEIGHTED)
@@ -39,78 +40,86 @@ static tdict_status check(int64_t length, const tdict_sampler_options *o, tdict_
     return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld, wanted 0 or more", (long long)o->num_samples);
   bool draws = o->kind >= TDICT_SAMPLER_WITH_REPLACEMENT;
   if (!draws && o->num_samples > length)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld of %lld, and none is drawn twice",
+    return tdict_fail(err, TDICT_EINVAL,
+                      "sampler: num_samples is %lld, wanted at most the length %lld, since no index is drawn twice",
                       (long long)o->num_samples, (long long)length);
   if (draws && length == 0 && o->num_samples > 0)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: %lld are to be drawn from nothing", (long long)o->num_samples);
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_samples is %lld, but the length is 0",
+                      (long long)o->num_samples);
   if (o->kind == TDICT_SAMPLER_WEIGHTED && !o->weights && length > 0)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted %lld of them", (long long)length);
+    return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted an array of %lld", (long long)length);
   if (o->kind == TDICT_SAMPLER_WEIGHTED && o->num_weights != length)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %lld, wanted %lld, as many as the length",
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %lld, wanted the length %lld",
                       (long long)o->num_weights, (long long)length);
   return TDICT_OK;
 }
 
-static tdict_status sum_of(const double *weights, int64_t length, double *out, tdict_error *err) {
+static tdict_status sum_weights(const double *weights, int64_t length, double *out, tdict_error *err) {
   double sum = 0;
   for (int64_t i = 0; i < length; i++) {
     if (!(weights[i] >= 0) || !isfinite(weights[i]))
-      return tdict_fail(err, TDICT_EINVAL, "sampler: weight %lld is %g, wanted a finite number that is not negative",
+      return tdict_fail(err, TDICT_EINVAL, "sampler: weight %lld is %g, wanted a finite number of 0 or more",
                         (long long)i, weights[i]);
     sum += weights[i];
   }
   if (!(sum > 0) || !isfinite(sum))
-    return tdict_fail(err, TDICT_EINVAL, "sampler: the weights' sum is %g, wanted a positive finite one", sum);
+    return tdict_fail(err, TDICT_EINVAL, "sampler: the weights add up to %g, wanted a positive finite sum", sum);
   *out = sum;
   return TDICT_OK;
 }
 
-static uint64_t share(double part) { return part >= 1 ? UINT64_MAX : (uint64_t)(part * 18446744073709549568.0); }
+/* Returns share * 2^64, at most UINT64_MAX. The factor is the largest double below 2^64, so the product cannot
+ * overflow. */
+static uint64_t to_fraction64(double share) {
+  return share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709549568.0);
+}
 
-/* Fills the table: columns poorer than the average are topped up by one that is richer. `part` and `order` have room for
- * one entry a column: poor ones are listed from the front, rich ones from the back. */
-static void fill_columns(tdict_sampler *s, const double *weights, double sum, double *part, int64_t *order) {
+/* Fills the alias table. A column with less than the average weight ("poor") is filled up by a column with more
+ * ("rich"). `share` and `order` are scratch arrays with one element per column. `order` lists poor columns from its
+ * front and rich columns from its back. */
+static void fill_alias_table(tdict_sampler *s, const double *weights, double sum, double *share, int64_t *order) {
   int64_t poor = 0, rich = s->length;
   for (int64_t i = 0; i < s->length; i++) {
-    part[i] = weights[i] / sum * (double)s->length;
-    s->columns[i] = (column){UINT64_MAX, i};
-    if (part[i] < 1)
+    share[i] = weights[i] / sum * (double)s->length;
+    s->columns[i] = (alias_column){UINT64_MAX, i};
+    if (share[i] < 1)
       order[poor++] = i;
     else
       order[--rich] = i;
   }
   while (poor > 0 && rich < s->length) {
     int64_t low = order[--poor], high = order[rich];
-    s->columns[low] = (column){share(part[low]), high};
-    part[high] -= 1 - part[low];
-    if (part[high] < 1) {
+    s->columns[low] = (alias_column){to_fraction64(share[low]), high};
+    share[high] -= 1 - share[low];
+    if (share[high] < 1) {
       rich++;
       order[poor++] = high;
     }
   }
 }
 
-static tdict_status weigh(tdict_sampler *s, const double *weights, tdict_error *err) {
+/* Allocates and fills the alias table, and hashes it for saved states. */
+static tdict_status build_alias_table(tdict_sampler *s, const double *weights, tdict_error *err) {
   double sum = 0;
   if (s->length == 0) return TDICT_OK;
-  tdict_status status = sum_of(weights, s->length, &sum, err);
+  tdict_status status = sum_weights(weights, s->length, &sum, err);
   if (status != TDICT_OK) return status;
   size_t count = (size_t)s->length, bytes;
-  double *part = NULL;
+  double *share = NULL;
   int64_t *order = NULL;
   if (tdict_mul_size(count, sizeof *s->columns, &bytes)) {
     s->columns = malloc(bytes);
-    part = malloc(count * sizeof *part);
+    share = malloc(count * sizeof *share);
     order = malloc(count * sizeof *order);
   }
-  if (s->columns && part && order) {
-    fill_columns(s, weights, sum, part, order);
+  if (s->columns && share && order) {
+    fill_alias_table(s, weights, sum, share, order);
     for (int64_t i = 0; i < s->length; i++)
-      s->weights_hash = tdict_mix(tdict_mix(s->weights_hash, s->columns[i].own), (uint64_t)s->columns[i].other);
+      s->weights_hash = tdict_mix(tdict_mix(s->weights_hash, s->columns[i].own_share), (uint64_t)s->columns[i].other);
   } else {
     status = tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for %lld weights", (long long)s->length);
   }
-  free(part);
+  free(share);
   free(order);
   return status;
 }
@@ -120,19 +129,19 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   if (!out) return tdict_fail(err, TDICT_EINVAL, "sampler: out is NULL");
   tdict_sampler_options o = tdict_sampler_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "sampler options", err);
-  if (status == TDICT_OK) status = check(length, &o, err);
+  if (status == TDICT_OK) status = check_sampler_options(length, &o, err);
   if (status != TDICT_OK) return status;
   tdict_sampler *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "sampler: no host memory for its record");
   atomic_init(&s->references, 1);
   s->length = length;
-  s->drawn = o.num_samples ? o.num_samples : length;
-  s->per_rank = s->drawn / o.world_size + (!o.drop_uneven && s->drawn % o.world_size ? 1 : 0);
+  s->num_drawn = o.num_samples ? o.num_samples : length;
+  s->num_per_rank = s->num_drawn / o.world_size + (!o.drop_uneven && s->num_drawn % o.world_size ? 1 : 0);
   s->kind = o.kind;
   s->rank = o.rank;
   s->world_size = o.world_size;
   s->seed = o.seed;
-  if (s->kind == TDICT_SAMPLER_WEIGHTED) status = weigh(s, o.weights, err);
+  if (s->kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
   if (status != TDICT_OK) {
     tdict_sampler_release(s);
     return status;
@@ -142,9 +151,9 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
 }
 
 tdict_sampler *tdict_sampler_retain(const tdict_sampler *s) {
-  tdict_sampler *mine = (tdict_sampler *)s; /* the count is not what a reader means by const */
-  atomic_fetch_add_explicit(&mine->references, 1, memory_order_relaxed);
-  return mine;
+  tdict_sampler *counted = (tdict_sampler *)s; /* The reference count changes even for a const sampler. */
+  atomic_fetch_add_explicit(&counted->references, 1, memory_order_relaxed);
+  return counted;
 }
 
 void tdict_sampler_release(tdict_sampler *s) {
@@ -153,12 +162,12 @@ void tdict_sampler_release(tdict_sampler *s) {
   free(s);
 }
 
-int64_t tdict_sampler_length(const tdict_sampler *s) { return s->per_rank; }
+int64_t tdict_sampler_length(const tdict_sampler *s) { return s->num_per_rank; }
 
-tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s) {
+tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
   return (tdict_sampler_order){.length = s->length,
-                               .num_samples = s->drawn,
-                               .rank_samples = s->per_rank,
+                               .num_samples = s->num_drawn,
+                               .rank_samples = s->num_per_rank,
                                .seed = s->kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->seed,
                                .weights_hash = s->weights_hash,
                                .kind = s->kind,
@@ -166,18 +175,20 @@ tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s) {
 }
 
 int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {
-  if (epoch < 0 || position < 0 || position >= s->per_rank) return -1;
-  /* Without a sign there is no overflow: the sum is less than drawn + 2 * world_size. */
-  uint64_t counted = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
-  int64_t place = (int64_t)(counted % (uint64_t)s->drawn);
-  if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return place;
+  if (epoch < 0 || position < 0 || position >= s->num_per_rank) return -1;
+  /* Unsigned, since the sum may exceed INT64_MAX: it is less than num_drawn + 2 * world_size. */
+  uint64_t position_of_all = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
+  int64_t draw = (int64_t)(position_of_all % (uint64_t)s->num_drawn);
+  if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
+
+  /* The kinds below draw at random, by a function of seed, epoch and position. */
   uint64_t key = tdict_mix(s->seed, (uint64_t)epoch);
   if (s->kind == TDICT_SAMPLER_SHUFFLED) {
-    tdict_shuffle p = tdict_shuffle_of((uint64_t)s->length, key);
-    return (int64_t)tdict_shuffle_at(&p, (uint64_t)place);
+    tdict_shuffle p = tdict_shuffle_make((uint64_t)s->length, key);
+    return (int64_t)tdict_shuffle_at(&p, (uint64_t)draw);
   }
-  int64_t drawn = (int64_t)tdict_pick(tdict_mix(key, (uint64_t)place), (uint64_t)s->length);
+  int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)s->length);
   if (s->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
-  const column *c = &s->columns[drawn];
-  return tdict_mix(~key, (uint64_t)place) < c->own ? drawn : c->other;
+  const alias_column *c = &s->columns[drawn];
+  return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
 }

@@ -1,18 +1,20 @@
-/* What a sampler's order depends on, for states that are saved and compared. */
+/* The settings that a sampler's order depends on. Saved states of loaders contain and compare them.
+ * Owns no data. Thread rule: thread-safe. */
 #ifndef TDICT_LOADER_SAMPLER_ORDER_H
 #define TDICT_LOADER_SAMPLER_ORDER_H
 
 #include "tdict/sampler.h"
 
-/* Samplers of equal orders that differ in rank alone share one order of an epoch. */
+/* Two samplers with equal values draw the same indices in the same order. Each rank takes its part of that order. */
 typedef struct tdict_sampler_order {
   int64_t length;        /* indices are 0 to length - 1 */
-  int64_t num_samples;   /* drawn in an epoch by all ranks */
-  int64_t rank_samples;  /* by each rank */
-  uint64_t seed;         /* 0 where none is used */
-  uint64_t weights_hash; /* WEIGHTED; else 0 */
+  int64_t num_samples;   /* drawn in an epoch by all ranks together */
+  int64_t rank_samples;  /* drawn in an epoch by each rank */
+  uint64_t seed;         /* 0 for a SEQUENTIAL sampler */
+  uint64_t weights_hash; /* of the weights of a WEIGHTED sampler; else 0 */
   int32_t kind, world_size;
 } tdict_sampler_order;
-tdict_sampler_order tdict_sampler_order_of(const tdict_sampler *s);
+/* Returns the settings of a sampler. */
+tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s);
 
 #endif

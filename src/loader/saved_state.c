@@ -1,23 +1,24 @@
-/* Saved states: the place in an epoch, and what the order of samples depends on. A state of another order is refused,
- * naming what differs. Pure; thread-safe. */
+/* Saved states of a loader: its position, and the settings that the order of samples depends on. A state with other
+ * settings is refused, and the message names the difference. Owns no data. Thread rule: pure functions, thread-safe. */
 #include "base/error.h"
-#include "loader/loader_state.h"
+#include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
 
-/* Counting on from here to the end of int64 takes centuries, so nothing that counts on must look for overflow. */
+/* The largest epoch that a state may name. Counting from here to INT64_MAX takes centuries, so the code that increments
+ * epochs and batches needs no overflow check. */
 #define MAX_EPOCH (INT64_MAX / 2)
 enum { STREAM = -1 };
 
-tdict_loader_state tdict_loader_describe(const tdict_loader *l, tdict_place_in_epoch at) {
+tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, tdict_batch_position position) {
   tdict_loader_state s = tdict_loader_state_default();
-  s.epoch = at.epoch;
-  s.batch = at.batch;
+  s.epoch = position.epoch;
+  s.batch = position.batch;
   s.dataset_length = l->dataset_length;
   s.batch_size = l->options.batch_size;
   s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
   if (!l->sampler) return s;
-  tdict_sampler_order order = tdict_sampler_order_of(l->sampler);
+  tdict_sampler_order order = tdict_sampler_get_order(l->sampler);
   s.num_indices = order.length;
   s.num_samples = order.num_samples;
   s.rank_samples = order.rank_samples;
@@ -45,8 +46,9 @@ static const char *sampler_name(int32_t kind) {
   }
 }
 
-/* What the order of samples depends on; the rank is no part of it, since all ranks save equal states. */
-static tdict_status compare(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
+/* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not
+ * compared, since one state serves all ranks. */
+static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
   const struct {
     const char *what;
     int64_t saved, mine;
@@ -69,20 +71,20 @@ static tdict_status compare(const tdict_loader_state *saved, const tdict_loader_
     return tdict_fail(err, TDICT_EINVAL, "loader state: saved for seed %llu, this loader has %llu",
                       (unsigned long long)saved->seed, (unsigned long long)mine->seed);
   if (saved->weights_hash != mine->weights_hash)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than those of this loader's sampler");
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than this loader's sampler has");
   return TDICT_OK;
 }
 
 tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
-  tdict_loader_state mine = tdict_loader_describe(l, (tdict_place_in_epoch){0, 0});
-  tdict_status status = compare(state, &mine, err);
+  tdict_loader_state mine = tdict_loader_describe_state(l, (tdict_batch_position){0, 0});
+  tdict_status status = compare_orders(state, &mine, err);
   if (status != TDICT_OK) return status;
   if (state->epoch < 0 || state->epoch > MAX_EPOCH)
     return tdict_fail(err, TDICT_EINVAL, "loader state: epoch is %lld, wanted 0 to %lld", (long long)state->epoch,
                       (long long)MAX_EPOCH);
-  int64_t most = l->num_batches >= 0 ? l->num_batches : MAX_EPOCH / l->options.batch_size;
-  if (state->batch < 0 || state->batch > most)
+  int64_t last_batch = l->num_batches >= 0 ? l->num_batches : MAX_EPOCH / l->options.batch_size;
+  if (state->batch < 0 || state->batch > last_batch)
     return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld, wanted 0 to %lld", (long long)state->batch,
-                      (long long)most);
+                      (long long)last_batch);
   return TDICT_OK;
 }

@@ -1,4 +1,5 @@
-/* A file of token ids, mapped into memory. The file owns its mapping. Thread rule: read by many threads once it is open. */
+/* A file of token ids, mapped into memory. The struct owns its mapping.
+ * Thread rule: several threads may read an open file. */
 #ifndef TDICT_LOADER_TOKEN_FILE_H
 #define TDICT_LOADER_TOKEN_FILE_H
 
@@ -8,15 +9,17 @@
 #include "tdict/status.h"
 
 typedef struct tdict_token_file {
-  void *map; /* NULL: nothing is mapped */
+  void *map; /* NULL: not mapped */
   size_t map_bytes;
   const void *tokens;
   int64_t count;
-  int32_t width; /* bytes of a token: 2 or 4 */
+  int32_t width; /* bytes in a token: 2 or 4 */
 } tdict_token_file;
 
-/* `format` is a tdict_token_format. TDICT_EIO, TDICT_EFORMAT, with the file's name as err->path. */
+/* Opens and maps a file. `format` is a tdict_token_format. Returns TDICT_EIO if the file cannot be read, TDICT_EFORMAT
+ * if its size or header is wrong. err->path is then `path`. */
 tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int32_t format, tdict_error *err);
+/* Unmaps the file. A second call does nothing. */
 void tdict_token_file_close(tdict_token_file *file);
 
 #endif

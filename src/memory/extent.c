@@ -1,17 +1,18 @@
-/* Extents and sets of them. See extent.h for ownership and threads. */
+/* Extents, and sets of them. See extent.h for ownership and threads. */
 #include "memory/extent.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns true if some bytes are covered but the rows are not known. */
 static bool is_unknown(const tdict_extent *e) { return e->layout != 0 && e->pitch == 0; }
 
-/* How far `to` lies after `from`, modulo pitch. */
-static size_t phase(size_t from, size_t to, size_t pitch) {
+/* Returns the distance from `from` to `to` modulo the pitch. */
+static size_t offset_in_pitch(size_t from, size_t to, size_t pitch) {
   return to >= from ? (to - from) % pitch : (pitch - (from - to) % pitch) % pitch;
 }
 
-/* The width of each row, when rows are `pitch` bytes apart. */
+/* Returns the width of each row if rows are `pitch` bytes apart. */
 static size_t width_of(const tdict_extent *e, size_t pitch) {
   const size_t bytes = e->layout ? e->width : e->end - e->begin;
   return bytes < pitch ? bytes : pitch;
@@ -19,19 +20,21 @@ static size_t width_of(const tdict_extent *e, size_t pitch) {
 
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b) {
   if (a->begin == a->end || b->begin == b->end || a->end <= b->begin || b->end <= a->begin) return TDICT_OVERLAP_NONE;
-  if (a->layout == b->layout && (!a->layout || a->origin == b->origin)) return TDICT_OVERLAP_SOME;
+  if (a->layout == b->layout && (!a->layout || a->origin == b->origin)) return TDICT_OVERLAP_YES;
   if (is_unknown(a) || is_unknown(b)) return TDICT_OVERLAP_UNKNOWN;
   const size_t pitch = a->layout ? a->pitch : b->pitch;
   if (b->layout && b->pitch != pitch) return TDICT_OVERLAP_UNKNOWN;
-  const size_t apart = phase(a->origin, b->origin, pitch);
-  return apart < width_of(a, pitch) || pitch - apart < width_of(b, pitch) ? TDICT_OVERLAP_SOME : TDICT_OVERLAP_NONE;
+  /* Two sets of rows with one pitch overlap if their first rows overlap modulo the pitch. */
+  const size_t shift = offset_in_pitch(a->origin, b->origin, pitch);
+  return shift < width_of(a, pitch) || pitch - shift < width_of(b, pitch) ? TDICT_OVERLAP_YES : TDICT_OVERLAP_NONE;
 }
 
-static const tdict_extent *get(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
+static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
 
-/* Makes room for one more after the last one. */
-static bool reserve(tdict_extents *list) {
+/* Makes room for one more extent at the end. Returns false without memory. */
+static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
+  /* Reuse the room at the front if it is more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;
@@ -45,8 +48,8 @@ static bool reserve(tdict_extents *list) {
   return true;
 }
 
-static bool insert(tdict_extents *list, size_t i, const tdict_extent *e) {
-  if (!reserve(list)) return false;
+static bool insert_extent(tdict_extents *list, size_t i, const tdict_extent *e) {
+  if (!reserve_extent(list)) return false;
   tdict_extent *to = list->at + list->first + i;
   memmove(to + 1, to, (list->count - i) * sizeof *to);
   *to = *e;
@@ -54,8 +57,8 @@ static bool insert(tdict_extents *list, size_t i, const tdict_extent *e) {
   return true;
 }
 
-/* Removes [i, end). What stands before moves when that is less than what stands after. */
-static void erase(tdict_extents *list, size_t i, size_t end) {
+/* Removes the extents [i, end). Moves the shorter of the two remaining parts. */
+static void erase_extents(tdict_extents *list, size_t i, size_t end) {
   tdict_extent *first = list->at + list->first;
   if (i == end) return;
   if (i < list->count - end) {
@@ -67,12 +70,12 @@ static void erase(tdict_extents *list, size_t i, size_t end) {
   list->count -= end - i;
 }
 
-/* The first of the whole ones that ends after `at`. */
-static size_t find_whole(const tdict_extents *list, size_t at) {
+/* Returns the index of the first dense extent that ends after `at`. */
+static size_t find_dense(const tdict_extents *list, size_t at) {
   size_t low = 0, high = list->count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (get(list, middle)->end <= at)
+    if (extent_at(list, middle)->end <= at)
       low = middle + 1;
     else
       high = middle;
@@ -80,25 +83,28 @@ static size_t find_whole(const tdict_extents *list, size_t at) {
   return low;
 }
 
-static bool add_whole(tdict_extents *list, tdict_extent e) {
-  size_t i = find_whole(list, e.begin), end = i;
-  if (i > 0 && get(list, i - 1)->end == e.begin) i--;
-  while (end < list->count && get(list, end)->begin <= e.end) end++;
-  if (i == end) return insert(list, i, &e);
-  if (get(list, i)->begin < e.begin) e.begin = get(list, i)->begin;
-  if (get(list, end - 1)->end > e.end) e.end = get(list, end - 1)->end;
+/* Adds a dense extent and merges it with those that it touches. */
+static bool add_dense(tdict_extents *list, tdict_extent e) {
+  size_t i = find_dense(list, e.begin), end = i;
+  if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;
+  while (end < list->count && extent_at(list, end)->begin <= e.end) end++;
+  if (i == end) return insert_extent(list, i, &e);
+  if (extent_at(list, i)->begin < e.begin) e.begin = extent_at(list, i)->begin;
+  if (extent_at(list, end - 1)->end > e.end) e.end = extent_at(list, end - 1)->end;
   list->at[list->first + i] = tdict_extent_all(e.begin, e.end);
-  erase(list, i + 1, end);
+  erase_extents(list, i + 1, end);
   return true;
 }
 
-static bool remove_whole(tdict_extents *list, const tdict_extent *e) {
-  size_t i = find_whole(list, e->begin), end = i;
-  if (i == list->count || get(list, i)->begin >= e->end) return true;
+/* Removes the bytes of `e` from the dense extents. Returns false without memory to split an extent; the set is then
+ * unchanged. */
+static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
+  size_t i = find_dense(list, e->begin), end = i;
+  if (i == list->count || extent_at(list, i)->begin >= e->end) return true;
   tdict_extent *first = list->at + list->first + i;
   if (first->begin < e->begin && first->end > e->end) {
     const tdict_extent after = tdict_extent_all(e->end, first->end);
-    if (!insert(list, i + 1, &after)) return false;
+    if (!insert_extent(list, i + 1, &after)) return false;
     list->at[list->first + i].end = e->begin;
     return true;
   }
@@ -106,33 +112,37 @@ static bool remove_whole(tdict_extents *list, const tdict_extent *e) {
     first->end = e->begin;
     i = ++end;
   }
-  while (end < list->count && get(list, end)->end <= e->end) end++;
-  if (end < list->count && get(list, end)->begin < e->end)
-    list->at[list->first + end] = tdict_extent_all(e->end, get(list, end)->end);
-  erase(list, i, end);
+  while (end < list->count && extent_at(list, end)->end <= e->end) end++;
+  if (end < list->count && extent_at(list, end)->begin < e->end)
+    list->at[list->first + end] = tdict_extent_all(e->end, extent_at(list, end)->end);
+  erase_extents(list, i, end);
   return true;
 }
 
-/* Leaves out gaps at either end, so that the next row is found there. */
+/* Moves begin and end past gaps, so that both lie in a row. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
-  const size_t first = phase(e->origin, e->begin, e->pitch), last = phase(e->origin, e->end - 1, e->pitch);
+  const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),
+               last = offset_in_pitch(e->origin, e->end - 1, e->pitch);
   if (first >= e->width) e->begin += e->pitch - first;
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-enum { MOST_PARTS = 4096 }; /* of extents of some bytes: they are not sorted */
+enum { MAX_STRIDED_PARTS = 4096 }; /* limit of the strided list: it is not sorted, so long lists are slow */
 
-/* Takes out what [begin, end) covers. One that reaches further on both sides becomes two of one layout, if there is memory
- * for it and the list is short; else it stays. */
-static void trim_some(tdict_extents *list, size_t begin, size_t end) {
+/* Removes the bytes [begin, end) from the strided extents. An extent that extends beyond both sides is split into
+ * two with the same layout.
+ * The extent stays whole if there is no memory or the list is full: the set may report too many bytes, never too
+ * few. */
+static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
     tdict_extent *e = &list->at[list->first + i], after = *e;
     if (end <= e->begin || begin >= e->end) continue;
     if (begin > e->begin && end < e->end) {
       after.begin = end;
       skip_gaps(&after);
-      if (after.begin < after.end && (list->count >= MOST_PARTS || !insert(list, i + 1, &after))) continue;
+      if (after.begin < after.end && (list->count >= MAX_STRIDED_PARTS || !insert_extent(list, i + 1, &after)))
+        continue;
       e = &list->at[list->first + i];
       e->end = begin;
     } else {
@@ -140,51 +150,51 @@ static void trim_some(tdict_extents *list, size_t begin, size_t end) {
       if (end >= e->end) e->end = begin > e->begin ? begin : e->begin;
     }
     skip_gaps(e);
-    if (e->begin >= e->end) erase(list, i, i + 1);
+    if (e->begin >= e->end) erase_extents(list, i, i + 1);
   }
 }
 
 static void remove_layout(tdict_extents *list, uint64_t layout) {
   for (size_t i = list->count; i-- > 0;)
-    if (get(list, i)->layout == layout) erase(list, i, i + 1);
+    if (extent_at(list, i)->layout == layout) erase_extents(list, i, i + 1);
 }
 
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (e->begin == e->end) return true;
-  if (!e->layout) return add_whole(&set->whole, *e);
-  for (size_t i = 0; i < set->some.count; i++)
-    if (get(&set->some, i)->layout == e->layout) { /* parts of it may have been removed */
+  if (!e->layout) return add_dense(&set->dense, *e);
+  for (size_t i = 0; i < set->strided.count; i++)
+    if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the parts that are left of this layout. */
       const tdict_extent whole = *e;
-      remove_layout(&set->some, e->layout); /* leaves room for one */
-      return insert(&set->some, set->some.count, &whole);
+      remove_layout(&set->strided, e->layout); /* also makes room for one extent */
+      return insert_extent(&set->strided, set->strided.count, &whole);
     }
-  return insert(&set->some, set->some.count, e);
+  return insert_extent(&set->strided, set->strided.count, e);
 }
 
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *e) {
   if (e->begin == e->end) return true;
   if (e->layout) {
-    remove_layout(&set->some, e->layout);
+    remove_layout(&set->strided, e->layout);
     return true;
   }
-  trim_some(&set->some, e->begin, e->end);
-  return remove_whole(&set->whole, e);
+  trim_strided(&set->strided, e->begin, e->end);
+  return remove_dense(&set->dense, e);
 }
 
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *e) {
-  for (size_t i = find_whole(&set->whole, e->begin); i < set->whole.count; i++) {
-    if (get(&set->whole, i)->begin >= e->end) break;
-    if (tdict_extent_overlap(get(&set->whole, i), e) != TDICT_OVERLAP_NONE) return true;
+  for (size_t i = find_dense(&set->dense, e->begin); i < set->dense.count; i++) {
+    if (extent_at(&set->dense, i)->begin >= e->end) break;
+    if (tdict_extent_overlap(extent_at(&set->dense, i), e) != TDICT_OVERLAP_NONE) return true;
   }
-  for (size_t i = 0; i < set->some.count; i++)
-    if (tdict_extent_overlap(get(&set->some, i), e) != TDICT_OVERLAP_NONE) return true;
+  for (size_t i = 0; i < set->strided.count; i++)
+    if (tdict_extent_overlap(extent_at(&set->strided, i), e) != TDICT_OVERLAP_NONE) return true;
   return false;
 }
 
-bool tdict_extent_set_is_empty(const tdict_extent_set *set) { return set->whole.count == 0 && set->some.count == 0; }
+bool tdict_extent_set_is_empty(const tdict_extent_set *set) { return set->dense.count == 0 && set->strided.count == 0; }
 
 void tdict_extent_set_reset(tdict_extent_set *set) {
-  free(set->whole.at);
-  free(set->some.at);
+  free(set->dense.at);
+  free(set->strided.at);
   memset(set, 0, sizeof *set);
 }

@@ -1,6 +1,7 @@
-/* A fence: something that some bytes are waiting for, such as a transfer that reads them. A fence
- * is done only once its marks on storages are gone: who has waited finds them free. The layers above implement
- * it; storages hold them. Thread rule: every operation is safe from any thread. */
+/* A fence represents work that uses some bytes, such as a transfer. It is done only after its marks on storages are
+ * removed, so bytes are free once a wait has returned.
+ * Upper layers implement fences; storages keep references to them. Thread rule: every operation is safe from any
+ * thread. */
 #ifndef TDICT_MEMORY_FENCE_H
 #define TDICT_MEMORY_FENCE_H
 
@@ -9,9 +10,10 @@
 
 typedef struct tdict_fence tdict_fence;
 typedef struct tdict_fence_ops {
-  bool (*poll)(tdict_fence *fence);                      /* true once done; never waits */
-  bool (*wait)(tdict_fence *fence, int64_t deadline_ns); /* by tdict_now_ns(); true when done, false when too late */
-  /* The stream of a device (the device layer's own pointers) waits instead of the host; false: it cannot. May be NULL. */
+  bool (*poll)(tdict_fence *fence);                      /* returns true if done; never waits */
+  bool (*wait)(tdict_fence *fence, int64_t deadline_ns); /* deadline by tdict_now_ns(); returns true if done in time */
+  /* Makes a device's stream wait, instead of the host. `device` and `stream` are pointers of the device layer.
+   * Returns false if it cannot. May be NULL. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);

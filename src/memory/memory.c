@@ -1,4 +1,4 @@
-/* The public questions about a memory. */
+/* The public functions on a memory. Memories belong to their context. Thread-safe. */
 #include "memory/memory.h"
 
 #include <string.h>

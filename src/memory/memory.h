@@ -1,4 +1,4 @@
-/* What a tdict_memory is inside: a table of operations that the device layer implements, and counts.
+/* The inside of a tdict_memory: a table of operations, which the device layer and the pinned pool implement.
  * Plain host memory is the NULL pointer and has no table. Thread rule: every operation is safe from any thread. */
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
@@ -8,11 +8,12 @@
 
 typedef struct tdict_block {
   void *data;
-  size_t bytes; /* as the memory rounded them */
-  void *cookie; /* the memory's own */
+  size_t bytes; /* rounded up by the memory */
+  void *cookie; /* private to the memory */
 } tdict_block;
 
-/* A rectangle of bytes: `height` rows of `width` bytes, `pitch` bytes from row to row (any sign). */
+/* A copy of a rectangle of bytes: `height` rows of `width` bytes. Rows start `pitch` bytes apart; a pitch may be
+ * negative. */
 typedef struct tdict_rect {
   void *dst;
   const void *src;
@@ -23,19 +24,22 @@ typedef enum tdict_direction {
   TDICT_COPY_IN,
   TDICT_COPY_OUT,
   TDICT_COPY_WITHIN
-} tdict_direction; /* host to memory, memory to host, both in it */
+} tdict_direction; /* host to memory, memory to host, both ends in the memory */
 
 typedef struct tdict_memory_ops {
+  /* Allocates a block. Returns TDICT_ENOMEM and errors of the driver. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
-  /* Takes the block back. `fences` (counted references, handed over) must be done before its bytes are used again. */
+  /* Frees the block. The memory takes over one reference to each fence, and must not reuse the bytes before all
+   * fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* Both wait until the bytes are there. NULL where the host can touch the memory: plain code is used then. */
+  /* Copies or fills, and waits for the end. NULL if the host can access the memory: ordinary code then does it. */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
-  /* As `allocate`, of pages on a memory node; -1: on the memory's own. NULL where a memory knows no nodes. */
+  /* Allocates like `allocate`, with pages on a NUMA node; -1: the node of the memory. NULL if the memory cannot
+   * choose a node. */
   tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
 } tdict_memory_ops;
 

@@ -1,8 +1,10 @@
-/* Blocks of pinned memory: best fit, cutting, putting together. See pinned_blocks.h. */
+/* Blocks of pinned memory: best fit, splitting and merging. See pinned_blocks.h for ownership and threads. */
 #include "memory/pinned_blocks.h"
 
 #include <stdint.h>
 #include <stdlib.h>
+
+#include "base/assert.h"
 
 tdict_pinned_block *tdict_blocks_new(void) {
   tdict_pinned_block *b = calloc(1, sizeof *b);
@@ -22,6 +24,7 @@ void tdict_blocks_drop(tdict_pinned_block *b) {
 }
 
 void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(!list->newest == !list->oldest);
   b->newer = NULL;
   b->older = list->newest;
   if (list->newest)
@@ -32,6 +35,8 @@ void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *b) {
 }
 
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(b->older ? b->older->newer == b : list->oldest == b);
+  TDICT_ASSERT(b->newer ? b->newer->older == b : list->newest == b);
   if (b->older)
     b->older->newer = b->newer;
   else
@@ -42,9 +47,9 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
     list->newest = b->older;
 }
 
-/* Where `bytes` would begin in the block, counted from its begin: at a border when they would go over it and need not.
- * False: they do not fit. */
-static bool find_place(const tdict_pinned_block *b, size_t bytes, size_t *out) {
+/* Finds the offset at which `bytes` can start in the block. If they would cross a border of pieces needlessly, they
+ * start at that border. Returns false if they do not fit. */
+static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
     size_t to_border = piece - (uintptr_t)b->data % piece;
@@ -54,8 +59,9 @@ static bool find_place(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   return at <= b->bytes && bytes <= b->bytes - at;
 }
 
-/* Cuts the block in two: it keeps its first `bytes`, the rest is a new block on its right. NULL without host memory. */
-static tdict_pinned_block *cut(tdict_pinned_block *b, size_t bytes) {
+/* Splits the block after `bytes` bytes. Returns the new block on its right, or NULL without host memory. */
+static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
+  TDICT_ASSERT(bytes > 0 && bytes < b->bytes);
   tdict_pinned_block *rest = calloc(1, sizeof *rest);
   if (!rest) return NULL;
   rest->run = b->run;
@@ -69,60 +75,65 @@ static tdict_pinned_block *cut(tdict_pinned_block *b, size_t bytes) {
   return rest;
 }
 
-/* The block takes in its neighbour on the right, whose record ends. */
-static void take_in(tdict_pinned_block *b) {
-  tdict_pinned_block *gone = b->right;
-  b->bytes += gone->bytes;
-  b->right = gone->right;
-  if (gone->right) gone->right->left = b;
-  free(gone);
+/* Merges the block with its right neighbour and frees the record of that neighbour. */
+static void merge_right(tdict_pinned_block *b) {
+  tdict_pinned_block *merged = b->right;
+  TDICT_ASSERT(merged->left == b && merged->run == b->run && merged->data == b->data + b->bytes);
+  b->bytes += merged->bytes;
+  b->right = merged->right;
+  if (merged->right) merged->right->left = b;
+  free(merged);
 }
 
-static void set_free(tdict_block_list *list, tdict_pinned_block *b) {
+static void mark_free(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(!b->free && !b->waits);
   tdict_blocks_append(list, b);
   b->free = true;
 }
-static void set_taken(tdict_block_list *list, tdict_pinned_block *b) {
+static void mark_taken(tdict_block_list *list, tdict_pinned_block *b) {
+  TDICT_ASSERT(b->free);
   tdict_blocks_remove(list, b);
   b->free = false;
 }
 
 void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
   if (b->right && b->right->free) {
-    set_taken(list, b->right);
-    take_in(b);
+    mark_taken(list, b->right);
+    merge_right(b);
   }
   if (b->left && b->left->free) {
     b = b->left;
-    set_taken(list, b);
-    take_in(b);
+    mark_taken(list, b);
+    merge_right(b);
   }
-  set_free(list, b);
+  mark_free(list, b);
 }
 
-/* The free block's bytes [at, at + bytes) as a block of their own, taken; what is before and behind stays free. NULL
- * without host memory for the records: nothing has changed then. */
-static tdict_pinned_block *carve(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
-  tdict_pinned_block *wanted = at ? cut(b, at) : b, *rest = NULL;
+/* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after stay
+ * free.
+ * Returns NULL without host memory for the records; nothing has changed then. */
+static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
+  tdict_pinned_block *wanted = at ? split_block(b, at) : b, *rest = NULL;
   if (wanted && wanted->bytes > bytes) {
-    rest = cut(wanted, bytes);
-    if (!rest && at) take_in(b);
+    rest = split_block(wanted, bytes);
+    if (!rest && at) merge_right(b);
     if (!rest) return NULL;
   }
   if (!wanted) return NULL;
-  if (rest) set_free(list, rest);
-  if (!at) set_taken(list, b);
+  if (rest) mark_free(list, rest);
+  if (!at) mark_taken(list, b);
   return wanted;
 }
 
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *best = NULL;
   size_t best_at = 0, at;
+  /* Search newest first, so that the newest of equal sizes is chosen. */
   for (tdict_pinned_block *b = list->newest; b; b = b->older) {
     if (node != TDICT_ANY_NODE && b->run->pages.node != node) continue;
-    if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_place(b, bytes, &at)) continue;
+    if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_offset(b, bytes, &at)) continue;
     best = b;
     best_at = at;
   }
-  return best ? carve(list, best, best_at, bytes) : NULL;
+  return best ? carve_block(list, best, best_at, bytes) : NULL;
 }

@@ -1,4 +1,5 @@
-/* Page-locked pages: mapped, touched and registered, or the driver's own. */
+/* Obtains page-locked pages: maps, touches and registers them, or lets the driver allocate. The caller owns the
+ * pages. Thread rule: safe from any thread. */
 #include "memory/pinned_pages.h"
 
 #include <errno.h>
@@ -15,140 +16,155 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_TOUCHING = 16, LEFT_CPUS = 2 };
-/* Who waits for the driver's lock gets it only when it is left alone for as long as a thread takes to wake. That is less
- * than half of this, but not always: what has to wait for several pieces would wait too long. */
-enum { PAUSE_NS = 200000 }; /* after TDICT_PINNED_PIECE and more; less after smaller pieces */
-enum { LOG_WARNING = 2 };   /* TDICT_LOG_WARNING of tdict/context.h, which is of a layer above */
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
+/* The pause between two pieces. A thread that waits for the driver's lock gets it only if the lock stays free while
+ * the thread wakes up.
+ * Waking usually takes less than half of this pause. A thread that misses the pauses of several pieces would wait
+ * too long. */
+enum { PAUSE_NS = 200000 }; /* after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
+enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
-/* Maps `bytes` at an address that is a multiple of `alignment`; NULL without address space. */
+/* Maps `bytes` at a multiple of `alignment`. Returns NULL without address space. */
 static void *map_aligned(size_t bytes, size_t alignment) {
   char *raw = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return NULL;
+  /* Unmap what lies outside of the aligned range. */
   size_t head = (alignment - (uintptr_t)raw % alignment) % alignment;
   if (head) munmap(raw, head);
   munmap(raw + head + bytes, alignment - head);
-  madvise(raw + head, bytes, MADV_HUGEPAGE); /* refused where huge pages are off: small ones do as well */
-  madvise(raw + head, bytes, MADV_DONTFORK); /* a child could do nothing with them */
+  madvise(raw + head, bytes, MADV_HUGEPAGE); /* May fail where huge pages are disabled; small pages work too. */
+  /* A child of fork cannot use the pages: the registration belongs to the parent. */
+  madvise(raw + head, bytes, MADV_DONTFORK);
   return raw + head;
 }
 
-/* From here on it does not matter which thread touches the pages. */
+/* Asks the system to place the pages on the node. From here on any thread may touch them. */
 static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
   enum { BITS = 8 * sizeof(unsigned long), MOST_NODES = 1024 };
   unsigned long nodes[MOST_NODES / BITS] = {0};
   if (p->node < 0 || p->node >= MOST_NODES) return;
   nodes[p->node / BITS] = 1UL << p->node % BITS;
   if (syscall(SYS_mbind, data, bytes, (long)MPOL_PREFERRED, nodes, (long)MOST_NODES + 1, 0L) != 0)
-    p->ops->unbound(p->self, p->node, errno);
+    p->ops->bind_refused(p->self, p->node, errno);
 }
 
-static void let_others_in(size_t piece) {
+/* Lets other threads take the driver's lock. Small pieces get a shorter pause. */
+static void pause_between_pieces(size_t piece) {
   const size_t parts = piece < TDICT_PINNED_PIECE ? TDICT_PINNED_PIECE / piece : 1;
   const struct timespec pause = {0, (long)(PAUSE_NS / parts)};
   nanosleep(&pause, NULL);
 }
 
-/* Unregisters the first `bytes`, which are whole pieces or all. */
+/* Unregisters the first `bytes` bytes, which are whole pieces or everything. */
 static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
   for (size_t at = 0; at < bytes; at += piece) {
-    if (at) let_others_in(piece);
+    if (at) pause_between_pieces(piece);
     p->ops->unreg(p->self, data + at, bytes - at < piece ? bytes - at : piece);
   }
 }
 
-/* Pages that are being touched by several threads, and registered by one of them at a time as far as they are there. */
-typedef struct making {
+/* Pages that several threads touch. One thread at a time registers those that are touched. */
+typedef struct pinning {
   const tdict_pinner *pinner;
   char *data;
   size_t bytes, piece;
-  atomic_int *missing;  /* a piece: its huge pages that are not touched; release/acquire. NULL: wait for all of them */
-  pthread_mutex_t lock; /* guards: registered, status, why, busy */
+  atomic_int
+      /* number of untouched huge pages in each piece; release/acquire. NULL: register after all are touched */
+      *num_untouched;
+  pthread_mutex_t lock; /* guards: registered, status, cause, busy */
   size_t registered;
   tdict_status status;
-  tdict_error why;
+  tdict_error cause;
   bool busy; /* a thread is registering */
-} making;
+} pinning;
 
-static size_t piece_at(const making *m, size_t at) { return m->bytes - at < m->piece ? m->bytes - at : m->piece; }
-
-/* Whether the next piece can be registered, and by this thread. Under the lock. */
-static bool is_next_there(const making *m, bool all_touched) {
-  if (m->status != TDICT_OK || m->registered >= m->bytes) return false;
-  return all_touched ||
-         (m->missing && atomic_load_explicit(&m->missing[m->registered / m->piece], memory_order_acquire) == 0);
+static size_t piece_bytes_at(const pinning *m, size_t at) {
+  return m->bytes - at < m->piece ? m->bytes - at : m->piece;
 }
 
-/* Registers what is touched, unless another thread does. */
-static void register_more(making *m, bool all_touched) {
+/* Returns true if the next piece can be registered. Under the lock. */
+static bool is_next_ready(const pinning *m, bool is_all_touched) {
+  if (m->status != TDICT_OK || m->registered >= m->bytes) return false;
+  if (is_all_touched) return true;
+  const size_t next = m->registered / m->piece;
+  return m->num_untouched && atomic_load_explicit(&m->num_untouched[next], memory_order_acquire) == 0;
+}
+
+/* Registers all touched pieces in order, unless another thread is doing so. */
+static void register_more(pinning *m, bool is_all_touched) {
   pthread_mutex_lock(&m->lock);
-  bool mine = !m->busy;
-  if (mine) m->busy = true;
-  while (mine && is_next_there(m, all_touched)) {
-    size_t at = m->registered, bytes = piece_at(m, at);
+  bool is_registrar = !m->busy;
+  if (is_registrar) m->busy = true;
+  while (is_registrar && is_next_ready(m, is_all_touched)) {
+    /* Unlock while registering: it takes milliseconds. */
+    size_t at = m->registered, bytes = piece_bytes_at(m, at);
     pthread_mutex_unlock(&m->lock);
-    if (at) let_others_in(m->piece);
-    tdict_error why = {0};
-    tdict_status status = m->pinner->ops->reg(m->pinner->self, m->data + at, bytes, &why);
+    if (at) pause_between_pieces(m->piece);
+    tdict_error cause = {0};
+    tdict_status status = m->pinner->ops->reg(m->pinner->self, m->data + at, bytes, &cause);
     pthread_mutex_lock(&m->lock);
     m->status = status;
     if (status == TDICT_OK)
       m->registered += bytes;
     else
-      m->why = why;
+      m->cause = cause;
   }
-  if (mine) m->busy = false;
+  if (is_registrar) m->busy = false;
   pthread_mutex_unlock(&m->lock);
 }
 
 static void touch_huge_page(void *user, long i) {
-  making *m = user;
+  pinning *m = user;
   size_t begin = (size_t)i * HUGE_PAGE, end = begin + HUGE_PAGE < m->bytes ? begin + HUGE_PAGE : m->bytes;
   for (size_t at = begin; at < end; at += PAGE) ((volatile char *)m->data)[at] = 0;
-  if (!m->missing) return;
-  if (atomic_fetch_sub_explicit(&m->missing[begin / m->piece], 1, memory_order_acq_rel) == 1) register_more(m, false);
+  if (!m->num_untouched) return;
+  if (atomic_fetch_sub_explicit(&m->num_untouched[begin / m->piece], 1, memory_order_acq_rel) == 1)
+    register_more(m, false);
 }
 
-/* A thread that loses its processor inside the driver's lock holds up everybody's copies for some milliseconds, so there
- * is to be one for each thread, the program's included. */
-static int count_helpers(const tdict_pool *pool) {
-  int threads = pool ? tdict_pool_room(pool, LEFT_CPUS) : 1;
-  return (threads < MOST_TOUCHING ? threads : MOST_TOUCHING) - 1;
+/* Returns the number of helper threads. A thread that is preempted inside the driver's lock delays all copies by
+ * milliseconds. So each thread, including those of the program, should have a CPU of its own. */
+static int count_touching_helpers(const tdict_pool *pool) {
+  int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
+  return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
 }
 
 static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
 
-static atomic_int *make_counters(const making *m) {
+/* Returns a counter of untouched huge pages for each piece, or NULL without memory. */
+static atomic_int *make_counters(const pinning *m) {
   size_t count = (m->bytes + m->piece - 1) / m->piece;
-  atomic_int *missing = malloc(count * sizeof *missing);
-  for (size_t i = 0; missing && i < count; i++)
-    atomic_init(&missing[i], (int)count_huge_pages(piece_at(m, i * m->piece)));
-  return missing;
+  atomic_int *num_untouched = malloc(count * sizeof *num_untouched);
+  for (size_t i = 0; num_untouched && i < count; i++)
+    atomic_init(&num_untouched[i], (int)count_huge_pages(piece_bytes_at(m, i * m->piece)));
+  return num_untouched;
 }
 
-/* Touches and registers all of the pages. On failure none is registered. */
-static tdict_status register_all(making *m, tdict_error *err) {
+/* Touches and registers all pages. On failure no page is registered. */
+static tdict_status register_all(pinning *m, tdict_error *err) {
   pthread_mutex_init(&m->lock, NULL);
-  m->missing = make_counters(m);
+  m->num_untouched = make_counters(m);
   const long pages = (long)count_huge_pages(m->bytes);
-  tdict_parallel_for(m->pinner->pool, count_helpers(m->pinner->pool), pages, touch_huge_page, m);
+  tdict_parallel_for(m->pinner->pool, count_touching_helpers(m->pinner->pool), pages, touch_huge_page, m);
   register_more(m, true);
-  free(m->missing);
+  free(m->num_untouched);
   pthread_mutex_destroy(&m->lock);
   if (m->status == TDICT_OK) return TDICT_OK;
   unregister(m->pinner, m->data, m->registered, m->piece);
-  if (err) *err = m->why;
+  if (err) *err = m->cause;
   return m->status;
 }
 
-/* Pages of our own, in one registration (`piece` 0, or it holds them all) or in pieces. */
-static tdict_status get_registered(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
-                                   tdict_error *err) {
+/* Maps pages and registers them. If `piece` is 0 or holds all bytes, there is one registration; else there are
+ * several pieces. */
+static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
+                                     tdict_error *err) {
   const bool whole = piece == 0 || bytes <= piece;
   void *data = map_aligned(bytes, whole ? (size_t)HUGE_PAGE : piece);
   if (!data) return tdict_fail(err, TDICT_ENOMEM, "pinned memory: no address space for %zu bytes", bytes);
+  /* Bind before touching: the first touch places a page. */
   bind_to_node(p, data, bytes);
-  making m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
+  pinning m = {.pinner = p, .data = data, .bytes = bytes, .piece = whole ? bytes : piece};
   tdict_status status = register_all(&m, err);
   if (status == TDICT_OK)
     *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_REGISTERED, p->node, whole ? SIZE_MAX : piece};
@@ -157,25 +173,30 @@ static tdict_status get_registered(const tdict_pinner *p, size_t bytes, size_t p
   return status;
 }
 
-static tdict_status get_from_driver(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
+static tdict_status allocate_from_driver(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out,
+                                         tdict_error *err) {
   void *data;
   tdict_status status = p->ops->allocate(p->self, bytes, &data, err);
   if (status == TDICT_OK) *out = (tdict_pinned_pages){data, bytes, TDICT_PINNED_DRIVER, p->node, SIZE_MAX};
   return status;
 }
 
-static void tell(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead, const char *why) {
+/* Logs once for each way that the pages could not be obtained as preferred. */
+static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead,
+                         const char *cause) {
   const int bit = 1 << pages->way;
-  if (!p->log || (p->told && atomic_fetch_or_explicit(p->told, bit, memory_order_relaxed) & bit)) return;
-  tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, why);
+  if (!p->log || (p->logged_ways && atomic_fetch_or_explicit(p->logged_ways, bit, memory_order_relaxed) & bit)) return;
+  tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* The registration as it was asked for was refused, for the reason `why`. */
-static bool get_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *why) {
+/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration was refused with the message `cause`.
+ * Returns false if that fails too or cannot help. */
+static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
-  if (get_registered(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;
+  if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;
   out->way = TDICT_PINNED_SMALL;
-  tell(p, out, "is registered in pieces of 4 MiB, and one copy of the program's own cannot cross their borders", why);
+  log_fallback(p, out, "is registered in pieces of 4 MiB, and one copy of the program's own cannot cross their borders",
+               cause);
   return true;
 }
 
@@ -185,23 +206,25 @@ tdict_pinned_way tdict_pinned_first_way(size_t bytes) {
 
 tdict_status tdict_pinned_pages_get(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, tdict_error *err) {
   size_t rounded;
-  tdict_error first = {0}, why = {0};
+  tdict_error first = {0}, cause = {0};
   if (!tdict_round_up(bytes ? bytes : 1, PAGE, &rounded) || rounded > SIZE_MAX / 2)
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", bytes);
+  /* Try the preferred way first. */
   bool large = tdict_pinned_first_way(rounded) == TDICT_PINNED_REGISTERED;
-  if (large && get_registered(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
-  if (large && p->piece && get_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
-  tdict_status status = get_from_driver(p, rounded, out, &why);
+  if (large && map_and_register(p, rounded, p->piece, out, &first) == TDICT_OK) return TDICT_OK;
+  if (large && p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
+  /* Fall back to the driver, then to registering small pieces. */
+  tdict_status status = allocate_from_driver(p, rounded, out, &cause);
   if (status == TDICT_OK) {
-    if (large) tell(p, out, "was allocated by the driver", first.message);
+    if (large) log_fallback(p, out, "was allocated by the driver", first.message);
     return status;
   }
-  if (large && !p->piece && get_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
-  if (!large && get_registered(p, rounded, 0, out, NULL) == TDICT_OK) {
-    tell(p, out, "is registered", why.message);
+  if (large && !p->piece && try_small_pieces(p, rounded, out, first.message)) return TDICT_OK;
+  if (!large && map_and_register(p, rounded, 0, out, NULL) == TDICT_OK) {
+    log_fallback(p, out, "is registered", cause.message);
     return TDICT_OK;
   }
-  if (err) *err = why;
+  if (err) *err = cause;
   return status;
 }
 

@@ -1,129 +1,142 @@
-/* The pinned pool: see pinned_pool.h. It counts, keeps to the limit and asks fences; blocks are cut in pinned_blocks.c. */
+/* The pool of pinned memory. It counts bytes, keeps to the limit and polls fences; pinned_blocks.c splits the
+ * blocks.
+ * The pool owns its runs until its last reference is gone. Thread rule: see pinned_pool.h. */
 #include "memory/pinned_pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "memory/pinned_blocks.h"
 
-enum { PAGE = 4096 };
+enum { PAGE_BYTES = 4096 };
 #define MIN_CACHE ((size_t)64 << 20)
-/* A small block that lives long would keep a large run from being given back or used whole. */
-enum { MOST_CUT = 16 };
+/* A block is split only if it is at most this many times larger. A small block with a long life would otherwise keep
+ * a large run from being unpinned or reused. */
+enum { MAX_CUT_RATIO = 16 };
 
 typedef struct pool {
   tdict_memory memory; /* first: a pool is a memory */
   _Atomic(int64_t) refs;
   tdict_pinner pinner;
-  atomic_int told; /* see tdict_pinner */
+  atomic_int logged_ways; /* see tdict_pinner */
   size_t limit_bytes;
-  pthread_mutex_t lock;                  /* guards what follows, and every block */
-  pthread_cond_t left;                   /* `leaving` has become less */
-  tdict_block_list free_blocks, waiting; /* waiting: freed, but their fences were not done when they were asked last */
-  size_t most_live;
-  size_t reserved; /* bytes of allocations under way: within the limit, and counted once they are there */
-  size_t leaving;  /* bytes that are being given back: within the limit until they are gone */
+  pthread_mutex_t lock;    /* guards all following fields and every block */
+  pthread_cond_t unpinned; /* signalled when unpinning_bytes or reserved_bytes decreases */
+  tdict_block_list free_blocks;
+  tdict_block_list waiting_blocks; /* freed, but their fences were not done at the last poll */
+  size_t peak_live_bytes;
+  size_t reserved_bytes;  /* bytes being pinned now; they count against the limit */
+  size_t unpinning_bytes; /* bytes being unpinned now; they count against the limit until unpinned */
   tdict_memory_counts counts;
 } pool;
 
-static bool is_gone(const pool *p) { return p->pinner.ops->is_gone && p->pinner.ops->is_gone(p->pinner.self); }
+static bool is_forked(const pool *p) { return p->pinner.ops->is_forked && p->pinner.ops->is_forked(p->pinner.self); }
 
-static bool is_idle(const tdict_pinned_block *b) {
+static bool are_fences_done(const tdict_pinned_block *b) {
   for (int i = 0; b->waits && i < b->waits->count; i++)
     if (!b->waits->fences[i]->ops->poll(b->waits->fences[i])) return false;
   return true;
 }
 
-/* Blocks that wait and need not any more become free. Their fences are the caller's to release once it has let the lock
- * go: the end of a fence may free storages of this very pool. */
-static void settle(pool *p, tdict_waits **done) {
-  for (tdict_pinned_block *b = p->waiting.oldest, *next; b; b = next) {
+/* Moves waiting blocks whose fences are done to the free list. Under the lock.
+ * The caller releases the fences after unlocking: releasing a fence may free storages of this pool. */
+static void free_idle_blocks(pool *p, tdict_fence_list **done) {
+  for (tdict_pinned_block *b = p->waiting_blocks.oldest, *next; b; b = next) {
     next = b->newer;
-    if (!is_idle(b)) continue;
+    if (!are_fences_done(b)) continue;
     b->waits->next = *done;
     *done = b->waits;
     b->waits = NULL;
-    tdict_blocks_remove(&p->waiting, b);
+    tdict_blocks_remove(&p->waiting_blocks, b);
     tdict_blocks_give(&p->free_blocks, b);
   }
 }
 
-static void release_waits(tdict_waits *done) {
+static void release_fence_lists(tdict_fence_list *done) {
   while (done) {
-    tdict_waits *next = done->next;
+    tdict_fence_list *next = done->next;
     for (int i = 0; i < done->count; i++) done->fences[i]->ops->release(done->fences[i]);
     free(done);
     done = next;
   }
 }
 
-/* Takes free runs out, oldest first, while more than keep_bytes are cached; the caller gives them back once it has let the
- * lock go, since unpinning waits for the device. They are in a list by `newer`. */
-static tdict_pinned_block *take_surplus(pool *p, size_t keep_bytes) {
+/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Under the lock. Returns them
+ * linked by `newer`.
+ * The caller unpins them after unlocking, since unpinning waits for the device. */
+static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   tdict_pinned_block *taken = NULL;
   for (tdict_pinned_block *b = p->free_blocks.oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
     next = b->newer;
     if (!tdict_block_is_whole(b)) continue;
     tdict_blocks_remove(&p->free_blocks, b);
+    TDICT_ASSERT(p->counts.cached_bytes >= b->bytes);
     p->counts.cached_bytes -= b->bytes;
-    p->leaving += b->bytes;
+    p->unpinning_bytes += b->bytes;
     b->newer = taken;
     taken = b;
   }
   return taken;
 }
 
-/* Without the lock. */
-static void give_back(pool *p, tdict_pinned_block *taken) {
+/* Unpins and frees removed runs. Call without the lock. */
+static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
   while (taken) {
     tdict_pinned_block *next = taken->newer;
     size_t bytes = taken->bytes;
     tdict_pinned_pages_put(&p->pinner, &taken->run->pages);
     tdict_blocks_drop(taken);
     pthread_mutex_lock(&p->lock);
-    p->leaving -= bytes;
-    pthread_cond_broadcast(&p->left);
+    TDICT_ASSERT(p->unpinning_bytes >= bytes);
+    p->unpinning_bytes -= bytes;
+    pthread_cond_broadcast(&p->unpinned);
     pthread_mutex_unlock(&p->lock);
     taken = next;
   }
 }
 
+/* Counts an allocation. Under the lock. */
 static void count_live(pool *p, size_t bytes) {
+  TDICT_ASSERT(tdict_lock_is_held(&p->lock));
   p->counts.live_bytes += bytes;
   p->counts.num_allocations++;
-  if (p->counts.live_bytes > p->most_live) p->most_live = p->counts.live_bytes;
+  if (p->counts.live_bytes > p->peak_live_bytes) p->peak_live_bytes = p->counts.live_bytes;
   size_t all = p->counts.live_bytes + p->counts.cached_bytes;
   if (all > p->counts.peak_bytes) p->counts.peak_bytes = all;
 }
 
-/* A free block, counted as live; NULL when none fits. Under the lock. */
-static tdict_pinned_block *take_free(pool *p, size_t bytes, size_t at_most, int node) {
+/* Returns a free block, counted as live, or NULL if none fits. Under the lock. */
+static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *b = tdict_blocks_take(&p->free_blocks, bytes, at_most, node);
   if (!b) return NULL;
+  TDICT_ASSERT(b->bytes == bytes && p->counts.cached_bytes >= bytes);
   p->counts.cached_bytes -= bytes;
   p->counts.num_reused++;
   count_live(p, bytes);
   return b;
 }
 
-/* One that was too large to be cut, or lies for another node, while there was a choice. Under the lock. */
-static tdict_pinned_block *take_any(pool *p, size_t bytes, int node) {
-  tdict_pinned_block *b = take_free(p, bytes, SIZE_MAX, node);
-  return b ? b : take_free(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
+/* Returns any free block that fits, also a much larger block or a block for another node. Used if no more may be
+ * pinned. Under the lock. */
+static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
+  tdict_pinned_block *b = take_free_block(p, bytes, SIZE_MAX, node);
+  return b ? b : take_free_block(p, bytes, SIZE_MAX, TDICT_ANY_NODE);
 }
 
-/* What may be pinned beside what is. Under the lock. */
-static size_t room_left(const pool *p) {
+/* Returns how many more bytes may be pinned. Under the lock. */
+static size_t count_room(const pool *p) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
-  size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved + p->leaving;
+  size_t taken = p->counts.live_bytes + p->counts.cached_bytes + p->reserved_bytes + p->unpinning_bytes;
   return taken < room ? room - taken : 0;
 }
 
-static tdict_status refuse(const pool *p, size_t bytes, tdict_error *err) {
+/* Fills the error of an allocation that does not fit the limit. Under the lock. */
+static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *err) {
   size_t room = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
-  size_t taken = p->counts.live_bytes + p->reserved;
+  size_t taken = p->counts.live_bytes + p->reserved_bytes;
   if (bytes > room || taken > room - bytes)
     return tdict_fail(err, TDICT_ENOMEM, "pinned memory: %zu bytes on top of %zu live ones pass pinned_bytes, %zu",
                       bytes, taken, room);
@@ -133,63 +146,68 @@ static tdict_status refuse(const pool *p, size_t bytes, tdict_error *err) {
       p->counts.cached_bytes, room);
 }
 
-/* A free block (*out), or a claim on `bytes` that are to be pinned (*out is NULL): counted before they are there, so that
- * the limit holds while several threads allocate. Runs of other sizes that are in the way are given back first, with the
- * lock let go meanwhile. Under the lock. */
+/* Finds a free block (*out), or reserves `bytes` to be pinned (*out is NULL). The reservation keeps the limit while
+ * several threads allocate.
+ * Unpins cached runs of other sizes if they are in the way. Under the lock, which is unlocked while unpinning.
+ * Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
-  *out = take_free(p, bytes, bytes > SIZE_MAX / MOST_CUT ? SIZE_MAX : bytes * MOST_CUT, node);
+  TDICT_ASSERT(tdict_lock_is_held(&p->lock));
+  *out = take_free_block(p, bytes, bytes > SIZE_MAX / MAX_CUT_RATIO ? SIZE_MAX : bytes * MAX_CUT_RATIO, node);
   size_t limit = p->limit_bytes ? p->limit_bytes : SIZE_MAX / 2;
-  while (!*out && room_left(p) < bytes) {
-    *out = take_any(p, bytes, node);
+  while (!*out && count_room(p) < bytes) {
+    *out = take_any_block(p, bytes, node);
     if (*out) break;
-    size_t held = p->counts.live_bytes + p->reserved; /* the rest can go */
-    if (bytes > limit || held > limit - bytes) return refuse(p, bytes, err);
+    size_t held = p->counts.live_bytes + p->reserved_bytes; /* cached bytes can be unpinned, these cannot */
+    if (bytes > limit || held > limit - bytes) return fail_over_limit(p, bytes, err);
     tdict_pinned_block *surplus = NULL;
-    if (held + p->counts.cached_bytes > limit - bytes) surplus = take_surplus(p, limit - bytes - held);
-    if (!surplus && !p->leaving) return refuse(p, bytes, err);
-    if (!surplus) { /* another thread is giving back: it waits for nobody here */
-      pthread_cond_wait(&p->left, &p->lock);
+    if (held + p->counts.cached_bytes > limit - bytes) surplus = remove_surplus(p, limit - bytes - held);
+    if (!surplus && !p->unpinning_bytes) return fail_over_limit(p, bytes, err);
+    if (!surplus) { /* Another thread is unpinning and needs nothing from this thread, so waiting is safe. */
+      pthread_cond_wait(&p->unpinned, &p->lock);
       continue;
     }
     pthread_mutex_unlock(&p->lock);
-    give_back(p, surplus);
+    unpin_surplus(p, surplus);
     pthread_mutex_lock(&p->lock);
   }
-  if (!*out) p->reserved += bytes;
+  if (!*out) p->reserved_bytes += bytes;
   return TDICT_OK;
 }
 
+/* Unpins all cached runs. Returns false if there were none. */
 static bool drop_cache(pool *p) {
   pthread_mutex_lock(&p->lock);
-  tdict_pinned_block *surplus = take_surplus(p, 0);
+  tdict_pinned_block *surplus = remove_surplus(p, 0);
   pthread_mutex_unlock(&p->lock);
   bool dropped = surplus != NULL;
-  give_back(p, surplus);
+  unpin_surplus(p, surplus);
   return dropped;
 }
 
-static tdict_status get_pages(pool *p, size_t bytes, int node, tdict_pinned_pages *out, tdict_error *err) {
+static tdict_status pin_pages(pool *p, size_t bytes, int node, tdict_pinned_pages *out, tdict_error *err) {
   tdict_pinner pinner = p->pinner;
   pinner.node = node;
   return tdict_pinned_pages_get(&pinner, bytes, out, err);
 }
 
-/* A block for bytes that are reserved. */
+/* Pins a new block for bytes that are reserved. On failure falls back to any free block. */
 static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
-  tdict_error why;
+  tdict_error cause;
   tdict_pinned_pages pages = {0};
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
-  tdict_status status = b ? get_pages(p, bytes, node, &pages, &why)
-                          : tdict_fail(&why, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
-  if (status != TDICT_OK && b && drop_cache(p)) /* what is cached may be what is missing */
-    status = get_pages(p, bytes, node, &pages, &why);
+  tdict_status status = b ? pin_pages(p, bytes, node, &pages, &cause)
+                          : tdict_fail(&cause, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
+  if (status != TDICT_OK && b && drop_cache(p)) /* The cache may hold the memory that the system lacks. */
+    status = pin_pages(p, bytes, node, &pages, &cause);
+  /* End the reservation, and count the block if there is one. */
   pthread_mutex_lock(&p->lock);
-  p->reserved -= bytes;
+  TDICT_ASSERT(p->reserved_bytes >= bytes);
+  p->reserved_bytes -= bytes;
   if (status == TDICT_OK)
     count_live(p, bytes);
   else if (b)
-    other = take_any(p, bytes, node);
-  pthread_cond_broadcast(&p->left);
+    other = take_any_block(p, bytes, node);
+  pthread_cond_broadcast(&p->unpinned);
   pthread_mutex_unlock(&p->lock);
   if (status == TDICT_OK) {
     b->run->pages = pages;
@@ -203,42 +221,44 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
     *out = other;
     return TDICT_OK;
   }
-  if (err) *err = why;
+  if (err) *err = cause;
   return status;
 }
 
-static tdict_status allocate_on(pool *p, size_t asked, int node, tdict_block *out, tdict_error *err) {
+static tdict_status allocate_on(pool *p, size_t requested, int node, tdict_block *out, tdict_error *err) {
   size_t bytes;
-  if (is_gone(p))
+  if (is_forked(p))
     return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
-  if (!tdict_round_up(asked ? asked : 1, PAGE, &bytes))
-    return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", asked);
-  tdict_waits *done = NULL;
+  if (!tdict_round_up(requested ? requested : 1, PAGE_BYTES, &bytes))
+    return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", requested);
+  tdict_fence_list *done = NULL;
   tdict_pinned_block *b = NULL;
   pthread_mutex_lock(&p->lock);
-  settle(p, &done);
+  free_idle_blocks(p, &done);
   tdict_status status = take_or_reserve(p, bytes, node, &b, err);
   pthread_mutex_unlock(&p->lock);
-  release_waits(done);
+  release_fence_lists(done);
   if (status == TDICT_OK && !b) status = make_block(p, bytes, node, &b, err);
   if (status != TDICT_OK) return status;
   *out = (tdict_block){b->data, bytes, b};
   return TDICT_OK;
 }
 
-static tdict_status pool_allocate_near(tdict_memory *m, size_t asked, int node, tdict_block *out, tdict_error *err) {
+static tdict_status pool_allocate_near(tdict_memory *m, size_t requested, int node, tdict_block *out,
+                                       tdict_error *err) {
   pool *p = (pool *)m;
-  return allocate_on(p, asked, node < 0 ? p->pinner.node : node, out, err);
+  return allocate_on(p, requested, node < 0 ? p->pinner.node : node, out, err);
 }
 
-static tdict_status pool_allocate(tdict_memory *m, size_t asked, tdict_block *out, tdict_error *err) {
-  return pool_allocate_near(m, asked, -1, out, err);
+static tdict_status pool_allocate(tdict_memory *m, size_t requested, tdict_block *out, tdict_error *err) {
+  return pool_allocate_near(m, requested, -1, out, err);
 }
 
-/* The fences in a record of their own; without memory for that they are waited for here. NULL: nothing to wait for. */
-static tdict_waits *keep_fences(tdict_fence **fences, int num_fences) {
+/* Records the fences of a freed block. Without memory for the record, waits for them here. Returns NULL if there is
+ * nothing to wait for. */
+static tdict_fence_list *record_fences(tdict_fence **fences, int num_fences) {
   if (num_fences == 0) return NULL;
-  tdict_waits *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);
+  tdict_fence_list *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);
   for (int i = 0; i < num_fences; i++) {
     if (w) {
       w->fences[i] = fences[i];
@@ -254,31 +274,33 @@ static tdict_waits *keep_fences(tdict_fence **fences, int num_fences) {
 static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences, int num_fences) {
   pool *p = (pool *)m;
   tdict_pinned_block *b = given->cookie;
-  if (is_gone(p)) return;
-  tdict_waits *waits = keep_fences(fences, num_fences), *done = NULL;
+  if (is_forked(p)) return;
+  tdict_fence_list *waits = record_fences(fences, num_fences), *done = NULL;
   pthread_mutex_lock(&p->lock);
+  TDICT_ASSERT(!b->free && !b->waits && p->counts.live_bytes >= b->bytes);
   p->counts.live_bytes -= b->bytes;
   p->counts.cached_bytes += b->bytes;
   b->waits = waits;
   if (waits)
-    tdict_blocks_append(&p->waiting, b);
+    tdict_blocks_append(&p->waiting_blocks, b);
   else
     tdict_blocks_give(&p->free_blocks, b);
+  /* Keep as many bytes as were live at once, at least MIN_CACHE. */
   tdict_pinned_block *surplus = NULL;
-  size_t keep = p->most_live > MIN_CACHE ? p->most_live : MIN_CACHE;
+  size_t keep = p->peak_live_bytes > MIN_CACHE ? p->peak_live_bytes : MIN_CACHE;
   if (p->counts.cached_bytes > keep) {
-    settle(p, &done);
-    surplus = take_surplus(p, keep);
+    free_idle_blocks(p, &done);
+    surplus = remove_surplus(p, keep);
   }
   pthread_mutex_unlock(&p->lock);
-  release_waits(done);
-  give_back(p, surplus);
+  release_fence_lists(done);
+  unpin_surplus(p, surplus);
 }
 
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
   pool *p = (pool *)(uintptr_t)m;
   *out = (tdict_memory_counts){0};
-  if (is_gone(p)) return; /* a lost thread may hold the lock */
+  if (is_forked(p)) return; /* A thread of the parent may have held the lock at the fork. */
   pthread_mutex_lock(&p->lock);
   *out = p->counts;
   pthread_mutex_unlock(&p->lock);
@@ -286,17 +308,19 @@ static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
 
 static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m)->refs, 1, memory_order_relaxed); }
 
-/* At the end nobody can ask for the bytes again, so whatever still waits for a fence is waited for. */
+/* Releases a reference. The last one waits for all fences, since no later call can poll them. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
-  if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_gone(p)) return;
-  for (tdict_pinned_block *b = p->waiting.oldest; b; b = b->newer)
+  if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_forked(p)) return;
+  for (tdict_pinned_block *b = p->waiting_blocks.oldest; b; b = b->newer)
     for (int i = 0; i < b->waits->count; i++) b->waits->fences[i]->ops->wait(b->waits->fences[i], INT64_MAX);
-  tdict_waits *done = NULL;
-  settle(p, &done);
-  release_waits(done);
-  give_back(p, take_surplus(p, 0));
-  pthread_cond_destroy(&p->left);
+  tdict_fence_list *done = NULL;
+  free_idle_blocks(p, &done);
+  release_fence_lists(done);
+  TDICT_ASSERT(p->counts.live_bytes == 0 && p->reserved_bytes == 0 && !p->waiting_blocks.oldest);
+  unpin_surplus(p, remove_surplus(p, 0));
+  TDICT_ASSERT(p->counts.cached_bytes == 0 && p->unpinning_bytes == 0);
+  pthread_cond_destroy(&p->unpinned);
   pthread_mutex_destroy(&p->lock);
   p->pinner.ops->release(p->pinner.self);
   free(p);
@@ -317,11 +341,11 @@ tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_b
   p->memory.device = tdict_cpu();
   p->memory.pinned = true;
   atomic_init(&p->refs, 1);
-  atomic_init(&p->told, 0);
+  atomic_init(&p->logged_ways, 0);
   pthread_mutex_init(&p->lock, NULL);
-  pthread_cond_init(&p->left, NULL);
+  pthread_cond_init(&p->unpinned, NULL);
   p->pinner = *pinner;
-  p->pinner.told = &p->told;
+  p->pinner.logged_ways = &p->logged_ways;
   p->limit_bytes = limit_bytes;
   pinner->ops->retain(pinner->self);
   *out = &p->memory;
@@ -335,14 +359,14 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
-  if (is_gone(p)) return; /* where the pages were, something else may lie by now */
-  tdict_waits *done = NULL;
+  if (is_forked(p)) return; /* In a fork the pages are not mapped, and other data may be at their addresses. */
+  tdict_fence_list *done = NULL;
   pthread_mutex_lock(&p->lock);
-  settle(p, &done);
-  tdict_pinned_block *surplus = take_surplus(p, keep_bytes);
+  free_idle_blocks(p, &done);
+  tdict_pinned_block *surplus = remove_surplus(p, keep_bytes);
   pthread_mutex_unlock(&p->lock);
-  release_waits(done);
-  give_back(p, surplus);
+  release_fence_lists(done);
+  unpin_surplus(p, surplus);
 }
 
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage) {
@@ -350,6 +374,6 @@ int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *stora
   return (int)((const tdict_pinned_block *)storage->block.cookie)->run->pages.way;
 }
 
-void *tdict_pinned_pool_self(const tdict_memory *memory) {
+void *tdict_pinned_pool_pinner_self(const tdict_memory *memory) {
   return memory && memory->ops == &pool_ops ? ((const pool *)memory)->pinner.self : NULL;
 }

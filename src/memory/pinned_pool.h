@@ -1,10 +1,10 @@
-/* The pool behind tdict_pinned_memory(): blocks of exact sizes (multiples of 4096), cut from runs of pages that are kept
- * when they are freed: the smallest free block that is large enough is cut (one of more than 16 times the size only when
- * no more may be pinned), neighbours that are free are put together again, and a block is used once its fences are done.
- * A run belongs to the memory node that it was pinned for (see tdict_pinner), and serves another one only when no more may
- * be pinned.
- * What is kept never exceeds the most that was live at once (or 64 MiB), but for blocks whose fences are not done and
- * what lies between live blocks; the runs freed longest ago go first.
+/* The pool of tdict_pinned_memory(). It splits runs of pinned pages into blocks of exact sizes (multiples of 4096)
+ * and keeps freed runs for reuse.
+ * An allocation takes the smallest free block that fits. A block of more than 16 times the size is split only if no
+ * more may be pinned. Free neighbours are merged. A freed block is reused only after its fences are done.
+ * A run is pinned for one NUMA node (see tdict_pinner). It serves another node only if no more may be pinned.
+ * The cache is at most as large as the most bytes that were live at once, or 64 MiB. Blocks with unfinished fences
+ * and blocks between live ones may exceed this. The runs that were freed first are unpinned first.
  * Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_PINNED_POOL_H
 #define TDICT_MEMORY_PINNED_POOL_H
@@ -13,18 +13,18 @@
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
 
-/* One reference. limit_bytes: the most that is pinned at any time, live, cached, on its way in or out; 0:
- * no limit. The pinner is retained.
- * TDICT_ENOMEM. */
+/* Creates a pool with one reference. `limit_bytes` is the most that is pinned at any time, including cached bytes
+ * and bytes being pinned or unpinned; 0: no limit.
+ * Retains the pinner. Returns TDICT_ENOMEM without host memory. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
-/* The pinner's thread pool is gone from here on: pages are touched by the caller. */
+/* Tells the pool that the pinner's thread pool no longer exists. The caller then touches pages. */
 void tdict_pinned_pool_forget_threads(tdict_memory *memory);
-/* Gives cached blocks whose fences are done back until at most keep_bytes are cached. */
+/* Unpins cached runs whose fences are done, until at most keep_bytes are cached. */
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes);
-/* The pinner's own pointer; NULL when the memory is no pinned pool. */
-void *tdict_pinned_pool_self(const tdict_memory *memory);
-/* How the storage's pages were come by; 0 when it is not this pool's. */
+/* Returns the `self` pointer of the pinner; NULL if the memory is not a pinned pool. */
+void *tdict_pinned_pool_pinner_self(const tdict_memory *memory);
+/* Returns how the pages of the storage were obtained (a tdict_pinned_way); 0 if they are not from this pool. */
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage);
 
 #endif

@@ -1,4 +1,5 @@
-/* Storage: counting, giving back, and the fences of the transfers that use the bytes. */
+/* Storages: creating, counting, freeing, and the fences of transfers that use the bytes. Each reference owns the
+ * storage together with others. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -8,16 +9,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
-#define HUGE_BYTES ((size_t)4 << 20) /* from here on whole huge pages are most of it */
-/* Between these two a block of malloc is aligned by hand. What posix_memalign() has cut to size is too small to serve the
- * next call for as much, so that each call would get new pages; malloc hands out again what was freed. */
-#define REUSED_FROM ((size_t)64 << 10)
-#define REUSED_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time, whatever was freed */
+#define HUGE_BYTES ((size_t)4 << 20) /* From this size on, whole huge pages cover most of a block. */
+/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is
+ * often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
+ * blocks. */
+#define MALLOC_FROM ((size_t)64 << 10)
+#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time */
 
-static tdict_status make(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out, tdict_error *err) {
+static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err) {
   tdict_storage *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "storage: no host memory for its record");
   atomic_init(&s->refs, 1);
@@ -38,13 +42,14 @@ static void free_lost(tdict_storage *s) {
   s->lost_bytes = NULL;
 }
 
-static void dispose(tdict_storage *s) {
+static void free_record(tdict_storage *s) {
   free_lost(s);
   free(s->uses);
   free(s);
 }
 
-/* The first write to a small page costs as much as copying it; what is no whole huge page would take more memory. */
+/* Asks for huge pages: the first write to a small page costs as much as copying it. Only whole huge pages are asked
+ * for, since partial ones would use more memory. */
 static void ask_for_huge_pages(char *data, size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)data % HUGE_PAGE) % HUGE_PAGE;
   if (bytes >= HUGE_BYTES) madvise(data + head, (bytes - head) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
@@ -53,7 +58,7 @@ static void ask_for_huge_pages(char *data, size_t bytes) {
 static tdict_status allocate_plain(tdict_storage *s, bool zero, tdict_error *err) {
   if (s->bytes == 0) return TDICT_OK;
   void *block = NULL;
-  if (s->bytes >= REUSED_FROM && s->bytes <= REUSED_UP_TO)
+  if (s->bytes >= MALLOC_FROM && s->bytes <= MALLOC_UP_TO)
     block = malloc(s->bytes + HOST_ALIGNMENT);
   else if (posix_memalign(&block, s->bytes >= HUGE_BYTES ? HUGE_PAGE : HOST_ALIGNMENT, s->bytes) != 0)
     block = NULL;
@@ -86,15 +91,15 @@ static tdict_status allocate_from(tdict_storage *s, tdict_memory *memory, int no
   return TDICT_OK;
 }
 
-static tdict_status create(tdict_memory *memory, size_t bytes, int node, bool zero, tdict_storage **out,
-                           tdict_error *err) {
+static tdict_status create_storage(tdict_memory *memory, size_t bytes, int node, bool zero, tdict_storage **out,
+                                   tdict_error *err) {
   tdict_storage *s;
-  tdict_status status =
-      make(bytes, memory ? memory->device : tdict_cpu(), memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
+  tdict_status status = make_record(bytes, memory ? memory->device : tdict_cpu(),
+                                    memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
   if (status != TDICT_OK) return status;
   status = memory ? allocate_from(s, memory, node, zero, err) : allocate_plain(s, zero, err);
   if (status != TDICT_OK) {
-    dispose(s);
+    free_record(s);
     return status;
   }
   *out = s;
@@ -103,18 +108,18 @@ static tdict_status create(tdict_memory *memory, size_t bytes, int node, bool ze
 
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,
                                   tdict_error *err) {
-  return create(memory, bytes, -1, zero, out, err);
+  return create_storage(memory, bytes, -1, zero, out, err);
 }
 
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err) {
-  return create(memory, bytes, node, false, out, err);
+  return create_storage(memory, bytes, node, false, out, err);
 }
 
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
   tdict_storage *s;
-  tdict_status status = make(bytes, device, flags | TDICT_STORAGE_FOREIGN, &s, err);
+  tdict_status status = make_record(bytes, device, flags | TDICT_STORAGE_FOREIGN, &s, err);
   if (status != TDICT_OK) return status;
   s->data = data;
   *out = s;
@@ -129,11 +134,13 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  if (atomic_load_explicit(&s->lock, memory_order_relaxed)) { /* in a fork: half changed, maybe */
+  /* Locked by a thread of the parent at the fork: the list may be half changed, so ignore it. */
+  if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;
     s->lost_bytes = NULL;
   }
+  /* Plain memory has no pool that could wait for the fences, so wait here. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
@@ -146,37 +153,45 @@ void tdict_storage_release(tdict_storage *s) {
   } else if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
     free(s->block.data);
   }
-  dispose(s);
+  free_record(s);
   if (memory) memory->ops->release(memory);
 }
 
-/* What is held for a few instructions is marked with the process that holds it, and who comes meanwhile spins. In a fork of
- * that process nobody would ever give it back: there it is taken away, and what it guards counts for nothing, since the
- * transfers and streams that it is about are the parent's. */
-#define TAKEN ((uintptr_t)1)
+/* These locks are held for a few instructions, so other threads spin. The lock word holds the id of the holder's
+ * process.
+ * After a fork the holder may not exist in the child. The child then takes the lock and drops the list: transfers
+ * and streams belong to the parent. */
+#define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
-/* Takes what `word` guards, *held is what it held; false: the thread that had it is no thread of this process. */
-static bool take(_Atomic(uintptr_t) *word, uintptr_t *held) {
-  const uintptr_t own = (uintptr_t)getpid() << 1 | TAKEN;
+/* Locks `word` and sets *held to the value that it held. Returns false if the holder was a thread of the parent
+ * process; *held is then 0. */
+static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
+  const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
   uintptr_t seen = atomic_load_explicit(word, memory_order_relaxed);
   for (int spins = 1;; spins++) {
     if (seen != own &&
         atomic_compare_exchange_weak_explicit(word, &seen, own, memory_order_acquire, memory_order_relaxed)) {
-      *held = seen & TAKEN ? 0 : seen;
-      return !(seen & TAKEN);
+      *held = seen & LOCKED_BIT ? 0 : seen;
+      return !(seen & LOCKED_BIT);
     }
     if (spins % SPINS_BEFORE_YIELD == 0) sched_yield();
     seen = atomic_load_explicit(word, memory_order_relaxed);
   }
 }
 
-static tdict_fence_node *take_marks(tdict_storage *s) {
+/* Returns true if some thread holds the lock word. Used by assertions. */
+static inline bool is_locked(_Atomic(uintptr_t) *word) {
+  return (atomic_load_explicit(word, memory_order_relaxed) & LOCKED_BIT) != 0;
+}
+
+static tdict_fence_node *lock_marks(tdict_storage *s) {
   uintptr_t first;
-  (void)take(&s->marks, &first);
+  (void)lock_word(&s->marks, &first);
   return (tdict_fence_node *)first;
 }
-static void give_marks(tdict_storage *s, tdict_fence_node *first) {
+static void unlock_marks(tdict_storage *s, tdict_fence_node *first) {
+  TDICT_ASSERT(is_locked(&s->marks));
   atomic_store_explicit(&s->marks, (uintptr_t)first, memory_order_release);
 }
 static tdict_fence_node *next_of(const tdict_fence_node *node) {
@@ -187,52 +202,57 @@ static void set_next(tdict_fence_node *node, tdict_fence_node *next) {
 }
 
 void tdict_storage_attach(tdict_fence_node *node) {
-  set_next(node, take_marks(node->storage));
-  give_marks(node->storage, node);
+  set_next(node, lock_marks(node->storage));
+  unlock_marks(node->storage, node);
 }
 
-/* The only mark is taken off by one exchange: marks come before those that are there, so its next stays none. */
+/* Removes a mark. If it is the only one, a single exchange suffices: new marks are added in front, so the `next` of
+ * this node stays NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
   if (!next_of(node) &&
       atomic_compare_exchange_strong_explicit(&s->marks, &own, 0, memory_order_acq_rel, memory_order_relaxed))
     return;
-  tdict_fence_node *first = take_marks(s), *before = NULL, *at = first;
-  while (at && at != node) before = at, at = next_of(at);
-  if (at && before) set_next(before, next_of(node));
-  give_marks(s, at == first && at ? next_of(node) : first);
+  /* Otherwise find the node in the list and unlink it. */
+  tdict_fence_node *first = lock_marks(s), *previous = NULL, *at = first;
+  while (at && at != node) previous = at, at = next_of(at);
+  if (at && previous) set_next(previous, next_of(node));
+  unlock_marks(s, at == first && at ? next_of(node) : first);
 }
 
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except) {
   if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return NULL;
   tdict_fence *found = NULL;
-  tdict_fence_node *first = take_marks(s);
+  tdict_fence_node *first = lock_marks(s);
   for (tdict_fence_node *n = first; n && !found; n = next_of(n))
     if (n->fence != except && (to_write || n->writes)) found = n->fence;
   if (found) found->ops->retain(found);
-  give_marks(s, first);
+  unlock_marks(s, first);
   return found;
 }
 
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user) {
   if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return;
-  tdict_fence_node *first = take_marks(s);
+  tdict_fence_node *first = lock_marks(s);
   for (tdict_fence_node *n = first; n; n = next_of(n))
     if (to_write || n->writes) fn(user, n->fence);
-  give_marks(s, first);
+  unlock_marks(s, first);
 }
 
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
-  if (take(&s->lock, &none)) return;
-  s->uses = NULL; /* half changed, maybe */
+  if (lock_word(&s->lock, &none)) return;
+  s->uses = NULL; /* Taken over in a fork: the lists may be half changed. */
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
 }
-static void unlock_uses(tdict_storage *s) { atomic_store_explicit(&s->lock, 0, memory_order_release); }
+static void unlock_uses(tdict_storage *s) {
+  TDICT_ASSERT(is_locked(&s->lock));
+  atomic_store_explicit(&s->lock, 0, memory_order_release);
+}
 
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user) {
   lock_uses(s);
@@ -240,9 +260,10 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
   unlock_uses(s);
 }
 
-/* Drops uses that are done. Under the lock. */
+/* Removes uses that are done. Under the lock. */
 static void prune_uses(tdict_storage *s) {
   int kept = 0;
+  TDICT_ASSERT(is_locked(&s->lock));
   for (int i = 0; i < s->num_uses; i++) {
     tdict_fence *use = s->uses[i];
     if (!use->ops->poll(use)) {
@@ -255,7 +276,8 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* A use that is not done, with a reference of the caller's; it stays noted for others. NULL when there is none. */
+/* Returns an unfinished use with a new reference, or NULL if there is none. The use stays in the list for other
+ * waiters. */
 static tdict_fence *find_use(tdict_storage *s) {
   lock_uses(s);
   prune_uses(s);
@@ -270,11 +292,15 @@ void tdict_storage_wait(tdict_storage *s, bool to_write) {
   while ((fence = tdict_storage_conflict(s, to_write, NULL)) != NULL || (to_write && (fence = find_use(s)) != NULL)) {
     bool done = fence->ops->wait(fence, INT64_MAX);
     fence->ops->release(fence);
-    if (!done) break; /* in a fork of the process that works */
+    if (!done) break; /* The fence belongs to the parent process and cannot finish here. */
   }
 }
 
-static void set_lost(tdict_storage *s, bool lost) { atomic_store_explicit(&s->lost, lost, memory_order_release); }
+/* Sets the flag that readers check without the lock. Under the lock. */
+static void set_lost(tdict_storage *s, bool lost) {
+  TDICT_ASSERT(is_locked(&s->lock));
+  atomic_store_explicit(&s->lost, lost, memory_order_release);
+}
 
 void tdict_storage_lose_all(tdict_storage *s) {
   lock_uses(s);
@@ -286,6 +312,7 @@ void tdict_storage_lose_all(tdict_storage *s) {
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
   if (bytes->begin == bytes->end) return;
   lock_uses(s);
+  /* If all bytes are lost already, there is nothing to add. Without memory for the set, all bytes count as lost. */
   const bool all = tdict_storage_has_lost(s) && !s->lost_bytes;
   if (!all && !s->lost_bytes) s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
   if (!all && (!s->lost_bytes || !tdict_extent_set_add(s->lost_bytes, bytes))) free_lost(s);
@@ -301,6 +328,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
     free_lost(s);
     set_lost(s, false);
   } else if (tdict_storage_has_lost(s)) {
+    /* NULL means that all bytes are lost: make that explicit before removing some. */
     if (!s->lost_bytes) {
       s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
       if (s->lost_bytes && !tdict_extent_set_add(s->lost_bytes, &all)) free_lost(s);

@@ -1,4 +1,5 @@
-/* Storage: counted bytes with a place, an owner to give them back to, and the fences of the transfers that use them.
+/* A storage is a reference-counted range of bytes on a device. It knows how to free them, and the fences of the
+ * transfers that use them.
  * Thread rule: everything here is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
@@ -9,94 +10,102 @@
 #include "memory/memory.h"
 
 #define TDICT_STORAGE_READ_ONLY 1u
-#define TDICT_STORAGE_PINNED 2u   /* page-locked by a memory of the library */
-#define TDICT_STORAGE_CLAIMED 4u  /* page-locked, says the program */
-#define TDICT_STORAGE_ARENA 8u    /* leaves begin on multiples of 256 bytes and the gaps between them are nobody's */
-#define TDICT_STORAGE_FOREIGN 16u /* the program's own memory; set by tdict_storage_wrap() */
+#define TDICT_STORAGE_PINNED 2u   /* page-locked by the library */
+#define TDICT_STORAGE_CLAIMED 4u  /* the program says that it is page-locked */
+#define TDICT_STORAGE_ARENA 8u    /* leaves start at multiples of 256 bytes; the gaps between them are unused */
+#define TDICT_STORAGE_FOREIGN 16u /* memory of the program; set by tdict_storage_wrap() */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
-/* A transfer's mark on a storage; it lies in the transfer's plan, so that marking allocates nothing. */
+/* A mark of a transfer on a storage. It is part of the transfer's plan, so marking allocates nothing. */
 struct tdict_fence_node {
-  _Atomic(tdict_fence_node *) next; /* the storage's; relaxed: whoever has the list writes it, its own thread looks */
-  tdict_storage *storage;           /* counted by the plan, not by the node */
+  /* owned by the storage; relaxed: written by the holder of the list, read also by the mark's thread */
+  _Atomic(tdict_fence_node *) next;
+  tdict_storage *storage; /* the plan holds the reference */
   tdict_fence *fence;
   bool writes;
 };
 
 struct tdict_storage {
-  /* What every transfer looks at comes first: a large tree has as many storages as leaves, and each line of them that is
-   * touched costs more than all that is done with it. */
+  /* The fields that every transfer reads come first, in one cache line. A large tree has one storage for each leaf,
+   * and a cache miss costs more than all other work on it. */
   _Atomic(int64_t) refs;
-  /* Acquire/release: the first node, 0 for none; with bit 0 the process of the thread that has the list for a moment. */
+  /* Acquire/release. The first mark, or 0. If bit 0 is set: locked, and the rest is the id of the process that holds
+   * the list. */
   _Atomic(uintptr_t) marks;
   void *data;
   size_t bytes;
   tdict_device device;
   uint32_t flags;
-  _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for who looks without the lock */
-  _Atomic(bool) lost;         /* acquire/release: some bytes that were to come never came; lost_bytes says which */
-  tdict_memory *memory;       /* counted; NULL: plain host memory or the program's own */
-  tdict_block block;          /* what memory gave; of plain host memory, its data is what is freed */
+  _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for readers without the lock */
+  _Atomic(bool) lost;         /* acquire/release: true if some bytes are lost; lost_bytes says which */
+  tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
+  tdict_block block;          /* the block from `memory`; for plain host memory its data is passed to free() */
   void (*release)(void *user);
   void *user;
-  _Atomic(uintptr_t)
-      lock;           /* guards: uses, their numbers and lost_bytes; 0, or the process of who has it, as in marks */
-  tdict_fence **uses; /* counted fences that only the giving back of the bytes waits for */
+  /* Guards uses, num_uses, cap_uses and lost_bytes. 0 if unlocked, else the id of the holder's process as in marks. */
+  _Atomic(uintptr_t) lock;
+  tdict_fence **uses; /* retained fences of program streams; writing and freeing wait for them */
   int num_uses, cap_uses;
-  tdict_extent_set *lost_bytes; /* owned; NULL while `lost` is set: all bytes */
+  tdict_extent_set *lost_bytes; /* owned; NULL while `lost` is true: all bytes are lost */
 };
 
-/* New storage with one reference. memory NULL: malloc, aligned to 256. zero: every byte is zero. bytes may be 0. */
+/* Creates a storage with one reference. If `memory` is NULL, uses malloc(), aligned to 256 bytes. `zero` sets every
+ * byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM and errors of the memory. */
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
-/* The same, not zeroed, of pages on a memory node if the memory can choose it: see allocate_near. */
+/* Creates a storage with unspecified bytes on a NUMA node, if the memory can choose the node: see allocate_near. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
-/* Over the program's memory; release may be NULL. */
+/* Creates a storage over memory of the program. `release` may be NULL; it is called with `user` when the storage is
+ * freed. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err);
 tdict_storage *tdict_storage_retain(tdict_storage *s);
 void tdict_storage_release(tdict_storage *s);
 
-/* Marks the storage as read or written by node->fence until tdict_storage_detach(). The node's storage, fence and
- * writes are filled by the caller. */
+/* Marks the storage as used by node->fence until tdict_storage_detach(). The caller fills the storage, fence and
+ * writes fields of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
-/* The same where no other mark is on the storage, which is nearly always; false: there is one, and nothing was done. */
+/* Marks a storage that has no other mark, which is the usual case. Returns false and does nothing if there is a
+ * mark. */
 static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
   uintptr_t none = 0;
   atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
                                                  memory_order_acquire);
 }
-/* Neither a transfer nor a program's stream uses the bytes. */
+/* Returns true if neither a transfer nor a stream of the program uses the bytes. */
 static inline bool tdict_storage_is_idle(const tdict_storage *s) {
   return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 &&
          atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
 }
-/* A fence (a new reference, or NULL) that stands in the way: of any writer, and when `to_write` of readers too. Marks of
- * `except` do not count. */
+/* Returns a conflicting fence with a new reference, or NULL. Writers conflict with every use; if `to_write`, readers
+ * conflict too. Marks of `except` are ignored. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
-/* Shows every fence that stands in the way, with the list of marks held: fn only takes notes. */
+/* Calls fn for every conflicting fence. The list of marks is locked meanwhile, so fn must be short and must not
+ * touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
-/* Waits until nothing stands in the way any more. */
+/* Waits until no fence conflicts. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
-/* The bytes may be given back or written only when the fence is done. Takes a reference of its own; uses that are done
- * are dropped. TDICT_ENOMEM. */
+/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
+ * are done. Returns TDICT_ENOMEM without host memory. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Shows every use, with the storage's lock held: fn only takes notes. */
+/* Calls fn for every use. The storage is locked meanwhile, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* These bytes never came. Without memory to note them all bytes of the storage count as lost. */
+/* Marks these bytes as lost, since the transfer into them failed. Without memory to note them, all bytes of the
+ * storage count as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
+/* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* These bytes have been written, whether they were lost or not. See tdict_extent_set_remove() for strided ones. */
+/* Marks these bytes as written, whether they were lost or not. For strided extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
-/* Some byte of the storage is lost. */
+/* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Some of these bytes are lost, or may be. Accessors give NULL for lost ones. */
+/* Returns true if some of these bytes are lost or may be. Accessors return NULL for lost bytes. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

@@ -151,17 +151,17 @@ void tdict_aligned_reset(tdict_aligned *aligned) {
   aligned->leaves = NULL;
 }
 
-tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *opening, bool checks_batch_size,
+tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule *opening, bool checks_batch_size,
                                 const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err) {
   const size_t count = aligned->count;
-  tdict_opening one_opening = *opening;
+  tdict_flatten_rule one_opening = *opening;
   tdict_tree **opened = calloc(count, sizeof(tdict_tree *));
   tdict_status status = TDICT_OK;
   if (!opened) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu trees", one_opening.what, count);
   for (size_t t = 0; t < count && status == TDICT_OK; t++) {
     one_opening.batch_ndim = checks_batch_size ? trees[t]->batch_ndim : 0;
     one_opening.batch_size = trees[t]->batch_size;
-    status = tdict_objects_open(&one_opening, trees[t], &opened[t], err);
+    status = tdict_objects_flatten(&one_opening, trees[t], &opened[t], err);
   }
   /* Match the copies into a second table, so that the first one survives a failure. */
   tdict_aligned realigned = {0, 0, false, NULL};

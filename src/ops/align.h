@@ -25,8 +25,8 @@ void tdict_aligned_reset(tdict_aligned *aligned);
 /* Copies the trees, replaces each object by a tree of its tensors, and matches the copies instead. *out is an array
  * of `count` trees, owned by the caller; free it with tdict_aligned_close(). With `checks_batch_size`, tensors of
  * objects must begin with the batch size of their tree, too. On failure `aligned` is unchanged. Returns the errors
- * of tdict_objects_open() and tdict_align_trees(). */
-tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_opening *opening, bool checks_batch_size,
+ * of tdict_objects_flatten() and tdict_align_trees(). */
+tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule *opening, bool checks_batch_size,
                                 const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err);
 /* Releases the trees and frees the array of tdict_aligned_open(). NULL is allowed. */
 void tdict_aligned_close(tdict_tree **opened, size_t count);

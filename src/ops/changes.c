@@ -18,7 +18,7 @@ void tdict_changes_init(tdict_changes *c, const char *what) {
 static tdict_tree *copy_node_with_leaves(const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
-  if (tdict_node_share(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
+  if (tdict_node_create_sharing(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
   for (uint32_t i = 0; trees && i < node->keys->num_slots; i++)
     if (tdict_leaf_tree(node->leaves[i])) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
   return copy;

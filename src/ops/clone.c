@@ -39,7 +39,7 @@ tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_
                          .memory = memory,
                          .describe = describe_clone,
                          .fill = fill_clone,
-                         .way = TDICT_WAY_CLONE,
+                         .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
   return tdict_map_run(&map, td, out, err);
 }

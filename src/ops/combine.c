@@ -160,10 +160,10 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, true, &j->aligned, err);
   if (status != TDICT_OK) return status;
   const tdict_tree *first = j->items[0];
-  const tdict_way way = j->is_stack && j->dim == 0 ? TDICT_WAY_STACK : TDICT_WAY_TENSORS;
+  const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
   /* Stack objects with their `stack` hook if there is one, else through their tensors. */
   if (j->aligned.has_objects) {
-    const tdict_opening opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
+    const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
   }
   /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
@@ -181,7 +181,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .object = stack_objects,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
-  if (status == TDICT_OK && opened) status = tdict_objects_close(j->what, first, made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count);
   if (status == TDICT_OK)
@@ -260,7 +260,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   j->first_item = 1;
   status = tdict_align_trees(j->what, all, j->count + 1, true, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.has_objects) {
-    const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&j->aligned, &opening, true, all, &opened, err);
     if (status != TDICT_OK) tdict_aligned_reset(&j->aligned);
   }

@@ -186,7 +186,7 @@ static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_
 
 /* Compares two objects of one type through their tensors. */
 static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict_box *b, tdict_error *err) {
-  static const tdict_opening opening = {.what = "compare", .way = TDICT_WAY_TENSORS};
+  static const tdict_flatten_rule opening = {.what = "compare", .way = TDICT_OBJECT_AS_TENSORS};
   if (a == b) return TDICT_OK;
   if (a->type != b->type) {
     SET_MESSAGE(c, "objects of type %.60s and %s%.60s", a->type->name,
@@ -198,8 +198,8 @@ static tdict_status compare_objects(comparer *c, const tdict_box *a, const tdict
   tdict_tree *x = NULL, *y = NULL;
   comparer inner = {.o = c->o, .out = c->out, .parent_path = path};
   tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
-  tdict_status status = tdict_box_open(&opening, a, path, &x, err);
-  if (status == TDICT_OK) status = tdict_box_open(&opening, b, path, &y, err);
+  tdict_status status = tdict_box_flatten(&opening, a, path, &x, err);
+  if (status == TDICT_OK) status = tdict_box_flatten(&opening, b, path, &y, err);
   if (status == TDICT_OK) {
     tdict_cursor_init(&inner.cursor, x, false);
     status = compare_trees(&inner, x, y, err);

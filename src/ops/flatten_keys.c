@@ -101,7 +101,7 @@ static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdic
     return tdict_fail(err, TDICT_EEXIST, "%s: another entry has the key %.*s", what,
                       (int)(name->length < 80 ? name->length : 80), name->text);
   if (!tdict_node_add_name(made, name, leaf)) return no_memory_to_flatten(what, err);
-  (void)tdict_leaf_hold(leaf);
+  (void)tdict_leaf_retain_inline(leaf);
   return TDICT_OK;
 }
 

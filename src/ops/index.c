@@ -28,7 +28,7 @@ static tdict_status plan_batch_index(tdict_index_plan *plan, const char *what, c
 
 typedef struct getter {
   tdict_index_plan plan;
-  tdict_pick pick;
+  tdict_element_index pick;
 } getter;
 
 static tdict_status describe_indexed(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -69,7 +69,8 @@ tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tr
                          .describe = describe_indexed,
                          .fill = has_gathers ? copy_indexed : NULL,
                          .user = &g,
-                         .way = has_gathers ? TDICT_WAY_TENSORS : tdict_way_of(&plan->affine, td->batch_size, &g.pick),
+                         .way = has_gathers ? TDICT_OBJECT_AS_TENSORS
+                                            : tdict_object_method_of(&plan->affine, td->batch_size, &g.pick),
                          .object = index_object};
   status = tdict_map_run(&map, td, out, err);
   tdict_index_plan_reset(&g.plan);
@@ -83,7 +84,7 @@ typedef struct writer {
   const tdict_tree *to, *from;
   bool reads_index;
   tdict_cursor cursor; /* over `from`; a frame's mark is the node of `to` at the same path */
-  tdict_open_pairs pairs;
+  tdict_flat_pairs pairs;
 } writer;
 
 /* Checks that `to` has no key that `from` lacks, if both must have the same keys. */
@@ -165,12 +166,13 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
                                  tdict_error *err) {
   if (checks_only) {
     const char *what = w->plan->what;
-    const tdict_opening to = {what, TDICT_WAY_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};
-    const tdict_opening from = {what, TDICT_WAY_TENSORS, false, w->from->batch_ndim, w->from->batch_size, NULL};
-    tdict_status status = tdict_open_pairs_add(&w->pairs, &to, &from, boxes, path, err);
+    const tdict_flatten_rule to = {what, TDICT_OBJECT_AS_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL};
+    const tdict_flatten_rule from = {what, TDICT_OBJECT_AS_TENSORS, false, w->from->batch_ndim, w->from->batch_size,
+                                     NULL};
+    tdict_status status = tdict_flat_pairs_add(&w->pairs, &to, &from, boxes, path, err);
     if (status != TDICT_OK) return status;
   }
-  const tdict_open_pair pair = tdict_open_pairs_take(&w->pairs, checks_only);
+  const tdict_flat_pair pair = tdict_flat_pairs_take(&w->pairs, checks_only);
   tdict_cursor inner;
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
@@ -266,7 +268,7 @@ static tdict_status check_then_write(writer *w, tdict_error *err) {
   if (status == TDICT_OK) status = write_from_start(w, true, err);
   if (status == TDICT_OK) status = write_from_start(w, false, err);
   tdict_cursor_reset(&w->cursor);
-  tdict_open_pairs_reset(&w->pairs);
+  tdict_flat_pairs_reset(&w->pairs);
   return status;
 }
 

@@ -144,7 +144,7 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
     return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, wanted at most %d", map->what,
                       map->batch_out + num_kept, TDICT_MAX_BATCH_NDIM);
   tdict_tree *node;
-  tdict_status status = tdict_node_like(from, &node, err);
+  tdict_status status = tdict_node_create_like(from, &node, err);
   if (status != TDICT_OK) return status;
   node->batch_ndim = map->batch_out + num_kept;
   for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
@@ -180,7 +180,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
 static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, tdict_error *err) {
   tdict_box *box = tdict_leaf_box(from), *made;
   if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
-  if (m->map->way == TDICT_WAY_SAME) {
+  if (m->map->way == TDICT_OBJECT_SHARE) {
     *to = tdict_leaf_retain(from);
     return TDICT_OK;
   }
@@ -262,16 +262,16 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
 /* Maps a copy of the tree whose objects are opened, and makes objects of the results again. */
 static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   const tdict_map *map = m->map;
-  const tdict_opening opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
+  const tdict_flatten_rule opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
   tdict_map changed = *map;
   tdict_tree *opened, *made = NULL;
   bool found_objects;
-  tdict_status status = tdict_objects_open(&opening, td, &opened, err);
+  tdict_status status = tdict_objects_flatten(&opening, td, &opened, err);
   if (status != TDICT_OK) return status;
   changed.objects_opened = true;
   m->map = &changed;
   status = map_once(m, opened, &made, &found_objects, err);
-  if (status == TDICT_OK) status = tdict_objects_close(map->what, td, made, err);
+  if (status == TDICT_OK) status = tdict_objects_unflatten(map->what, td, made, err);
   m->map = map;
   tdict_release(opened);
   if (status == TDICT_OK)
@@ -317,7 +317,7 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   tdict_tree *made;
   tdict_cursor cursor;
   bool trees;
-  tdict_status status = tdict_node_share(td, &made, &trees, err);
+  tdict_status status = tdict_node_create_sharing(td, &made, &trees, err);
   if (status != TDICT_OK) return status;
   if (!trees) {
     *out = made;
@@ -328,8 +328,8 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    if (!from) continue; /* tdict_node_share() has shared this leaf */
-    status = tdict_node_share(from, &node, &trees, err);
+    if (!from) continue; /* tdict_node_create_sharing() has shared this leaf */
+    status = tdict_node_create_sharing(from, &node, &trees, err);
     if (status != TDICT_OK) break;
     ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);
     if (!trees) continue;

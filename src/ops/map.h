@@ -30,7 +30,7 @@ struct tdict_map {
   /* `way` says which hook objects use. `object` calls that hook for one object. Objects without the hook are opened,
    * and `describe` is called for their tensors. With `objects_opened` the caller has opened the objects and closes
    * them in the result. */
-  tdict_way way;
+  tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
 };

@@ -90,7 +90,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   if (tdict_dtype_bytes(from->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", what,
                       tdict_dtype_bytes(from->dtype));
-  return tdict_element_of(what, from->dtype, p->value, element, err);
+  return tdict_element_from_double(what, from->dtype, p->value, element, err);
 }
 
 /* Copies one sequence to the start of its row, and fills the rest of the row with `element`. */
@@ -116,7 +116,7 @@ static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_
                                 tdict_error *err) {
   const padder *p = map->user;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  tdict_status status = tdict_element_of(what, from->dtype, p->value, element, err);
+  tdict_status status = tdict_element_from_double(what, from->dtype, p->value, element, err);
   for (size_t i = 0; i < p->count && status == TDICT_OK; i++)
     status = write_sequence(p, made, get_sequence(p, entry, i), (int64_t)i, element, err);
   return status;
@@ -136,7 +136,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   /* Open the objects, so that their tensors are padded too. */
   status = plan_padded_batch_size(&p, err);
   if (status == TDICT_OK && p.aligned.has_objects) {
-    const tdict_opening opening = {.what = what, .way = TDICT_WAY_TENSORS};
+    const tdict_flatten_rule opening = {.what = what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&p.aligned, &opening, true, items, &opened, err);
   }
   /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
@@ -152,7 +152,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
                          .user = &p,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : items[0], &made, err);
-  if (status == TDICT_OK && opened) status = tdict_objects_close(what, items[0], made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_unflatten(what, items[0], made, err);
   tdict_aligned_reset(&p.aligned);
   tdict_aligned_close(opened, count);
   if (status == TDICT_OK)

@@ -23,7 +23,7 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
 /* An affine map of all batch dimensions, and the elements that it picks if objects can use their `index` hook. */
 typedef struct dims_map {
   const tdict_affine *affine;
-  tdict_pick pick;
+  tdict_element_index pick;
 } dims_map;
 
 static tdict_status describe_affine(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
@@ -53,7 +53,7 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .drops_locks = drops_locks,
                          .describe = describe_affine,
                          .user = &d,
-                         .way = tdict_way_of(a, td->batch_size, &d.pick),
+                         .way = tdict_object_method_of(a, td->batch_size, &d.pick),
                          .object = index_object_by_dims};
   return tdict_map_run(&map, td, out, err);
 }
@@ -122,7 +122,7 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
                          .describe = describe_grouping,
                          .fill = fill_grouping,
                          .user = (void *)(uintptr_t)g,
-                         .way = is_unchanged ? TDICT_WAY_SAME : TDICT_WAY_TENSORS};
+                         .way = is_unchanged ? TDICT_OBJECT_SHARE : TDICT_OBJECT_AS_TENSORS};
   return tdict_map_run(&map, td, out, err);
 }
 

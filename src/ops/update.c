@@ -26,7 +26,7 @@ static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **ou
   tdict_tree *replacement = tdict_pointers_get(&m->replacements, node);
   if (!replacement) {
     if (tdict_node_is_locked(node)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
-    tdict_status status = tdict_node_like(node, &replacement, err);
+    tdict_status status = tdict_node_create_like(node, &replacement, err);
     if (status != TDICT_OK) return status;
     for (uint32_t i = 0; i < node->keys->num_slots; i++) replacement->leaves[i] = tdict_leaf_retain(node->leaves[i]);
     if (tdict_pointers_add(&m->replacements, node, replacement) < 0) {

@@ -123,7 +123,7 @@ static tdict_status call_for_all(visit_job *j, const tdict_visit_options *option
     status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", j->what, (int)j->o.num_threads);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.has_objects) {
-    const tdict_opening opening = {.what = j->what, .way = TDICT_WAY_TENSORS};
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_AS_TENSORS};
     status = tdict_aligned_open(&j->aligned, &opening, false, j->trees, &j->opened, err);
   }
   if (status == TDICT_OK) status = list_leaves(j, err);
@@ -196,7 +196,7 @@ static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_tree *node = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *below = NULL;
     tdict_leaf *to = &node->leaves[top->slot - 1];
-    tdict_status status = from ? tdict_node_like(from, &below, err) : put_made_tensor(j, node, next++, to, err);
+    tdict_status status = from ? tdict_node_create_like(from, &below, err) : put_made_tensor(j, node, next++, to, err);
     if (status != TDICT_OK) return status;
     if (!from) continue;
     *to = tdict_leaf_of_tree(below);
@@ -221,12 +221,12 @@ static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_curso
 static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict_error *err) {
   tdict_cursor cursor;
   tdict_tree *made;
-  tdict_status status = tdict_node_like(get_first_tree(j), &made, err);
+  tdict_status status = tdict_node_create_like(get_first_tree(j), &made, err);
   if (status != TDICT_OK) return status;
   tdict_cursor_init(&cursor, get_first_tree(j), false);
   status = fill_with_results(j, &cursor, made, err);
   /* Make objects of their new tensors before the keys without a result are removed. */
-  if (status == TDICT_OK && j->opened) status = tdict_objects_close(j->what, j->trees[0], made, err);
+  if (status == TDICT_OK && j->opened) status = tdict_objects_unflatten(j->what, j->trees[0], made, err);
   if (status == TDICT_OK) status = remove_all_keys_without_leaf(j, &cursor, made, err);
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) {

@@ -82,7 +82,7 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks
   unsigned char element[MAX_ELEMENT_BYTES];
   if (tdict_dtype_bytes(t->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(t->dtype));
-  tdict_status status = tdict_element_of("fill", t->dtype, value, element, err);
+  tdict_status status = tdict_element_from_double("fill", t->dtype, value, element, err);
   if (status == TDICT_OK && checks_only) return tdict_element_check("fill", t, element, err);
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
 }
@@ -107,7 +107,7 @@ static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, d
 
 /* Fills all tensors and objects of a tree, after checking all of them. `parent_path` is the path of the tree. */
 static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, double value, tdict_error *err) {
-  const tdict_opening opening = {.what = "fill", .way = TDICT_WAY_TENSORS, .above = parent_path};
+  const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_AS_TENSORS, .above = parent_path};
   tdict_cursor cursor;
   tdict_tree *opened = NULL;
   bool found_object = false;
@@ -115,7 +115,7 @@ static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, dou
   tdict_status status = fill_leaves(&cursor, parent_path, value, &found_object, err);
   /* Open the objects, and check again through their tensors. */
   if (status == TDICT_OK && found_object) {
-    status = tdict_objects_open(&opening, td, &opened, err);
+    status = tdict_objects_flatten(&opening, td, &opened, err);
     found_object = false;
     if (status == TDICT_OK) tdict_cursor_rewind(&cursor, opened);
     if (status == TDICT_OK) status = fill_leaves(&cursor, parent_path, value, &found_object, err);
@@ -129,7 +129,7 @@ static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, dou
 }
 
 tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_error *err) {
-  static const tdict_opening opening = {.what = "fill", .way = TDICT_WAY_TENSORS};
+  static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_AS_TENSORS};
   tdict_place place;
   tdict_tree *opened = NULL;
   if (!td) return fail_null_argument("fill", "td", err);
@@ -140,7 +140,7 @@ tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_er
   tdict_place_reset(&place);
   if (tdict_leaf_tree(leaf)) return fill_tree(tdict_leaf_tree(leaf), path, value, err);
   if (tdict_leaf_box(leaf)) {
-    status = tdict_box_open(&opening, tdict_leaf_box(leaf), path, &opened, err);
+    status = tdict_box_flatten(&opening, tdict_leaf_box(leaf), path, &opened, err);
     if (status == TDICT_OK) status = fill_tree(opened, path, value, err);
     tdict_release(opened);
     return status;
@@ -156,7 +156,7 @@ tdict_status tdict_zero(tdict_tree *td, tdict_error *err) { return tdict_fill(td
 typedef struct copier {
   const char *what;
   bool needs_same_keys; /* both trees must have the same keys */
-  tdict_open_pairs pairs;
+  tdict_flat_pairs pairs;
 } copier;
 
 /* Checks that the destination has no key that the source lacks, if both must have the same keys. */
@@ -198,12 +198,12 @@ static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const c
  * pairs again, in the same order. */
 static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                 tdict_error *err) {
-  const tdict_opening opening = {.what = c->what, .way = TDICT_WAY_TENSORS};
+  const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};
   tdict_status status = TDICT_OK;
   if (boxes[0] == boxes[1]) return status;
-  if (checks_only) status = tdict_open_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
+  if (checks_only) status = tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
   if (status != TDICT_OK) return status;
-  const tdict_open_pair pair = tdict_open_pairs_take(&c->pairs, checks_only);
+  const tdict_flat_pair pair = tdict_flat_pairs_take(&c->pairs, checks_only);
   tdict_cursor inner;
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
@@ -255,7 +255,7 @@ static tdict_status copy_tree_elements(const char *what, bool needs_same_keys, t
   if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, true, err);
   if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, false, err);
   tdict_cursor_reset(&cursor);
-  tdict_open_pairs_reset(&c.pairs);
+  tdict_flat_pairs_reset(&c.pairs);
   return status;
 }
 

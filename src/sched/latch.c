@@ -1,17 +1,21 @@
-/* A latch over a condition variable. */
+/* A latch made of a mutex and a condition variable. The caller owns the struct. Thread rule: see latch.h. */
 #include "sched/latch.h"
 
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "sched/spin.h"
 
-enum { LOOKS_A_CLOCK = 16 };
+enum { POLLS_PER_CLOCK_READ = 16 };
 
-static int64_t peek(const tdict_latch *latch) { return atomic_load_explicit(&latch->count, memory_order_relaxed); }
+static int64_t load_count(const tdict_latch *latch) {
+  return atomic_load_explicit(&latch->count, memory_order_relaxed);
+}
 
 void tdict_latch_init(tdict_latch *latch, int64_t count) {
   pthread_condattr_t attributes;
+  TDICT_ASSERT(count >= 0);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&latch->lock, NULL);
@@ -20,16 +24,17 @@ void tdict_latch_init(tdict_latch *latch, int64_t count) {
   atomic_init(&latch->count, count);
 }
 
-void tdict_latch_reset(tdict_latch *latch) {
+void tdict_latch_destroy(tdict_latch *latch) {
   pthread_cond_destroy(&latch->zero);
   pthread_mutex_destroy(&latch->lock);
 }
 
 void tdict_latch_down(tdict_latch *latch) {
   pthread_mutex_lock(&latch->lock);
-  if (peek(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
+  if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
     pthread_cond_broadcast(&latch->zero);
-  pthread_mutex_unlock(&latch->lock); /* the last touch: a waiter may reset the latch from here on */
+  TDICT_ASSERT(load_count(latch) >= 0);
+  pthread_mutex_unlock(&latch->lock); /* The last access: a waiter may destroy the latch from here on. */
 }
 
 void tdict_latch_open(tdict_latch *latch) {
@@ -40,15 +45,17 @@ void tdict_latch_open(tdict_latch *latch) {
 }
 
 bool tdict_latch_is_zero(tdict_latch *latch) {
-  if (peek(latch) != 0) return false;
+  if (load_count(latch) != 0) return false;
   pthread_mutex_lock(&latch->lock);
-  pthread_mutex_unlock(&latch->lock); /* whoever made it zero has let go of it */
+  /* The thread that reached zero has now released the lock, so the caller may destroy the latch. */
+  pthread_mutex_unlock(&latch->lock);
   return true;
 }
 
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns) {
-  while (peek(latch) != 0) {
-    for (int i = 0; i < LOOKS_A_CLOCK && peek(latch) != 0; i++) tdict_spin_pause();
+  while (load_count(latch) != 0) {
+    /* Read the clock rarely: reading it costs more than a poll. */
+    for (int i = 0; i < POLLS_PER_CLOCK_READ && load_count(latch) != 0; i++) tdict_spin_pause();
     if (tdict_now_ns() >= deadline_ns) return;
   }
 }
@@ -57,10 +64,10 @@ bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns) {
   struct timespec deadline = {deadline_ns / 1000000000, deadline_ns % 1000000000};
   pthread_mutex_lock(&latch->lock);
   int code = 0;
-  while (peek(latch) != 0 && code == 0)
+  while (load_count(latch) != 0 && code == 0)
     code = deadline_ns == INT64_MAX ? pthread_cond_wait(&latch->zero, &latch->lock)
                                     : pthread_cond_timedwait(&latch->zero, &latch->lock, &deadline);
-  bool zero = peek(latch) == 0;
+  bool zero = load_count(latch) == 0;
   pthread_mutex_unlock(&latch->lock);
   return zero;
 }

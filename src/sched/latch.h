@@ -1,5 +1,5 @@
-/* A latch: a count that goes down to zero once, and those who wait for it. Thread rule: safe from any thread; it may be
- * reset as soon as a wait for zero has returned. */
+/* A latch is a count that goes down to zero once; threads wait for zero. The caller owns the struct.
+ * Thread rule: safe from any thread. The latch may be destroyed as soon as a wait for zero has returned. */
 #ifndef TDICT_SCHED_LATCH_H
 #define TDICT_SCHED_LATCH_H
 
@@ -9,19 +9,26 @@
 #include <stdint.h>
 
 typedef struct tdict_latch {
-  pthread_mutex_t lock;   /* held when count changes */
-  pthread_cond_t zero;    /* by the monotonic clock */
-  _Atomic(int64_t) count; /* relaxed where it is read without the lock: a zero is looked at again under it */
+  pthread_mutex_t lock;   /* held while count changes */
+  pthread_cond_t zero;    /* uses the monotonic clock */
+  _Atomic(int64_t) count; /* may be read without the lock (relaxed); a zero is confirmed under the lock */
 } tdict_latch;
 
+/* Initializes the latch with a count of zero or more. */
 void tdict_latch_init(tdict_latch *latch, int64_t count);
-void tdict_latch_reset(tdict_latch *latch);
+/* Destroys the latch. No thread may use it any more. */
+void tdict_latch_destroy(tdict_latch *latch);
+/* Decrements the count, not below zero. Wakes all waiters at zero. */
 void tdict_latch_down(tdict_latch *latch);
-void tdict_latch_open(tdict_latch *latch); /* to zero at once */
+/* Sets the count to zero and wakes all waiters. */
+void tdict_latch_open(tdict_latch *latch);
+/* Returns true if the count is zero. After true, the caller may destroy the latch. */
 bool tdict_latch_is_zero(tdict_latch *latch);
-/* Looks again and again until the count is zero or tdict_now_ns() passes the deadline; tells nothing: wait or ask then. */
+/* Spins until the count is zero or tdict_now_ns() passes the deadline. Returns no result: call tdict_latch_wait() or
+ * tdict_latch_is_zero() afterwards. */
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns);
-/* Until the count is zero or tdict_now_ns() passes the deadline (INT64_MAX: for ever); true when it is zero. */
+/* Sleeps until the count is zero or tdict_now_ns() passes the deadline. A deadline of INT64_MAX never passes.
+ * Returns true if the count is zero. */
 bool tdict_latch_wait(tdict_latch *latch, int64_t deadline_ns);
 
 #endif

@@ -1,42 +1,45 @@
-/* The parallel loop: indices are claimed a few at a time, by the caller and by helpers of the pool. */
+/* The parallel loop. The caller and helper tasks of the pool claim a few indices at a time. The loop and its helper
+ * tasks live on the caller's stack. Thread rule: see pool.h. */
 #include <stdatomic.h>
 
 #include "sched/latch.h"
 #include "sched/pool.h"
 
-/* Claims a thread in the mean: few enough that threads seldom meet at the counter, enough that they end together. */
-enum { MAX_HELPERS = 64, CLAIMS = 32 };
+/* Average number of claims for each thread. Few claims keep contention on the counter low; many let all threads
+ * finish at about the same time. */
+enum { MAX_HELPERS = 64, CLAIMS_PER_THREAD = 32 };
 
 typedef struct loop {
-  _Atomic(long) next;  /* relaxed: a ticket counter, orders nothing; the latch orders the work */
-  long count, stretch; /* stretch: indices that are claimed at once */
+  _Atomic(long) next;     /* relaxed: a ticket counter; the latch orders the work */
+  long count, claim_size; /* claim_size: number of indices in one claim */
   void (*fn)(void *user, long i);
   void *user;
   tdict_latch latch;
 } loop;
 typedef struct helper {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool passes a pointer to it */
   loop *loop;
 } helper;
 
-static void claim(loop *l) {
+static void run_claimed_indices(loop *l) {
   for (;;) {
-    long i = atomic_fetch_add_explicit(&l->next, l->stretch, memory_order_relaxed);
+    long i = atomic_fetch_add_explicit(&l->next, l->claim_size, memory_order_relaxed);
     if (i >= l->count) return;
-    const long end = l->count - i < l->stretch ? l->count : i + l->stretch;
+    const long end = l->count - i < l->claim_size ? l->count : i + l->claim_size;
     for (; i < end; i++) l->fn(l->user, i);
   }
 }
 
-static void help(tdict_task *task) {
+static void run_helper(tdict_task *task) {
   loop *l = ((helper *)task)->loop;
-  claim(l);
+  run_claimed_indices(l);
   tdict_latch_down(&l->latch);
 }
 
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user) {
   helper helpers[MAX_HELPERS];
   loop l = {.count = count, .fn = fn, .user = user};
+  /* Choose the number of helpers. A pool thread gets none: waiting for others there could deadlock. */
   if (!pool || tdict_pool_is_worker(pool) || num_helpers < 0) num_helpers = 0;
   if (pool && num_helpers > tdict_pool_size(pool)) num_helpers = tdict_pool_size(pool);
   if (num_helpers > MAX_HELPERS) num_helpers = MAX_HELPERS;
@@ -45,16 +48,18 @@ void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn
     for (long i = 0; i < count; i++) fn(user, i);
     return;
   }
-  l.stretch = count / ((num_helpers + 1) * CLAIMS);
-  if (l.stretch == 0) l.stretch = 1;
+  l.claim_size = count / ((num_helpers + 1) * CLAIMS_PER_THREAD);
+  if (l.claim_size == 0) l.claim_size = 1;
+  /* Submit the helpers and work along. */
   tdict_latch_init(&l.latch, num_helpers);
   for (int i = 0; i < num_helpers; i++) {
-    helpers[i] = (helper){.task = {.run = help}, .loop = &l};
+    helpers[i] = (helper){.task = {.run = run_helper}, .loop = &l};
     tdict_pool_submit(pool, &helpers[i].task);
   }
-  claim(&l);
+  run_claimed_indices(&l);
+  /* Take back helpers that have not started: their work is done, and a busy pool may start them late. */
   for (int i = 0; i < num_helpers; i++)
     if (tdict_pool_remove(pool, &helpers[i].task)) tdict_latch_down(&l.latch);
   tdict_latch_wait(&l.latch, INT64_MAX);
-  tdict_latch_reset(&l.latch);
+  tdict_latch_destroy(&l.latch);
 }

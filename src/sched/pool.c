@@ -1,6 +1,6 @@
-/* The thread pool: one queue, one lock. A thread that has worked looks for more for a moment before it sleeps, since to be
- * woken takes longer than many a task. The thread that fell asleep last is woken first: it is the quickest to come, and
- * what it needs is still in the caches. */
+/* The thread pool: one queue and one lock. The pool owns its threads; callers own their tasks.
+ * A worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks. The
+ * thread that slept last is woken first, since its data is most likely still in the caches. Thread rule: see pool.h. */
 #include "sched/pool.h"
 
 #include <pthread.h>
@@ -9,40 +9,43 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "sched/spin.h"
 
-enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, FEW_CPUS = 3, LOOKS_A_CLOCK = 16 };
+enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS = 3, POLLS_PER_CLOCK_READ = 16 };
 
-/* One a thread: where it sleeps. */
+/* The place where a thread sleeps; each thread has its own. */
 typedef struct sleeper {
-  struct sleeper *next; /* who fell asleep before */
+  struct sleeper *next; /* fell asleep before this thread */
   pthread_cond_t woken;
-  bool called;
+  bool was_woken;
 } sleeper;
 
 struct tdict_pool {
-  pthread_mutex_t lock; /* guards: asleep to max_spinning */
-  sleeper *asleep;      /* those that nobody has called yet, the last one first */
-  int num_begun;        /* threads that have their sleeper */
+  pthread_mutex_t lock; /* guards: all fields up to max_spinning */
+  sleeper *sleep_stack; /* threads not yet woken, the last to sleep first */
+  int num_started;      /* threads that have taken their sleeper */
   tdict_task *first, *last;
   bool stop;
   int num_queued, num_asleep;
-  int num_spinning, roused; /* threads that look for tasks, and wakings to do so that nobody has followed yet */
-  _Atomic(bool) come;       /* relaxed: a hint to look at the queue under the lock */
+  int num_spinning;            /* threads that spin now */
+  int num_woken_to_spin;       /* threads woken to spin that have not run yet */
+  _Atomic(bool) may_have_work; /* relaxed: only a hint to check the queue under the lock */
   int max_spinning;
   int num_threads, num_cpus;
   sleeper *sleepers;
   pthread_t threads[];
 };
 
-/* Which pool the thread works for, and what callbacks it is in: the one thread-local of the library. */
+/* The pool that this thread belongs to, and the data of the layer that runs callbacks. This is the only thread-local
+ * variable of the library. */
 static _Thread_local struct {
   const tdict_pool *pool;
   void *note;
-} own;
+} this_thread;
 
 static int count_cpus(void) {
   cpu_set_t set;
@@ -54,12 +57,18 @@ int tdict_pool_default_size(void) {
   return count > MIN_THREADS ? count : MIN_THREADS;
 }
 
-/* Under the lock. */
-static void tell_spinning(tdict_pool *pool) {
-  atomic_store_explicit(&pool->come, pool->first != NULL || pool->stop, memory_order_relaxed);
+/* Tells spinning threads whether to check the queue. Call under the lock after a change of `first` or `stop`. */
+static void update_work_hint(tdict_pool *pool) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  TDICT_ASSERT((pool->first == NULL) == (pool->last == NULL));
+  TDICT_ASSERT((pool->num_queued == 0) == (pool->first == NULL));
+  atomic_store_explicit(&pool->may_have_work, pool->first != NULL || pool->stop, memory_order_relaxed);
 }
 
+/* Removes a task from the queue. Under the lock. */
 static void unlink_task(tdict_pool *pool, tdict_task *task) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  TDICT_ASSERT(task->queued && pool->num_queued > 0);
   if (task->previous)
     task->previous->next = task->next;
   else
@@ -70,52 +79,59 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
     pool->last = task->previous;
   task->queued = false;
   pool->num_queued--;
-  tell_spinning(pool);
+  update_work_hint(pool);
 }
 
-/* Under the lock, which it lets go of meanwhile: until there is a task, or for a moment. */
-static void look_for_tasks(tdict_pool *pool) {
+/* Spins until a task arrives or SPIN_NS has passed. Called with the lock held, and unlocks it while spinning:
+ * submitters need it. */
+static void spin_for_tasks(tdict_pool *pool) {
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   if (pool->num_spinning >= pool->max_spinning) return;
   int64_t end = tdict_now_ns() + SPIN_NS;
   pool->num_spinning++;
-  for (bool late = false; !pool->first && !pool->stop && !late;) {
+  for (bool timed_out = false; !pool->first && !pool->stop && !timed_out;) {
     pthread_mutex_unlock(&pool->lock);
-    while (!atomic_load_explicit(&pool->come, memory_order_relaxed) && !late) {
-      for (int i = 0; i < LOOKS_A_CLOCK; i++) tdict_spin_pause();
-      late = tdict_now_ns() >= end;
+    while (!atomic_load_explicit(&pool->may_have_work, memory_order_relaxed) && !timed_out) {
+      for (int i = 0; i < POLLS_PER_CLOCK_READ; i++) tdict_spin_pause();
+      timed_out = tdict_now_ns() >= end;
     }
     pthread_mutex_lock(&pool->lock);
   }
+  TDICT_ASSERT(pool->num_spinning > 0);
   pool->num_spinning--;
 }
 
-/* Under the lock: the one that fell asleep last; somebody sleeps. The lock is let go of before it is signalled, because it
- * wants it. */
-static sleeper *call_one(tdict_pool *pool) {
-  sleeper *s = pool->asleep;
-  pool->asleep = s->next;
+/* Removes the thread that slept last from the stack and marks it as woken. Under the lock; some thread must sleep.
+ * The caller unlocks before it signals, since the woken thread needs the lock at once. */
+static sleeper *pop_sleeper(tdict_pool *pool) {
+  sleeper *s = pool->sleep_stack;
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  TDICT_ASSERT(s && pool->num_asleep > 0 && !s->was_woken);
+  pool->sleep_stack = s->next;
   pool->num_asleep--;
-  s->called = true;
+  s->was_woken = true;
   return s;
 }
 
-/* Under the lock. Whoever wakes up looks at the queue before it sleeps again: it is one of those that were roused. */
+/* Sleeps until another thread pops this sleeper. Under the lock. A thread woken to spin then spins for tasks before
+ * it sleeps again. */
 static void sleep_for_tasks(tdict_pool *pool, sleeper *self) {
-  self->called = false;
-  self->next = pool->asleep;
-  pool->asleep = self;
+  TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
+  self->was_woken = false;
+  self->next = pool->sleep_stack;
+  pool->sleep_stack = self;
   pool->num_asleep++;
-  while (!self->called) pthread_cond_wait(&self->woken, &pool->lock);
-  if (pool->roused == 0) return;
-  pool->roused--;
-  look_for_tasks(pool);
+  while (!self->was_woken) pthread_cond_wait(&self->woken, &pool->lock);
+  if (pool->num_woken_to_spin == 0) return;
+  pool->num_woken_to_spin--;
+  spin_for_tasks(pool);
 }
 
-static void *worker(void *argument) {
+static void *run_worker(void *argument) {
   tdict_pool *pool = argument;
-  own.pool = pool;
+  this_thread.pool = pool;
   pthread_mutex_lock(&pool->lock);
-  sleeper *self = &pool->sleepers[pool->num_begun++];
+  sleeper *self = &pool->sleepers[pool->num_started++];
   for (;;) {
     while (!pool->first && !pool->stop) sleep_for_tasks(pool, self);
     tdict_task *task = pool->first;
@@ -124,20 +140,22 @@ static void *worker(void *argument) {
     pthread_mutex_unlock(&pool->lock);
     task->run(task);
     pthread_mutex_lock(&pool->lock);
-    look_for_tasks(pool);
+    spin_for_tasks(pool);
   }
   pthread_mutex_unlock(&pool->lock);
   return NULL;
 }
 
-static void join(tdict_pool *pool, int num_threads) {
+/* Lets the first `num_threads` threads finish the queue, joins them and frees the pool. */
+static void stop_and_join(tdict_pool *pool, int num_threads) {
   pthread_mutex_lock(&pool->lock);
   pool->stop = true;
-  tell_spinning(pool);
-  while (pool->asleep) pthread_cond_signal(&call_one(pool)->woken);
+  update_work_hint(pool);
+  while (pool->sleep_stack) pthread_cond_signal(&pop_sleeper(pool)->woken);
   pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < num_threads; i++) pthread_join(pool->threads[i], NULL);
   for (int i = 0; i < pool->num_threads; i++) pthread_cond_destroy(&pool->sleepers[i].woken);
+  TDICT_ASSERT(!pool->first && pool->num_spinning == 0);
   pthread_mutex_destroy(&pool->lock);
   free(pool->sleepers);
   free(pool);
@@ -157,10 +175,11 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   for (int i = 0; i < num_threads; i++) pthread_cond_init(&sleepers[i].woken, NULL);
   pool->num_cpus = count_cpus();
   pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
+  /* Start the threads. If a thread cannot be started, stop those that run. */
   for (int i = 0; i < num_threads; i++) {
-    int code = tdict_thread_create(&pool->threads[i], worker, pool);
+    int code = tdict_thread_create(&pool->threads[i], run_worker, pool);
     if (code == 0) continue;
-    join(pool, i);
+    stop_and_join(pool, i);
     return tdict_fail_native(err, TDICT_ENOMEM, code, "pool: thread %d of %d could not be started", i + 1, num_threads);
   }
   *out = pool;
@@ -168,24 +187,25 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
 }
 
 void tdict_pool_destroy(tdict_pool *pool) {
-  if (pool) join(pool, pool->num_threads);
+  if (pool) stop_and_join(pool, pool->num_threads);
 }
 
 int tdict_pool_size(const tdict_pool *pool) { return pool->num_threads; }
 int tdict_pool_num_cpus(const tdict_pool *pool) { return pool->num_cpus; }
-int tdict_pool_room(const tdict_pool *pool, int left) {
-  return pool->num_cpus <= FEW_CPUS || pool->num_cpus <= left ? pool->num_cpus : pool->num_cpus - left;
+int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus) {
+  return pool->num_cpus <= MAX_UNRESERVED_CPUS || pool->num_cpus <= reserved_cpus ? pool->num_cpus
+                                                                                  : pool->num_cpus - reserved_cpus;
 }
 
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus) {
-  bool good = true;
+  bool all_moved = true;
   for (int i = 0; i < pool->num_threads; i++)
-    if (pthread_setaffinity_np(pool->threads[i], sizeof *cpus, cpus) != 0) good = false;
+    if (pthread_setaffinity_np(pool->threads[i], sizeof *cpus, cpus) != 0) all_moved = false;
   pthread_mutex_lock(&pool->lock);
   pool->num_cpus = CPU_COUNT(cpus);
   pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
   pthread_mutex_unlock(&pool->lock);
-  return good;
+  return all_moved;
 }
 
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
@@ -199,32 +219,33 @@ void tdict_pool_submit(tdict_pool *pool, tdict_task *task) {
     pool->first = task;
   pool->last = task;
   pool->num_queued++;
-  tell_spinning(pool);
-  /* Threads that look for tasks, or were woken to, take the lock once more before they sleep. */
-  sleeper *called = NULL;
-  if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->roused) called = call_one(pool);
+  update_work_hint(pool);
+  /* Wake a thread only if there are more tasks than threads that will check the queue anyway. */
+  sleeper *was_woken = NULL;
+  if (pool->num_asleep > 0 && pool->num_queued > pool->num_spinning + pool->num_woken_to_spin)
+    was_woken = pop_sleeper(pool);
   pthread_mutex_unlock(&pool->lock);
-  if (called) pthread_cond_signal(&called->woken);
+  if (was_woken) pthread_cond_signal(&was_woken->woken);
 }
 
-void tdict_pool_rouse(tdict_pool *pool, int count) {
-  enum { MOST_AT_ONCE = 64 };
-  sleeper *called[MOST_AT_ONCE];
+void tdict_pool_wake(tdict_pool *pool, int count) {
+  enum { MAX_WOKEN = 64 };
+  sleeper *was_woken[MAX_WOKEN];
   pthread_mutex_lock(&pool->lock);
-  int room = pool->max_spinning - pool->num_spinning - pool->roused;
-  count -= pool->num_spinning + pool->roused;
+  int room = pool->max_spinning - pool->num_spinning - pool->num_woken_to_spin;
+  count -= pool->num_spinning + pool->num_woken_to_spin;
   if (count > room) count = room;
   if (count > pool->num_asleep) count = pool->num_asleep;
-  if (count > MOST_AT_ONCE) count = MOST_AT_ONCE;
-  for (int i = 0; i < count; i++) called[i] = call_one(pool);
-  if (count > 0) pool->roused += count;
+  if (count > MAX_WOKEN) count = MAX_WOKEN;
+  for (int i = 0; i < count; i++) was_woken[i] = pop_sleeper(pool);
+  if (count > 0) pool->num_woken_to_spin += count;
   pthread_mutex_unlock(&pool->lock);
-  for (int i = 0; i < count; i++) pthread_cond_signal(&called[i]->woken);
+  for (int i = 0; i < count; i++) pthread_cond_signal(&was_woken[i]->woken);
 }
 
-void tdict_pool_set_looking(tdict_pool *pool, int most) {
+void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning) {
   pthread_mutex_lock(&pool->lock);
-  pool->max_spinning = most;
+  pool->max_spinning = max_spinning;
   pthread_mutex_unlock(&pool->lock);
 }
 
@@ -236,14 +257,15 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task) {
   return found;
 }
 
-bool tdict_pool_is_worker(const tdict_pool *pool) { return own.pool == pool; }
+bool tdict_pool_is_worker(const tdict_pool *pool) { return this_thread.pool == pool; }
 
-void *tdict_pool_note(void) { return own.note; }
-void tdict_pool_set_note(void *note) { own.note = note; }
+void *tdict_pool_thread_data(void) { return this_thread.note; }
+void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
+  /* Skip tasks that may wait: the caller itself may hold what they wait for. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

@@ -1,11 +1,11 @@
-/* Waiting without sleeping. */
+/* Waiting without sleeping. Thread-safe. */
 #ifndef TDICT_SCHED_SPIN_H
 #define TDICT_SCHED_SPIN_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-/* Tells the processor that this thread only looks again and again. */
+/* Tells the processor that this thread is in a spin loop. */
 static inline void tdict_spin_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -14,8 +14,8 @@ static inline void tdict_spin_pause(void) {
 #endif
 }
 
-/* Locks a mutex that is held for a few microseconds only: to be put to sleep and woken would take longer. False when that
- * takes too long: its holder may be asleep. */
+/* Tries to lock a mutex that is held for a few microseconds only, without sleeping: a sleep and a wake-up would take
+ * longer. Returns false after about 400 tries, since the holder may not be running. */
 static inline bool tdict_spin_try(pthread_mutex_t *lock) {
   for (int tries = 0; tries < 400; tries++) {
     if (pthread_mutex_trylock(lock) == 0) return true;

@@ -1,14 +1,15 @@
-/* Memory of the simulated driver's table: pools, device memory, host memory, registrations. Allocations belong to who
- * made them; what is left when the driver closes is unmapped then. Thread rule: safe from any thread. */
+/* Memory entries of the simulated driver's table: pools, device memory, host memory and registrations. The caller owns
+ * an allocation. Closing the driver unmaps what is still allocated. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "sim/entries.h"
 
-/* CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED; registering knows PORTABLE, DEVICEMAP, IOMEMORY and
- * READ_ONLY. */
+/* All flags that CUDA accepts. Allocation: PORTABLE, DEVICEMAP, WRITECOMBINED. Registration: PORTABLE, DEVICEMAP,
+ * IOMEMORY, READ_ONLY. */
 enum { HOST_ALLOC_FLAGS = 7, HOST_REGISTER_FLAGS = 15 };
 
+/* Returns true if the handle is a live pool of this driver. Small and unaligned values are never dereferenced. */
 static bool is_pool(const tdict_sim_driver *d, const tdict_sim_pool *pool) {
   if ((uintptr_t)pool < 4096 || (uintptr_t)pool % _Alignof(tdict_sim_pool) != 0) return false;
   return pool->magic == TDICT_SIM_POOL_MAGIC && pool->driver == &d->base && !pool->destroyed;
@@ -44,9 +45,9 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
   if (result == TDICT_CU_SUCCESS) {
-    pool->destroyed = true;
+    pool->destroyed = true; /* as in CUDA, live allocations keep the pool */
     tdict_sim_pool_trim(pool, 0);
-    if (pool->used == 0) tdict_sim_pool_end(d, pool);
+    if (pool->used == 0) tdict_sim_pool_free(d, pool);
   }
   tdict_sim_unlock(d);
   return result;
@@ -106,13 +107,13 @@ tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribut
   return result;
 }
 
-tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
+tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_linked(pool->ordinal, ordinal)))
+  if (result == TDICT_CU_SUCCESS && (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(pool->ordinal, ordinal)))
     result = TDICT_CU_INVALID_DEVICE;
-  if (result == TDICT_CU_SUCCESS) pool->let_in |= (uint32_t)1 << ordinal;
+  if (result == TDICT_CU_SUCCESS) pool->allowed_peers |= (uint32_t)1 << ordinal;
   tdict_sim_unlock(d);
   return result;
 }
@@ -124,17 +125,17 @@ tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes,
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
-  /* Memory is given out again only after its free has run, so the allocation need not wait in the stream. */
+  /* Memory is reused only after its free has run, so the allocation need not be queued on the stream. */
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
   tdict_sim_unlock(d);
   return result;
 }
 
-/* The allocation that begins at the address and may be freed, or NULL. Locked. */
+/* Returns the allocation that starts at the address and is not being freed, or NULL. Locked. */
 static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
   if (!owner) return NULL;
   tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
-  return range && range->start == (uintptr_t)address && !range->dying ? range : NULL;
+  return range && range->start == (uintptr_t)address && !range->free_queued ? range : NULL;
 }
 
 tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
@@ -150,11 +151,11 @@ tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_st
   if (result == TDICT_CU_SUCCESS) {
     op->memory = address;
     op->work.dst_use.space = &owner->space;
-    range->dying = true; /* first: the operation may run at once */
+    range->free_queued = true; /* set before the push: the operation may run at once */
     result = tdict_sim_push(stream, op);
-    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->dying = false;
+    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
   }
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }
@@ -178,7 +179,7 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   tdict_sim_range *range = find_allocation(owner, address);
   tdict_cu result = range ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
   if (range) {
-    range->dying = true;
+    range->free_queued = true;
     tdict_sim_wait_device(owner);
     tdict_sim_release_memory(d, &owner->space, address);
     result = owner->fault;
@@ -187,8 +188,8 @@ tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Enters a registration. Locked. */
-static tdict_cu enter_host(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
+/* Adds page-locked host memory, unless it overlaps other page-locked memory or device addresses. Locked. */
+static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
   tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
   for (int32_t i = 0; i < d->num_devices; i++)
@@ -209,7 +210,7 @@ tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsi
   if (host == MAP_FAILED) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
   tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = enter_host(d, host, bytes, device->ordinal, true);
+  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, true);
   tdict_sim_unlock(d);
   if (result == TDICT_CU_SUCCESS)
     *out = host;
@@ -225,13 +226,14 @@ tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, u
   if (!host || bytes == 0 || flags > HOST_REGISTER_FLAGS) return TDICT_CU_INVALID_VALUE;
   tdict_sim_lock(d);
   tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = enter_host(d, host, bytes, device->ordinal, false);
+  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, false);
   tdict_sim_unlock(d);
   return result;
 }
 
-/* Takes a registration out and waits for the copies that use it, as the real driver does in practice. Locked. */
-static bool leave_host(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
+/* Removes page-locked host memory and waits for all queued work, as the CUDA driver does in practice. Returns false if
+ * no such memory starts at the address. Locked. */
+static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
   tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
   if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;
   *bytes = range->bytes;
@@ -247,7 +249,7 @@ tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes) {
   (void)bytes;
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_lock(d);
-  bool found = leave_host(d, host, true, &mapped_bytes);
+  bool found = remove_registration(d, host, true, &mapped_bytes);
   tdict_sim_unlock(d);
   if (!found) return TDICT_CU_INVALID_VALUE;
   munmap(host, mapped_bytes);
@@ -260,12 +262,12 @@ tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes)
   (void)bytes;
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_lock(d);
-  bool found = leave_host(d, host, false, &registered_bytes);
+  bool found = remove_registration(d, host, false, &registered_bytes);
   tdict_sim_unlock(d);
   return found ? TDICT_CU_SUCCESS : TDICT_CU_HOST_MEMORY_NOT_REGISTERED;
 }
 
-void tdict_sim_hosts_end(tdict_sim_driver *d) {
+void tdict_sim_hosts_free(tdict_sim_driver *d) {
   for (size_t i = 0; i < d->hosts.count; i++)
     if (d->hosts.items[i].mapped) munmap((void *)d->hosts.items[i].start, d->hosts.items[i].bytes);
   tdict_sim_ranges_reset(&d->hosts);
@@ -277,7 +279,7 @@ tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_poi
   tdict_cu_pointer found = {.known = false};
   tdict_sim_lock(d);
   const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
-  if (range && !range->dying) {
+  if (range && !range->free_queued) {
     found.known = true;
     found.device = owner != NULL;
     found.ordinal = range->ordinal;

@@ -1,8 +1,8 @@
-/* Contexts of the simulated driver: each thread has a stack of current ones and a capture mode.
+/* Contexts of the simulated driver: each thread has a stack of current contexts and a capture mode.
  *
- * A thread's state is made when it first differs from a new thread's and is given back when it no longer does, so that
- * nothing needs to run when the thread ends; what is left belongs to the driver and is freed when it closes. Only its
- * own thread reads and writes a state; the lists are guarded by the driver's lock. */
+ * A thread's state is created when it first differs from a new thread's state. It is recycled when it no longer
+ * differs, so no cleanup is needed when the thread ends. The driver owns all states and frees them when it closes.
+ * Thread rule: only its own thread reads and writes a state; the driver's lock guards the lists. */
 #include <stdlib.h>
 
 #include "sim/engine.h"
@@ -17,22 +17,23 @@ struct tdict_sim_thread {
   tdict_sim_device *stack[MAX_DEPTH];
 };
 
-static tdict_sim_thread *peek(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
+static tdict_sim_thread *find_thread(tdict_sim_driver *d) { return pthread_getspecific(d->thread_key); }
 
-/* The thread's state, made if need be; NULL: no memory. */
-static tdict_sim_thread *get_thread(tdict_sim_driver *d) {
-  tdict_sim_thread *thread = peek(d);
+/* Returns the calling thread's state and creates it if needed. Returns NULL if out of memory. */
+static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
+  tdict_sim_thread *thread = find_thread(d);
   if (thread) return thread;
   tdict_sim_lock(d);
-  thread = d->spare_threads;
-  if (thread) d->spare_threads = thread->next;
+  thread = d->unused_threads;
+  if (thread) d->unused_threads = thread->next;
   tdict_sim_unlock(d);
   if (!thread && !(thread = calloc(1, sizeof *thread))) return NULL;
+  /* Attach the state to the thread, then put it on a list. */
   int failed = pthread_setspecific(d->thread_key, thread);
   thread->depth = 0;
   thread->mode = TDICT_CU_CAPTURE_GLOBAL;
   tdict_sim_lock(d);
-  tdict_sim_thread **list = failed ? &d->spare_threads : &d->threads;
+  tdict_sim_thread **list = failed ? &d->unused_threads : &d->threads;
   thread->prev = NULL;
   thread->next = *list;
   if (!failed && thread->next) thread->next->prev = thread;
@@ -41,7 +42,8 @@ static tdict_sim_thread *get_thread(tdict_sim_driver *d) {
   return failed ? NULL : thread;
 }
 
-static void give_back(tdict_sim_driver *d, tdict_sim_thread *thread) {
+/* Recycles the state if it equals that of a new thread. */
+static void recycle_thread(tdict_sim_driver *d, tdict_sim_thread *thread) {
   if (thread->depth > 0 || thread->mode != TDICT_CU_CAPTURE_GLOBAL) return;
   pthread_setspecific(d->thread_key, NULL);
   tdict_sim_lock(d);
@@ -50,8 +52,8 @@ static void give_back(tdict_sim_driver *d, tdict_sim_thread *thread) {
   else
     d->threads = thread->next;
   if (thread->next) thread->next->prev = thread->prev;
-  thread->next = d->spare_threads;
-  d->spare_threads = thread;
+  thread->next = d->unused_threads;
+  d->unused_threads = thread;
   tdict_sim_unlock(d);
 }
 
@@ -63,17 +65,18 @@ static void free_list(tdict_sim_thread *list) {
   }
 }
 
-void tdict_sim_threads_end(tdict_sim_driver *d) {
+void tdict_sim_threads_free(tdict_sim_driver *d) {
   free_list(d->threads);
-  free_list(d->spare_threads);
+  free_list(d->unused_threads);
 }
 
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal) {
   return ordinal >= 0 && ordinal < d->num_devices ? &d->devices[ordinal] : NULL;
 }
 
+/* Takes no lock: only the calling thread writes its stack. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
-  const tdict_sim_thread *thread = peek(d);
+  const tdict_sim_thread *thread = find_thread(d);
   return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
 }
 
@@ -82,6 +85,7 @@ tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context 
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
   tdict_sim_lock(d);
+  /* Start the threads at the first use: a device that is never used costs no threads. */
   tdict_cu result = tdict_sim_engines_start(device);
   if (result == TDICT_CU_SUCCESS) {
     device->context_refs++;
@@ -104,13 +108,13 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
 
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  bool alive = false;
+  bool alive = false; /* compare addresses only: the handle may be invalid */
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++)
     if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;
   tdict_sim_unlock(d);
   if (!alive) return TDICT_CU_INVALID_CONTEXT;
-  tdict_sim_thread *thread = get_thread(d);
+  tdict_sim_thread *thread = find_or_create_thread(d);
   if (!thread || thread->depth == MAX_DEPTH) return TDICT_CU_OUT_OF_MEMORY;
   thread->stack[thread->depth++] = context;
   return TDICT_CU_SUCCESS;
@@ -118,10 +122,10 @@ tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
 
 tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  tdict_sim_thread *thread = peek(d);
+  tdict_sim_thread *thread = find_thread(d);
   if (!thread || thread->depth == 0) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_device *device = thread->stack[--thread->depth];
-  give_back(d, thread);
+  recycle_thread(d, thread);
   if (out) *out = device;
   return TDICT_CU_SUCCESS;
 }
@@ -135,11 +139,11 @@ tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   int wanted = *mode;
   if (wanted < TDICT_CU_CAPTURE_GLOBAL || wanted > TDICT_CU_CAPTURE_RELAXED) return TDICT_CU_INVALID_VALUE;
-  tdict_sim_thread *thread = get_thread(d);
+  tdict_sim_thread *thread = find_or_create_thread(d);
   if (!thread) return TDICT_CU_OUT_OF_MEMORY;
   *mode = thread->mode;
   thread->mode = wanted;
-  give_back(d, thread);
+  recycle_thread(d, thread);
   return TDICT_CU_SUCCESS;
 }
 
@@ -150,7 +154,7 @@ bool tdict_sim_is_stream(const void *handle) {
 }
 
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out) {
-  if ((uintptr_t)handle <= 2) {
+  if ((uintptr_t)handle <= 2) { /* 0 and CU_STREAM_LEGACY (1), CU_STREAM_PER_THREAD (2) */
     tdict_sim_device *device = tdict_sim_current(d);
     if (!device) return TDICT_CU_INVALID_CONTEXT;
     *out = (uintptr_t)handle == 2 ? &device->per_thread : &device->legacy;

@@ -1,19 +1,19 @@
-/* Copies and fills of the simulated driver's table. A pinned copy is queued with the addresses of both sides; a
- * pageable source is copied to a buffer inside the call, and a pageable destination is waited for. Thread rule: safe
- * from any thread. */
+/* Copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the addresses of both
+ * sides. A pageable source is copied to a buffer inside the call. A copy to a pageable destination waits for its end.
+ * Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "sim/entries.h"
 
-/* Bytes from the first byte of a rectangle to its last; false when they do not fit. */
+/* Computes the bytes from the first byte of a rectangle to its last. Returns false on overflow. */
 static bool get_extent(size_t pitch, size_t width, size_t height, size_t *out) {
   size_t rows;
   return tdict_mul_size(pitch, height - 1, &rows) && tdict_add_size(rows, width, out);
 }
 
-/* Says whether host bytes are page-locked. INVALID_VALUE: they leave their registration, or are no host memory.
+/* Finds out if host bytes are page-locked. INVALID_VALUE: the range exceeds its registration or is device memory.
  * Locked. */
 static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t bytes, bool *pinned) {
   if (!host || (uintptr_t)host + bytes < (uintptr_t)host) return TDICT_CU_INVALID_VALUE;
@@ -25,27 +25,29 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
   return TDICT_CU_SUCCESS;
 }
 
-/* Memory of a pool is other devices' only where the pool has let them in; what mem_alloc() gave is everybody's. */
-static bool may_reach(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
-  return owner == device || !range->pool || (range->pool->let_in >> device->ordinal & 1);
+/* Returns true if a copy of `device` may access the range. Memory of a pool needs permission for other devices; memory
+ * of mem_alloc() does not. */
+static bool has_access(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
+  return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
 }
 
-/* Where the bytes of a piece of one live allocation are, and what it takes to see later that it still lives: for a copy
- * of `device`'s, or for one that names the device of the memory, then `device` is that. Locked. */
+/* Checks device memory that a copy of `device` accesses. Writes the host pointer to its bytes, and to *use what is
+ * needed to check later that the allocation still exists. A copy that names the owner of the memory passes that as
+ * `device`. Locked. */
 static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
                              tdict_sim_use *use, char **out) {
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
   if (!owner) return TDICT_CU_INVALID_VALUE;
   const tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
-  if (!range || range->dying) return TDICT_CU_INVALID_VALUE;
-  if (!may_reach(device, owner, range)) return TDICT_CU_INVALID_VALUE;
+  if (!range || range->free_queued) return TDICT_CU_INVALID_VALUE;
+  if (!has_access(device, owner, range)) return TDICT_CU_INVALID_VALUE;
   if (bytes > range->bytes - ((uintptr_t)address - range->start)) return TDICT_CU_INVALID_VALUE;
   *use = (tdict_sim_use){.space = &owner->space, .address = address, .id = range->id};
   *out = tdict_sim_space_bytes(&owner->space, address);
   return TDICT_CU_SUCCESS;
 }
 
-/* A contiguous copy of a pageable source. */
+/* Returns a contiguous copy of a pageable source, to be freed by the caller. NULL if out of memory. */
 static void *copy_source(const tdict_cu_rect *r) {
   size_t bytes;
   char *buffer = tdict_mul_size(r->width, r->height, &bytes) ? malloc(bytes) : NULL;
@@ -55,13 +57,14 @@ static void *copy_source(const tdict_cu_rect *r) {
   return buffer;
 }
 
-/* Whose copy it is: the current device's, but for copies that name the device of each side. */
-typedef struct ends {
+/* The device that accesses each side: the current device, or the devices that a peer copy names. */
+typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
-} ends;
+} copy_devices;
 
-/* Checks the rectangle and fills op->work from it; *pageable tells of its host side. Locked. */
-static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, ends who, tdict_sim_op *op, bool *pageable) {
+/* Checks the rectangle and fills op->work. Sets *pageable if its host memory is not page-locked. Locked. */
+static tdict_cu prepare_copy(tdict_sim_driver *d, const tdict_cu_rect *r, copy_devices devices, tdict_sim_op *op,
+                             bool *pageable) {
   tdict_sim_work *w = &op->work;
   size_t dst_bytes, src_bytes;
   bool pinned = true;
@@ -72,14 +75,16 @@ static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, ends who, 
   w->src_pitch = r->src_pitch;
   w->width = r->width;
   w->height = r->height;
+  /* Check the destination. */
   tdict_cu result;
   if (r->kind == TDICT_CU_D2H) {
     result = check_host(d, r->dst, dst_bytes, &pinned);
     w->dst = r->dst;
   } else {
-    result = check_device(d, who.dst, r->dst, dst_bytes, &w->dst_use, &w->dst);
+    result = check_device(d, devices.dst, r->dst, dst_bytes, &w->dst_use, &w->dst);
   }
   if (result != TDICT_CU_SUCCESS) return result;
+  /* Check the source. A buffered source was checked before it was copied. */
   if (op->buffer) {
     w->src = op->buffer;
     w->src_pitch = r->width;
@@ -87,33 +92,35 @@ static tdict_cu describe(tdict_sim_driver *d, const tdict_cu_rect *r, ends who, 
     result = check_host(d, r->src, src_bytes, &pinned);
     w->src = r->src;
   } else {
-    result = check_device(d, who.src, r->src, src_bytes, &w->src_use, &bytes);
+    result = check_device(d, devices.src, r->src, src_bytes, &w->src_use, &bytes);
     w->src = bytes;
   }
   op->engine = r->kind == TDICT_CU_H2D   ? TDICT_SIM_ENGINE_IN
                : r->kind == TDICT_CU_D2H ? TDICT_SIM_ENGINE_OUT
-                                         : TDICT_SIM_ENGINE_REST;
+                                         : TDICT_SIM_ENGINE_OTHER;
   *pageable = !pinned;
   return result;
 }
 
-/* Queues the operation and waits for it if asked to. Locked. */
-static tdict_cu push(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_sim_op *op, bool waits) {
+/* Queues the operation, and waits for it if `blocking`. Locked. */
+static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_sim_op *op, bool blocking) {
   tdict_sim_device *device = stream->device;
   tdict_cu result = tdict_sim_push(stream, op);
-  if (result != TDICT_CU_SUCCESS || !waits) return result;
+  if (result != TDICT_CU_SUCCESS || !blocking) return result;
   tdict_sim_wait_op(d, op);
   return device->fault;
 }
 
-/* The stream of a copy must be of the device whose context is current. Locked. */
-static tdict_cu resolve(tdict_sim_driver *d, const tdict_sim_device *current, tdict_cu_stream handle,
-                        tdict_sim_stream **out) {
+/* Converts a handle to its stream. The stream must belong to the current device. Locked. */
+static tdict_cu resolve_current(tdict_sim_driver *d, const tdict_sim_device *current, tdict_cu_stream handle,
+                                tdict_sim_stream **out) {
   tdict_cu result = tdict_sim_resolve(d, handle, out);
   return result == TDICT_CU_SUCCESS && (*out)->device != current ? TDICT_CU_INVALID_HANDLE : result;
 }
 
-static tdict_cu copy_of(tdict_driver *base, const tdict_cu_rect *r, ends who, tdict_cu_stream handle, bool waits) {
+/* Checks and queues a copy. */
+static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_devices devices, tdict_cu_stream handle,
+                             bool blocking) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
   tdict_sim_stream *stream;
@@ -124,25 +131,26 @@ static tdict_cu copy_of(tdict_driver *base, const tdict_cu_rect *r, ends who, td
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_COPY);
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
-  tdict_cu result = resolve(d, current, handle, &stream);
-  if (result == TDICT_CU_SUCCESS) result = describe(d, r, who, op, &pageable);
-  if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !waits) {
+  tdict_cu result = resolve_current(d, current, handle, &stream);
+  if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
+  if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !blocking) {
+    /* Copy the source without the lock, then check again: other threads may have freed memory or the stream. */
     tdict_sim_unlock(d);
     op->buffer = copy_source(r);
-    tdict_sim_lock(d); /* much may have changed */
-    result = op->buffer ? resolve(d, current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
-    if (result == TDICT_CU_SUCCESS) result = describe(d, r, who, op, &pageable);
+    tdict_sim_lock(d);
+    result = op->buffer ? resolve_current(d, current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
+    if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   }
-  if (pageable && r->kind == TDICT_CU_D2H) waits = true;
-  if (result == TDICT_CU_SUCCESS) result = push(d, stream, op, waits);
-  tdict_sim_op_drop(op);
+  if (pageable && r->kind == TDICT_CU_D2H) blocking = true;
+  if (result == TDICT_CU_SUCCESS) result = queue_op(d, stream, op, blocking);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }
 
-static tdict_cu copy(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream handle, bool waits) {
+static tdict_cu copy_on_current(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream handle, bool blocking) {
   const tdict_sim_device *current = tdict_sim_current(tdict_sim_driver_of(base));
-  return copy_of(base, r, (ends){current, current}, handle, waits);
+  return copy_between(base, r, (copy_devices){current, current}, handle, blocking);
 }
 
 static tdict_cu_rect make_row(tdict_cu_kind kind, void *dst, const void *src, size_t bytes) {
@@ -152,30 +160,30 @@ static tdict_cu_rect make_row(tdict_cu_kind kind, void *dst, const void *src, si
 
 tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes) {
   tdict_cu_rect r = make_row(TDICT_CU_H2D, device, host, bytes);
-  return copy(base, &r, NULL, true);
+  return copy_on_current(base, &r, NULL, true);
 }
 
 tdict_cu tdict_sim_copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes) {
   tdict_cu_rect r = make_row(TDICT_CU_D2H, host, device, bytes);
-  return copy(base, &r, NULL, true);
+  return copy_on_current(base, &r, NULL, true);
 }
 
 tdict_cu tdict_sim_copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes,
                                   tdict_cu_stream handle) {
   tdict_cu_rect r = make_row(TDICT_CU_H2D, device, host, bytes);
-  return copy(base, &r, handle, false);
+  return copy_on_current(base, &r, handle, false);
 }
 
 tdict_cu tdict_sim_copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes,
                                   tdict_cu_stream handle) {
   tdict_cu_rect r = make_row(TDICT_CU_D2H, host, device, bytes);
-  return copy(base, &r, handle, false);
+  return copy_on_current(base, &r, handle, false);
 }
 
 tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes,
                                   tdict_cu_stream handle) {
   tdict_cu_rect r = make_row(TDICT_CU_D2D, dst, src, bytes);
-  return copy(base, &r, handle, false);
+  return copy_on_current(base, &r, handle, false);
 }
 
 tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
@@ -184,13 +192,13 @@ tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect
   if (rect->kind != TDICT_CU_D2D) return TDICT_CU_INVALID_VALUE;
   if (!to || tdict_sim_device_of(d, rect->dst) != to) return TDICT_CU_INVALID_VALUE;
   if (!from || tdict_sim_device_of(d, rect->src) != from) return TDICT_CU_INVALID_VALUE;
-  return copy_of(base, rect, (ends){to, from}, handle, false);
+  return copy_between(base, rect, (copy_devices){to, from}, handle, false);
 }
 
 tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle) {
   if (rect->kind != TDICT_CU_H2D && rect->kind != TDICT_CU_D2H && rect->kind != TDICT_CU_D2D)
     return TDICT_CU_INVALID_VALUE;
-  return copy(base, rect, handle, false);
+  return copy_on_current(base, rect, handle, false);
 }
 
 tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
@@ -199,7 +207,7 @@ tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, cons
   tdict_cu result = TDICT_CU_SUCCESS;
   for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++) {
     tdict_cu_rect r = make_row(kind, lines[i].dst, lines[i].src, lines[i].bytes);
-    result = copy(base, &r, handle, false);
+    result = copy_on_current(base, &r, handle, false);
   }
   return result;
 }
@@ -213,14 +221,14 @@ tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char b
   if (bytes == 0) return TDICT_CU_SUCCESS;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_FILL);
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
-  op->engine = TDICT_SIM_ENGINE_REST;
+  op->engine = TDICT_SIM_ENGINE_OTHER;
   op->work.byte = byte;
   op->work.width = bytes;
   tdict_sim_lock(d);
-  tdict_cu result = resolve(d, current, handle, &stream);
+  tdict_cu result = resolve_current(d, current, handle, &stream);
   if (result == TDICT_CU_SUCCESS) result = check_device(d, current, address, bytes, &op->work.dst_use, &op->work.dst);
-  if (result == TDICT_CU_SUCCESS) result = push(d, stream, op, false);
-  tdict_sim_op_drop(op);
+  if (result == TDICT_CU_SUCCESS) result = queue_op(d, stream, op, false);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }

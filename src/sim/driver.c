@@ -1,6 +1,6 @@
-/* The simulated driver: its table, opening and closing, hold, step and resume, and what tdict/sim.h adds for programs.
+/* The simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its streams.
  * The driver owns its devices, their memory, streams, events and threads, and frees all of it when it closes.
- * Thread rule: safe from any thread; nobody uses a driver that closes. */
+ * Thread rule: safe from any thread. No thread may use a driver while it closes. */
 #include "sim/driver.h"
 
 #include <math.h>
@@ -15,6 +15,7 @@
 
 enum { DRIVER_VERSION = 12000, NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };
 
+/* Returns CUDA's name of a code, and a text that fits the simulated device. */
 static tdict_cu error_text(tdict_driver *base, tdict_cu result, const char **name, const char **text) {
   static const struct {
     tdict_cu code;
@@ -83,7 +84,7 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
     return TDICT_CU_SUCCESS;
   case TDICT_CU_ATTRIBUTE_PCI_DOMAIN_ID:
     *value = NO_PCI_DOMAIN;
-    return TDICT_CU_SUCCESS; /* in no machine */
+    return TDICT_CU_SUCCESS; /* a domain that exists in no machine, so that sysfs has no node for the device */
   case TDICT_CU_ATTRIBUTE_PCI_BUS_ID:
     *value = 0;
     return TDICT_CU_SUCCESS;
@@ -108,7 +109,7 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
 static tdict_cu device_can_reach(tdict_driver *base, int ordinal, int peer, int *can) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!tdict_sim_device_at(d, ordinal) || !tdict_sim_device_at(d, peer)) return TDICT_CU_INVALID_DEVICE;
-  *can = tdict_sim_linked(ordinal, peer);
+  *can = tdict_sim_are_linked(ordinal, peer);
   return TDICT_CU_SUCCESS;
 }
 
@@ -128,11 +129,12 @@ tdict_status tdict_driver_sim_check(const tdict_sim_options *o, tdict_error *err
   return TDICT_OK;
 }
 
-static void end_device(tdict_sim_device *device) {
+/* Frees a device's events, streams and memory. All work is done and all engines have stopped. */
+static void close_device(tdict_sim_device *device) {
   while (device->events) {
     tdict_sim_event *event = device->events;
     device->events = event->next;
-    tdict_sim_op_drop(event->record);
+    tdict_sim_op_release(event->record);
     free(event);
   }
   while (device->streams) {
@@ -146,15 +148,16 @@ static void end_device(tdict_sim_device *device) {
 
 static void close_driver(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
+  /* Finish all work first: it uses the streams and the memory. */
   tdict_driver_sim_resume(base);
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++) tdict_sim_wait_device(&d->devices[i]);
   tdict_sim_unlock(d);
   tdict_sim_engines_stop(d);
-  while (d->pools) tdict_sim_pool_end(d, d->pools);
-  for (int32_t i = 0; i < d->num_devices; i++) end_device(&d->devices[i]);
-  tdict_sim_hosts_end(d);
-  tdict_sim_threads_end(d);
+  while (d->pools) tdict_sim_pool_free(d, d->pools);
+  for (int32_t i = 0; i < d->num_devices; i++) close_device(&d->devices[i]);
+  tdict_sim_hosts_free(d);
+  tdict_sim_threads_free(d);
   pthread_key_delete(d->thread_key);
   tdict_forkmark_release(d->mark);
   pthread_cond_destroy(&d->changed);
@@ -162,6 +165,7 @@ static void close_driver(tdict_driver *base) {
   free(d);
 }
 
+/* Takes no driver and no lock: a stream's device and driver are constant. */
 static const tdict_driver *stream_owner(const void *handle, int32_t *ordinal) {
   const tdict_sim_stream *stream = handle;
   if (!tdict_sim_is_stream(stream)) return NULL;
@@ -189,7 +193,7 @@ static const tdict_driver_ops sim_ops = {
     .pool_trim = tdict_sim_pool_trim_to,
     .pool_set = tdict_sim_pool_set,
     .pool_get = tdict_sim_pool_get,
-    .pool_let_in = tdict_sim_pool_let_in,
+    .pool_allow_peer = tdict_sim_pool_allow_peer,
     .mem_alloc_async = tdict_sim_mem_alloc_async,
     .mem_free_async = tdict_sim_mem_free_async,
     .mem_alloc = tdict_sim_mem_alloc,
@@ -223,7 +227,8 @@ static const tdict_driver_ops sim_ops = {
     .event_elapsed = tdict_sim_event_elapsed,
 };
 
-static bool begin_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
+/* Opens a device. Its engines start when a context is retained. Returns false if the address space is unavailable. */
+static bool open_device(tdict_sim_driver *d, int32_t ordinal, const pthread_condattr_t *monotonic) {
   tdict_sim_device *device = &d->devices[ordinal];
   if (!tdict_sim_space_open(&device->space, d->options.memory_bytes)) return false;
   device->driver = d;
@@ -255,6 +260,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
     free(d);
     return tdict_fail(err, TDICT_ENOMEM, "sim: the process has no thread key left");
   }
+  /* Fill the record. */
   d->base.ops = &sim_ops;
   d->base.device_type = TDICT_DEVICE_SIM;
   atomic_init(&d->base.refs, 1);
@@ -264,7 +270,8 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_cond_init(&d->changed, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  while (d->num_devices < options->num_devices && begin_device(d, d->num_devices, &monotonic)) d->num_devices++;
+  /* Open the devices. close_driver() closes those that are open. */
+  while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
   pthread_condattr_destroy(&monotonic);
   if (d->num_devices < options->num_devices) {
     int failed = d->num_devices;
@@ -279,8 +286,9 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 void tdict_driver_sim_hold(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
-  if (!d->held) d->hold_number++;
+  if (!d->held) d->hold_number++; /* a running function compares the number to detect a hold */
   d->held = true;
+  /* Wait until no bytes move, so that memory does not change after the call. Another thread may resume meanwhile. */
   while (d->held && d->num_copying) tdict_sim_wait_change(d);
   tdict_sim_unlock(d);
 }
@@ -290,7 +298,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   int64_t now = tdict_now_ns();
   tdict_sim_lock(d);
   for (int32_t i = 0; d->held && i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* what was held takes its time from here on */
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* held work takes its simulated time from now on */
       if (d->devices[i].engines[k].free_ns < now) d->devices[i].engines[k].free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
@@ -298,7 +306,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* The engine whose next work was queued first, and that work; NULL: none can go on. */
+/* Finds the next work in the order of queueing, and its engine. Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;
   for (int32_t i = 0; i < d->num_devices; i++) {
@@ -317,7 +325,7 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (count < 0) return tdict_fail(err, TDICT_EINVAL, "sim: a step of %lld, wanted 0 or more", (long long)count);
   tdict_sim_lock(d);
-  while (d->held && d->stepping) tdict_sim_wait_change(d);
+  while (d->held && d->stepping) tdict_sim_wait_change(d); /* one step at a time */
   if (!d->held) {
     tdict_sim_unlock(d);
     return tdict_fail(err, TDICT_EINVAL, "sim: a step, but nothing is held");
@@ -327,7 +335,8 @@ tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_erro
     tdict_sim_engine *engine;
     tdict_sim_op *op = find_next(d, &engine);
     if (!op) break;
-    engine->granted = true;
+    /* Let one engine finish its work and wait for the end, so that steps keep the order of queueing. */
+    engine->may_finish = true;
     pthread_cond_signal(&engine->wake);
     tdict_sim_wait_op(d, op);
   }
@@ -363,12 +372,12 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
   if (status != TDICT_OK) return status;
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_CALL);
   if (!op) return tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
-  op->engine = TDICT_SIM_ENGINE_REST;
+  op->engine = TDICT_SIM_ENGINE_OTHER;
   op->work.fn = fn;
   op->work.user = user;
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_push(stream.handle, op);
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
 }
@@ -376,7 +385,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
 void *tdict_sim_bytes(tdict_stream stream, const void *device_address) {
   const tdict_sim_stream *known = stream.handle;
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known)) return NULL;
-  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes are the parent's */
-  const tdict_sim_space *space = &known->device->space;                /* set once, before any stream was made */
+  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent */
+  const tdict_sim_space *space = &known->device->space; /* constant once a stream exists, so no lock is needed */
   return tdict_sim_space_has(space, device_address) ? tdict_sim_space_bytes(space, device_address) : NULL;
 }

@@ -1,5 +1,5 @@
-/* Engines of the simulated driver: threads that take the time that work needs, pass the gate that a hold closes, and
- * move bytes. See queue.h for owner and thread rule. */
+/* Engines of the simulated driver: threads that wait for the simulated duration of work, stop while the driver is held,
+ * and copy the bytes. See queue.h for ownership and threads. */
 #include "sim/engine.h"
 
 #include <stdlib.h>
@@ -13,32 +13,33 @@ void tdict_sim_engines_wake(tdict_sim_driver *d) {
     for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
 }
 
-/* Sleeps for as long as the work takes. Time is counted from when the work could begin, not from when this thread woke,
- * so that what a sleep is too long does not add up. */
-static void pace(tdict_sim_engine *engine, tdict_sim_op *op) {
+/* Sleeps for the simulated duration of the work. The duration starts when the work could start, not when this thread
+ * woke. Late wakeups therefore do not add up. */
+static void sleep_for_duration(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = engine->device->driver;
-  int64_t takes = d->options.latency_ns;
+  int64_t duration_ns = d->options.latency_ns;
   if (op->kind == TDICT_SIM_OP_COPY && engine->bytes_per_second > 0) {
     double ns = (double)op->work.width * (double)op->work.height / engine->bytes_per_second * 1e9;
-    takes += ns < 1e15 ? (int64_t)ns : (int64_t)1e15;
+    duration_ns += ns < 1e15 ? (int64_t)ns : (int64_t)1e15;
   }
   int64_t begin = engine->free_ns > op->ready_ns ? engine->free_ns : op->ready_ns;
-  op->finish_ns = engine->free_ns = begin + takes;
-  if (takes == 0 || op->finish_ns <= tdict_now_ns()) return;
+  op->finish_ns = engine->free_ns = begin + duration_ns;
+  if (duration_ns == 0 || op->finish_ns <= tdict_now_ns()) return;
   struct timespec until = {.tv_sec = (time_t)(op->finish_ns / 1000000000),
                            .tv_nsec = (long)(op->finish_ns % 1000000000)};
-  while (!engine->granted && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
-  if (engine->granted) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step counts operations, not time */
+  while (!engine->may_finish && tdict_now_ns() < op->finish_ns) pthread_cond_timedwait(&engine->wake, &d->lock, &until);
+  if (engine->may_finish) op->finish_ns = engine->free_ns = tdict_now_ns(); /* a step ignores simulated time */
 }
 
-/* Nothing ends while the driver is held, but what a step grants. */
-static void pass_gate(tdict_sim_engine *engine) {
+/* Waits while the driver is held, until a step lets this engine finish its work. */
+static void wait_while_held(tdict_sim_engine *engine) {
   tdict_sim_driver *d = engine->device->driver;
-  while (d->held && !engine->granted) pthread_cond_wait(&engine->wake, &d->lock);
-  engine->granted = false;
+  while (d->held && !engine->may_finish) pthread_cond_wait(&engine->wake, &d->lock);
+  engine->may_finish = false;
 }
 
-static bool still_there(const tdict_sim_use *use) {
+/* Returns true if the memory is still the allocation that it was when the work was queued. */
+static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);
   return range && range->id == use->id;
@@ -54,13 +55,14 @@ static void move_bytes(const tdict_sim_op *op) {
     memmove(w->dst + row * w->dst_pitch, w->src + row * w->src_pitch, w->width);
 }
 
-/* Does the work at hand. The lock is held on entry and exit. */
-static void work(tdict_sim_engine *engine, tdict_sim_op *op) {
+/* Does the work. The lock is held on entry and exit, and released while bytes are copied or a function runs. */
+static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_device *device = engine->device;
   tdict_sim_driver *d = device->driver;
-  pace(engine, op);
-  pass_gate(engine);
-  if (!still_there(&op->work.dst_use) || !still_there(&op->work.src_use)) {
+  sleep_for_duration(engine, op);
+  wait_while_held(engine);
+  /* Like a GPU, report freed memory as a sticky error. */
+  if (!is_still_allocated(&op->work.dst_use) || !is_still_allocated(&op->work.src_use)) {
     if (!device->fault) device->fault = TDICT_CU_ILLEGAL_ADDRESS;
     return;
   }
@@ -69,7 +71,8 @@ static void work(tdict_sim_engine *engine, tdict_sim_op *op) {
     tdict_sim_unlock(d);
     op->work.fn(op->work.user);
     tdict_sim_lock(d);
-    if (hold_number != d->hold_number) pass_gate(engine); /* held while it ran */
+    if (hold_number != d->hold_number)
+      wait_while_held(engine); /* a hold began while the function ran: finish by a step */
     return;
   }
   void *buffer = op->buffer;
@@ -87,7 +90,7 @@ static void *run_engine(void *argument) {
   tdict_sim_driver *d = engine->device->driver;
   tdict_sim_lock(d);
   for (;;) {
-    while (!d->closing && (!engine->head || (d->held && !engine->granted))) {
+    while (!d->closing && (!engine->head || (d->held && !engine->may_finish))) {
       engine->idle = true;
       pthread_cond_wait(&engine->wake, &d->lock);
       engine->idle = false;
@@ -96,10 +99,10 @@ static void *run_engine(void *argument) {
     if (!op) break;
     engine->head = op->link;
     engine->current = op;
-    work(engine, op);
+    do_work(engine, op);
     engine->current = NULL;
-    engine->granted = false; /* it may have come when nothing waited for it any more */
-    tdict_sim_finish(op);
+    engine->may_finish = false; /* a step may have set it after the work passed its last check */
+    tdict_sim_op_finish(op);
   }
   tdict_sim_unlock(d);
   return NULL;

@@ -1,14 +1,15 @@
-/* The engines of the simulated driver: threads that do the work at the head of streams. See queue.h for owner and thread
- * rule. All below are called with the driver's lock held, unless they say otherwise. */
+/* The engines of the simulated driver: threads that do the work at the head of streams. See queue.h for ownership.
+ * Thread rule: call every function with the driver's lock held, unless its comment says otherwise. */
 #ifndef TDICT_SIM_ENGINE_H
 #define TDICT_SIM_ENGINE_H
 
 #include "sim/queue.h"
 
-/* Starts what engines of the device do not run yet; OUT_OF_MEMORY. */
+/* Starts the threads of a device's engines that are not running. OUT_OF_MEMORY if a thread cannot be created. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
-/* Ends and joins them; everything must be done. Called without the lock. */
+/* Stops and joins the threads of all engines. All work must be done. Call without the lock. */
 void tdict_sim_engines_stop(tdict_sim_driver *d);
+/* Wakes all engines, so that they check the driver's flags again. */
 void tdict_sim_engines_wake(tdict_sim_driver *d);
 
 #endif

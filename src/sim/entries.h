@@ -1,5 +1,6 @@
-/* The entries of the simulated driver's table, by file, and what they share. An entry answers as driver.h says.
- * Thread rule: safe from any thread; what says "locked" is called with the driver's lock held. */
+/* The entries of the simulated driver's table, grouped by file, and helpers that several files use. driver.h describes
+ * the entries. Thread rule: safe from any thread. A comment that ends with "Locked." means: call with the driver's lock
+ * held. */
 #ifndef TDICT_SIM_ENTRIES_H
 #define TDICT_SIM_ENTRIES_H
 
@@ -12,18 +13,19 @@ tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context);
 tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out);
 tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out);
 tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode);
-/* The device whose context is current on the calling thread, or NULL. */
+/* Returns the device whose context is current on the calling thread, or NULL. */
 tdict_sim_device *tdict_sim_current(tdict_sim_driver *d);
-/* The device, or NULL when there is none with this ordinal. */
+/* Returns the device with this ordinal, or NULL. */
 tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
-/* The stream behind a handle. Locked. */
+/* Converts a handle to its stream; handles 0 to 2 are streams of the current device. Returns the device's sticky error
+ * if it has one. Locked. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
-/* Devices are linked in pairs: 0 and 1, 2 and 3, ... */
-static inline bool tdict_sim_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }
-/* True when the handle is a stream that stream_create() made. */
+/* Returns true if a link connects two devices. Devices are linked in pairs: 0 and 1, 2 and 3, and so on. */
+static inline bool tdict_sim_are_linked(int32_t one, int32_t other) { return one != other && one / 2 == other / 2; }
+/* Returns true if tdict_sim_stream_create() created this handle. */
 bool tdict_sim_is_stream(const void *handle);
-/* Frees what threads have left. Nobody uses the driver any more. */
-void tdict_sim_threads_end(tdict_sim_driver *d);
+/* Frees the state of all threads. Call when no thread uses the driver. */
+void tdict_sim_threads_free(tdict_sim_driver *d);
 
 /* stream.c */
 tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags);
@@ -45,7 +47,7 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool);
 tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes);
 tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value);
 tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value);
-tdict_cu tdict_sim_pool_let_in(tdict_driver *base, tdict_cu_pool pool, int ordinal);
+tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal);
 tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
                                    tdict_cu_stream handle);
 tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle);
@@ -56,10 +58,10 @@ tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes);
 tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags);
 tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes);
 tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out);
-/* The device whose address space holds the address, or NULL. */
+/* Returns the device whose address space contains the address, or NULL. */
 tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address);
-/* Unmaps host memory that is still allocated. Nobody uses the driver any more. */
-void tdict_sim_hosts_end(tdict_sim_driver *d);
+/* Unmaps host memory that is still allocated. Call when no thread uses the driver. */
+void tdict_sim_hosts_free(tdict_sim_driver *d);
 
 /* copy.c */
 tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes);

@@ -1,4 +1,4 @@
-/* Addresses of the simulated driver: see memory.h for owner and thread rule. */
+/* Address ranges, device memory and pools of the simulated driver. See memory.h for ownership and threads. */
 #include "sim/memory.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { PAGE_BYTES = 4096, ALIGN_BYTES = 512 };
 
-/* How many ranges begin at the address or before it. */
+/* Returns the number of ranges that start at or before the address, by binary search. */
 static size_t count_up_to(const tdict_sim_ranges *ranges, uintptr_t address) {
   size_t low = 0, high = ranges->count;
   while (low < high) {
@@ -66,6 +66,7 @@ bool tdict_sim_space_open(tdict_sim_space *space, size_t capacity) {
   size_t span, total;
   memset(space, 0, sizeof *space);
   if (!tdict_round_up(capacity, PAGE_BYTES, &span) || !tdict_mul_size(span, 2, &total)) return false;
+  /* Reserve both halves protected, then open the second half. NORESERVE: pages are allocated at first use. */
   void *base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return false;
   if (mprotect((char *)base + span, span, PROT_READ | PROT_WRITE) != 0) {
@@ -84,12 +85,13 @@ void tdict_sim_space_close(tdict_sim_space *space) {
   memset(space, 0, sizeof *space);
 }
 
+/* The first test relies on unsigned wraparound: an address below base gives a large number. */
 bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address, size_t bytes) {
   uintptr_t start = (uintptr_t)address, base = (uintptr_t)space->base;
   return start - base < 2 * space->span || (base > start && base - start < bytes);
 }
 
-/* The lowest gap that is large enough; false when there is none. */
+/* Finds the lowest gap of `rounded` bytes. Returns false if no gap is large enough. */
 static bool find_gap(const tdict_sim_space *space, size_t rounded, uintptr_t *out) {
   uintptr_t at = (uintptr_t)space->base;
   for (size_t i = 0; i < space->live.count; i++) {
@@ -108,6 +110,7 @@ tdict_cu tdict_sim_space_alloc(tdict_sim_space *space, tdict_sim_pool *pool, siz
   size_t rounded;
   if (bytes == 0) return TDICT_CU_INVALID_VALUE;
   if (!tdict_round_up(bytes, ALIGN_BYTES, &rounded)) return TDICT_CU_OUT_OF_MEMORY;
+  /* Take cached bytes of the pool first; the rest counts against the device's capacity. */
   size_t cached = pool ? pool->reserved - pool->used : 0;
   size_t more = rounded > cached ? rounded - cached : 0;
   if (more > space->capacity - space->reserved) return TDICT_CU_OUT_OF_MEMORY;
@@ -130,6 +133,7 @@ void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes) {
   pool->reserved = keep;
 }
 
+/* The freed bytes stay in the pool's cache up to its threshold. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start) {
   tdict_sim_range *range = tdict_sim_ranges_find(&space->live, start);
   size_t rounded = tdict_align(range->bytes, ALIGN_BYTES);

@@ -1,8 +1,9 @@
-/* Addresses of the simulated driver: sorted ranges, the memory of a device, pools.
+/* Address ranges of the simulated driver: sorted tables of ranges, the memory of a device, and pools.
  *
- * A device's memory is one mapping of twice its size. The first half cannot be touched and gives the device addresses;
- * the second half holds the bytes, so that a device address used on the host is a segmentation fault.
- * Nothing here locks: the driver's lock guards all of it. A space owns its mapping and its table of live ranges. */
+ * A device's memory is one mapping of twice its size. The first half is protected and gives the device addresses. The
+ * second half holds the bytes. A device address that is used on the host is therefore a segmentation fault.
+ * A space owns its mapping and its table of live ranges. Thread rule: no function locks; the driver's lock guards all
+ * data. */
 #ifndef TDICT_SIM_MEMORY_H
 #define TDICT_SIM_MEMORY_H
 
@@ -13,12 +14,12 @@ typedef struct tdict_cu_pool tdict_sim_pool;
 /* An allocation of device memory or a registration of host memory. */
 typedef struct tdict_sim_range {
   uintptr_t start;
-  size_t bytes;         /* as asked for */
-  uint64_t id;          /* no two ranges ever have the same one, so that an address given again is told apart */
-  tdict_sim_pool *pool; /* device memory of a pool, else NULL */
-  int32_t ordinal;      /* of the device */
-  bool dying;           /* a free is queued: no new call may use it */
-  bool mapped;          /* host memory that the driver allocated */
+  size_t bytes;         /* as requested, not rounded */
+  uint64_t id;          /* unique for ever, so that a reused address is recognized */
+  tdict_sim_pool *pool; /* the pool that the memory comes from, else NULL */
+  int32_t ordinal;      /* the owning device */
+  bool free_queued;     /* new calls must not use the range */
+  bool mapped;          /* host memory that the driver allocated, not registered */
 } tdict_sim_range;
 
 /* Ranges that do not overlap, sorted by address. */
@@ -27,39 +28,39 @@ typedef struct tdict_sim_ranges {
   size_t count, capacity;
 } tdict_sim_ranges;
 
-/* The range that holds the address, or NULL. Good until the next insert or remove. */
+/* Returns the range that contains the address, or NULL. The pointer is valid until the next insert or remove. */
 tdict_sim_range *tdict_sim_ranges_find(const tdict_sim_ranges *ranges, const void *address);
-/* True when a byte of [address, address + bytes) is in a range. */
+/* Returns true if a byte of [address, address + bytes) is in a range. */
 bool tdict_sim_ranges_overlap(const tdict_sim_ranges *ranges, const void *address, size_t bytes);
-/* The range must overlap none. False: no memory. */
+/* Inserts a copy of the range, which must not overlap another. Returns false if out of memory. */
 bool tdict_sim_ranges_insert(tdict_sim_ranges *ranges, const tdict_sim_range *range);
 void tdict_sim_ranges_remove(tdict_sim_ranges *ranges, const tdict_sim_range *range);
 void tdict_sim_ranges_reset(tdict_sim_ranges *ranges);
 
 typedef struct tdict_sim_space {
-  char *base;      /* device addresses are [base, base + span), their bytes begin at base + span */
-  size_t span;     /* capacity, rounded up to a page */
-  size_t capacity; /* bytes that may be reserved */
-  size_t reserved; /* live allocations and the pools' caches */
+  char *base;      /* device addresses are [base, base + span); their bytes start at base + span */
+  size_t span;     /* capacity, rounded up to a page, in bytes */
+  size_t capacity; /* limit of `reserved` */
+  size_t reserved; /* bytes of live allocations and of the pools' caches */
   uint64_t next_id;
   tdict_sim_ranges live;
 } tdict_sim_space;
 
-/* False: the address space is not to be had. */
+/* Reserves the address space for `capacity` bytes. Returns false if the system refuses. */
 bool tdict_sim_space_open(tdict_sim_space *space, size_t capacity);
 void tdict_sim_space_close(tdict_sim_space *space);
-/* True when a byte of [address, address + bytes) is a device address or the bytes behind one. */
+/* Returns true if [address, address + bytes) overlaps the mapping: the device addresses or their bytes. */
 bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address, size_t bytes);
 static inline bool tdict_sim_space_has(const tdict_sim_space *space, const void *address) {
   return (uintptr_t)address - (uintptr_t)space->base < space->span;
 }
-/* Where the bytes behind a device address are. */
+/* Returns the host pointer to the bytes of a device address. */
 static inline void *tdict_sim_space_bytes(const tdict_sim_space *space, const void *address) {
   return space->base + space->span + ((uintptr_t)address - (uintptr_t)space->base);
 }
-/* Memory with the bytes that were there before, from the pool's cache where it suffices. pool may be NULL. */
+/* Allocates device memory without clearing it. Uses the pool's cached bytes first; `pool` may be NULL. */
 tdict_cu tdict_sim_space_alloc(tdict_sim_space *space, tdict_sim_pool *pool, size_t bytes, int32_t ordinal, void **out);
-/* Frees the allocation that begins at the address. */
+/* Frees the allocation that starts at the address. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start);
 
 struct tdict_cu_pool {
@@ -68,14 +69,14 @@ struct tdict_cu_pool {
   tdict_sim_space *space;
   tdict_sim_pool *next; /* in the driver's list */
   int32_t ordinal;
-  uint32_t let_in;       /* a bit for each other device that may use its memory by its own copies */
-  bool destroyed;        /* lives on until its last allocation is free */
-  uint64_t reuse[3];     /* the three REUSE attributes: kept, without effect */
-  uint64_t threshold;    /* bytes that stay reserved when they are free */
-  size_t reserved, used; /* bytes */
+  uint32_t allowed_peers; /* bit n: copies of device n may access this pool's memory */
+  bool destroyed;         /* the struct is freed with its last allocation */
+  uint64_t reuse[3];      /* the three REUSE attributes: stored, no effect */
+  uint64_t threshold;     /* bytes that stay reserved after they are freed */
+  size_t reserved, used;  /* bytes */
 };
 enum { TDICT_SIM_POOL_MAGIC = 0x736d706c };
-/* Returns cached bytes until at most keep_bytes are reserved. */
+/* Gives cached bytes back to the space until at most keep_bytes are reserved. */
 void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes);
 
 #endif

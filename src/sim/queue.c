@@ -1,4 +1,4 @@
-/* Streams and operations of the simulated driver: see queue.h for owner and thread rule. */
+/* Streams and operations of the simulated driver. See queue.h for ownership and threads. */
 #include "sim/queue.h"
 
 #include <stdlib.h>
@@ -23,18 +23,18 @@ tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind) {
   return op;
 }
 
-tdict_sim_op *tdict_sim_op_hold(tdict_sim_op *op) {
+tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op) {
   op->refs++;
   return op;
 }
 
-void tdict_sim_op_drop(tdict_sim_op *op) {
+void tdict_sim_op_release(tdict_sim_op *op) {
   if (!op || --op->refs) return;
   free(op->buffer);
   free(op);
 }
 
-void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool) {
+void tdict_sim_pool_free(tdict_sim_driver *d, tdict_sim_pool *pool) {
   tdict_sim_pool **at = &d->pools;
   while (*at != pool) at = &(*at)->next;
   *at = pool->next;
@@ -46,7 +46,7 @@ void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool) {
 void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start) {
   tdict_sim_pool *pool = tdict_sim_ranges_find(&space->live, start)->pool;
   tdict_sim_space_free(space, start);
-  if (pool && pool->destroyed && pool->used == 0) tdict_sim_pool_end(d, pool);
+  if (pool && pool->destroyed && pool->used == 0) tdict_sim_pool_free(d, pool);
 }
 
 void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, bool non_blocking) {
@@ -73,17 +73,18 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Puts the stream on the list of those whose head may go on. */
-static void unsettle(tdict_sim_stream *stream) {
+/* Adds the stream to the list of streams whose head may be able to run. A list instead of recursion, because finishing
+ * one operation may unblock streams that unblock further streams. */
+static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
-  if (stream->queued) return;
-  stream->queued = true;
-  stream->next_queued = d->queued;
-  d->queued = stream;
+  if (stream->is_runnable) return;
+  stream->is_runnable = true;
+  stream->next_runnable = d->runnable;
+  d->runnable = stream;
 }
 
-/* Takes a finished operation from the head of the stream. */
-static void retire(tdict_sim_stream *stream) {
+/* Removes a finished operation from the head of the stream and unblocks the waits for it. */
+static void remove_head(tdict_sim_stream *stream) {
   tdict_sim_op *op = stream->head;
   tdict_sim_driver *d = stream->device->driver;
   stream->head = op->next;
@@ -91,29 +92,29 @@ static void retire(tdict_sim_stream *stream) {
   if (stream->clock_ns < op->finish_ns) stream->clock_ns = op->finish_ns;
   op->done = true;
   op->stream = NULL;
-  tdict_sim_op_drop(op->after);
+  tdict_sim_op_release(op->after);
   op->after = NULL;
   while (op->blocked) {
     tdict_sim_op *waiter = op->blocked;
     op->blocked = waiter->link;
     waiter->started = false;
-    unsettle(waiter->stream);
+    add_runnable(waiter->stream);
   }
   tdict_sim_changed(d);
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
 }
 
-/* Gives work that can begin to its engine. */
+/* Gives work that can start to its engine, in the order of queueing. */
 static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
-  tdict_sim_op **at = &engine->head; /* one operation a stream at most, so the list is short */
+  tdict_sim_op **at = &engine->head; /* at most one operation for each stream, so the list is short */
   while (*at && (*at)->seq < op->seq) at = &(*at)->link;
   op->link = *at;
   *at = op;
   if (engine->idle) pthread_cond_signal(&engine->wake);
 }
 
-/* Does the markers at the head of a stream and hands the first work to its engine. */
-static void settle_stream(tdict_sim_stream *stream) {
+/* Runs the markers at the head of a stream, up to the first work, which it gives to an engine. */
+static void run_heads(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   tdict_sim_op *op;
   while ((op = stream->head) && !op->started) {
@@ -124,13 +125,13 @@ static void settle_stream(tdict_sim_stream *stream) {
       op->after->blocked = op;
     } else if (op->after) {
       if (op->finish_ns < op->after->finish_ns) op->finish_ns = op->after->finish_ns;
-      retire(stream);
+      remove_head(stream);
     } else if (op->kind == TDICT_SIM_OP_RECORD) {
       op->done_ns = tdict_now_ns();
-      retire(stream);
+      remove_head(stream);
     } else if (op->kind == TDICT_SIM_OP_FREE) {
       tdict_sim_release_memory(d, op->work.dst_use.space, op->memory);
-      retire(stream);
+      remove_head(stream);
     } else {
       op->started = true;
       if (op->ready_ns < stream->clock_ns) op->ready_ns = stream->clock_ns;
@@ -140,30 +141,32 @@ static void settle_stream(tdict_sim_stream *stream) {
   if (!op && stream->destroyed) free_stream(stream);
 }
 
-static void settle(tdict_sim_driver *d) {
-  while (d->queued) {
-    tdict_sim_stream *stream = d->queued;
-    d->queued = stream->next_queued;
-    stream->queued = false;
-    settle_stream(stream);
+/* Runs the heads of all streams in the list, until no stream can make progress. */
+static void run_runnable(tdict_sim_driver *d) {
+  while (d->runnable) {
+    tdict_sim_stream *stream = d->runnable;
+    d->runnable = stream->next_runnable;
+    stream->is_runnable = false;
+    run_heads(stream);
   }
 }
 
-void tdict_sim_finish(tdict_sim_op *op) {
+void tdict_sim_op_finish(tdict_sim_op *op) {
   tdict_sim_stream *stream = op->stream;
   tdict_sim_driver *d = stream->device->driver;
   d->num_finished++;
   d->num_pending--;
-  unsettle(stream);
-  retire(stream);
-  settle(d);
+  add_runnable(stream);
+  remove_head(stream);
+  run_runnable(d);
 }
 
-static void append(tdict_sim_stream *stream, tdict_sim_op *op) {
+/* Appends an operation to its stream and numbers it. */
+static void append_op(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   op->stream = stream;
   op->seq = ++d->next_seq;
-  tdict_sim_op_hold(op);
+  tdict_sim_op_retain(op);
   if (stream->tail)
     stream->tail->next = op;
   else
@@ -172,16 +175,18 @@ static void append(tdict_sim_stream *stream, tdict_sim_op *op) {
   if (op->kind >= TDICT_SIM_OP_COPY) d->num_pending++;
 }
 
+/* Appends a wait for another operation. Returns false if out of memory. */
 static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
   tdict_sim_op *wait = tdict_sim_op_new(TDICT_SIM_OP_WAIT);
   if (!wait) return false;
-  wait->after = tdict_sim_op_hold(after);
-  append(stream, wait);
-  tdict_sim_op_drop(wait);
+  wait->after = tdict_sim_op_retain(after);
+  append_op(stream, wait);
+  tdict_sim_op_release(wait);
   return true;
 }
 
-/* The legacy stream waits for all blocking streams, and they for it. */
+/* Appends the waits between the legacy stream and the blocking streams: the legacy stream waits for all of them, and
+ * each of them waits for the legacy stream. Returns false if out of memory. */
 static bool append_legacy_waits(tdict_sim_stream *stream) {
   tdict_sim_device *device = stream->device;
   tdict_sim_op *last = device->legacy.tail;
@@ -204,29 +209,29 @@ tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   const tdict_sim_options *o = &d->options;
   bool timed = o->latency_ns > 0 || o->h2d_bytes_per_second > 0 || o->d2h_bytes_per_second > 0;
-  if (timed) op->ready_ns = tdict_now_ns();
+  if (timed) op->ready_ns = tdict_now_ns(); /* without rates and latency, save the system call */
   bool queued = append_legacy_waits(stream);
-  if (queued) append(stream, op);
-  unsettle(stream);
-  settle(d);
+  if (queued) append_op(stream, op);
+  add_runnable(stream);
+  run_runnable(d);
   return queued ? TDICT_CU_SUCCESS : TDICT_CU_OUT_OF_MEMORY;
 }
 
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op) {
-  tdict_sim_op_hold(op);
+  tdict_sim_op_retain(op);
   while (!op->done) tdict_sim_wait_change(d);
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
 }
 
-/* True when a stream of the device still has an operation up to this one. */
-static bool device_busy(const tdict_sim_device *device, bool blocking_only, uint64_t seq) {
+/* Returns true if a stream of the device has an unfinished operation whose number is at most `seq`. */
+static bool has_ops_up_to(const tdict_sim_device *device, bool blocking_only, uint64_t seq) {
   for (const tdict_sim_stream *s = device->streams; s; s = s->next)
     if (s->head && s->head->seq <= seq && !(blocking_only && s->non_blocking)) return true;
   return false;
 }
 
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream) {
-  if (stream == &stream->device->legacy) return device_busy(stream->device, true, UINT64_MAX);
+  if (stream == &stream->device->legacy) return has_ops_up_to(stream->device, true, UINT64_MAX);
   return stream->head != NULL;
 }
 
@@ -235,13 +240,13 @@ void tdict_sim_wait_stream(tdict_sim_stream *stream) {
   tdict_sim_driver *d = device->driver;
   if (stream == &device->legacy) {
     uint64_t seq = d->next_seq;
-    while (device_busy(device, true, seq)) tdict_sim_wait_change(d);
+    while (has_ops_up_to(device, true, seq)) tdict_sim_wait_change(d);
   } else if (stream->tail) {
-    tdict_sim_wait_op(d, stream->tail); /* not the stream: another thread may destroy it */
+    tdict_sim_wait_op(d, stream->tail); /* wait for the operation: another thread may free the stream */
   }
 }
 
 void tdict_sim_wait_device(tdict_sim_device *device) {
   uint64_t seq = device->driver->next_seq;
-  while (device_busy(device, false, seq)) tdict_sim_wait_change(device->driver);
+  while (has_ops_up_to(device, false, seq)) tdict_sim_wait_change(device->driver);
 }

@@ -1,11 +1,12 @@
 /* Streams, operations and engines of the simulated driver, and the driver's own struct.
  *
- * A stream is a queue of operations. The one at its head is either a marker (wait, record, free), which is done at once
- * by whoever made it the head, or work (a copy, a fill, a call), which an engine's thread does: one engine a device for
- * copies in, one for copies out, one for the rest. Work is done at the end of the time that it takes, so its bytes are
- * read and written together.
- * One lock, the driver's, guards everything; bytes are copied and functions called without it. An operation is
- * counted: its stream, the event that it recorded, waits for it and waiting threads hold references. */
+ * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). A marker
+ * at the head of a stream is done at once, by the thread that moved it to the head. Work is done by an engine's thread.
+ * Each device has one engine for copies to the device, one for copies to the host, and one for all other work. An
+ * engine moves the bytes at the end of the simulated time, so a copy reads and writes all its bytes together.
+ *
+ * An operation is counted. Its stream, the event that it records, waits for it and waiting threads hold references.
+ * Thread rule: the driver's lock guards everything. The lock is released while bytes are copied or a function runs. */
 #ifndef TDICT_SIM_QUEUE_H
 #define TDICT_SIM_QUEUE_H
 
@@ -16,7 +17,7 @@
 #include "tdict/sim.h"
 
 typedef struct tdict_sim_driver tdict_sim_driver;
-typedef struct tdict_cu_context tdict_sim_device; /* a device is its own primary context */
+typedef struct tdict_cu_context tdict_sim_device; /* the device is also its primary context */
 typedef struct tdict_cu_stream tdict_sim_stream;
 typedef struct tdict_cu_event tdict_sim_event;
 typedef struct tdict_sim_op tdict_sim_op;
@@ -25,27 +26,27 @@ typedef struct tdict_sim_thread tdict_sim_thread; /* sim/context.c */
 typedef enum tdict_sim_engine_index {
   TDICT_SIM_ENGINE_IN,
   TDICT_SIM_ENGINE_OUT,
-  TDICT_SIM_ENGINE_REST,
+  TDICT_SIM_ENGINE_OTHER,
   TDICT_SIM_NUM_ENGINES
 } tdict_sim_engine_index;
 
 typedef enum tdict_sim_op_kind {
-  TDICT_SIM_OP_WAIT,   /* for another operation */
+  TDICT_SIM_OP_WAIT,   /* waits for another operation */
   TDICT_SIM_OP_RECORD, /* notes the time */
-  TDICT_SIM_OP_FREE,   /* of device memory */
-  TDICT_SIM_OP_COPY,   /* from here on: work */
+  TDICT_SIM_OP_FREE,   /* frees device memory */
+  TDICT_SIM_OP_COPY,   /* COPY and later kinds are work, not markers */
   TDICT_SIM_OP_FILL,
   TDICT_SIM_OP_CALL
 } tdict_sim_op_kind;
 
-/* Device memory that work touches, for the check that it is still there when the work runs. */
+/* Device memory that work accesses. Used to check that the memory is still allocated when the work runs. */
 typedef struct tdict_sim_use {
   tdict_sim_space *space; /* NULL: host memory */
   const void *address;
   uint64_t id;
 } tdict_sim_use;
 
-/* What work does; constant once it is queued. */
+/* The parameters of work; constant once the operation is queued. */
 typedef struct tdict_sim_work {
   char *dst;
   const char *src;
@@ -59,32 +60,32 @@ typedef struct tdict_sim_work {
 struct tdict_sim_op {
   int64_t refs;
   int32_t kind, engine;
-  bool started; /* with an engine, or in the list of what it waits for */
+  bool started; /* given to an engine, or in the `blocked` list of the operation it waits for */
   bool done;
-  uint64_t seq; /* the order in which operations were queued, over all streams */
+  uint64_t seq; /* number in the order of queueing, over all streams */
   tdict_sim_stream *stream;
-  tdict_sim_op *next;    /* in its stream */
-  tdict_sim_op *link;    /* in its engine's queue, or in the list `blocked` of another */
-  tdict_sim_op *blocked; /* waits at the head of their streams for this one */
-  tdict_sim_op *after;   /* WAIT */
-  void *memory;          /* FREE: where it begins; its space is in work.dst_use */
+  tdict_sim_op *next;    /* next in the stream */
+  tdict_sim_op *link;    /* next in an engine's queue or in a `blocked` list */
+  tdict_sim_op *blocked; /* list of waits at the head of other streams for this operation */
+  tdict_sim_op *after;   /* WAIT: the operation that must be done first; counted */
+  void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* malloc'd copy of a pageable source */
-  int64_t ready_ns;      /* simulated time: could begin, has ended; not used without rates and latency */
-  int64_t finish_ns;
-  int64_t done_ns; /* RECORD: real time */
+  int64_t ready_ns;      /* simulated time of start; unused without rates and latency */
+  int64_t finish_ns;     /* simulated time of end */
+  int64_t done_ns;       /* RECORD: real time of the record */
   tdict_sim_work work;
 };
 
 struct tdict_cu_stream {
   uint64_t magic; /* constant while the stream lives */
   tdict_sim_device *device;
-  bool non_blocking, destroyed, queued; /* queued: in the driver's list of streams to settle */
+  bool non_blocking, destroyed, is_runnable; /* is_runnable: in the driver's list `runnable` */
   tdict_sim_op *head, *tail;
-  uint64_t seen_seq;             /* it waits already for the legacy stream up to this operation */
-  uint64_t legacy_seen_seq;      /* the legacy stream waits already for it up to this operation */
-  int64_t clock_ns;              /* simulated time: when its last operation ended */
+  uint64_t seen_seq;             /* already waits for the legacy stream up to this number */
+  uint64_t legacy_seen_seq;      /* the legacy stream already waits for this stream up to this number */
+  int64_t clock_ns;              /* simulated time at which the last operation ended */
   tdict_sim_stream *prev, *next; /* of the device */
-  tdict_sim_stream *next_queued;
+  tdict_sim_stream *next_runnable;
 };
 enum { TDICT_SIM_STREAM_MAGIC = 0x7364737 };
 
@@ -92,7 +93,7 @@ struct tdict_cu_event {
   uint64_t magic;
   tdict_sim_device *device;
   bool timing;
-  tdict_sim_op *record;         /* the latest, or NULL */
+  tdict_sim_op *record;         /* the latest record, counted, or NULL */
   tdict_sim_event *prev, *next; /* of the device */
 };
 enum { TDICT_SIM_EVENT_MAGIC = 0x7364765 };
@@ -100,25 +101,25 @@ enum { TDICT_SIM_EVENT_MAGIC = 0x7364765 };
 typedef struct tdict_sim_engine {
   tdict_sim_device *device;
   pthread_t thread;
-  pthread_cond_t wake; /* work came, the gate opened, or the driver closes; CLOCK_MONOTONIC */
-  bool running, idle;  /* has a thread; it waits for work */
-  bool granted;        /* the work at hand may end although the driver is held */
-  tdict_sim_op *head;  /* work that can begin, in the order in which it was queued */
+  pthread_cond_t wake; /* signaled for new work, a step, a resume or a close; CLOCK_MONOTONIC */
+  bool running, idle;  /* running: has a thread; idle: the thread waits for work */
+  bool may_finish;     /* a step lets the current work finish while the driver is held */
+  tdict_sim_op *head;  /* work that can start, sorted by seq */
   tdict_sim_op *current;
   double bytes_per_second; /* 0: no limit */
-  int64_t free_ns;         /* simulated time: when its last work ended */
+  int64_t free_ns;         /* simulated time at which the last work ended */
 } tdict_sim_engine;
 
 struct tdict_cu_context {
   tdict_sim_driver *driver;
   int32_t ordinal;
   int64_t context_refs;
-  tdict_cu fault; /* the first error of queued work: every later call answers it */
+  tdict_cu fault; /* sticky: the first error of queued work; every later call returns it */
   tdict_sim_space space;
   tdict_sim_stream legacy, per_thread;
-  tdict_sim_stream *streams; /* all, those two included */
+  tdict_sim_stream *streams; /* all streams, including legacy and per_thread */
   tdict_sim_event *events;
-  int64_t num_streams, num_events; /* that the user made */
+  int64_t num_streams, num_events; /* created by the user and not destroyed */
   tdict_sim_engine engines[TDICT_SIM_NUM_ENGINES];
 };
 
@@ -127,23 +128,23 @@ enum { TDICT_SIM_MAX_DEVICES = 8 };
 struct tdict_sim_driver {
   tdict_driver base; /* first */
   tdict_sim_options options;
-  tdict_forkmark *mark;     /* counted; constant, like the key: tdict_sim_launch() is given no context */
+  tdict_forkmark *mark;     /* counted; constant. tdict_sim_launch() has no context to ask */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
-  pthread_mutex_t lock;     /* guards all that follows and all that hangs from it */
-  pthread_cond_t changed;   /* an operation is done, or one of the counts and flags below has changed */
-  int64_t num_waiting;      /* for `changed` */
+  pthread_mutex_t lock;     /* guards all later fields and everything they point to */
+  pthread_cond_t changed;   /* signaled when an operation is done or a count or flag below changes */
+  int64_t num_waiting;      /* threads that wait for `changed` */
   bool held, stepping, closing;
-  uint64_t hold_number; /* of the latest hold */
-  int64_t num_copying;  /* engines that move bytes now */
-  int64_t num_finished; /* copies, fills and calls */
+  uint64_t hold_number; /* counts the holds */
+  int64_t num_copying;  /* engines that are copying bytes */
+  int64_t num_finished; /* copies, fills and calls since the open */
   int64_t num_pending;
   uint64_t next_seq;
-  tdict_sim_stream *queued; /* streams to settle */
-  tdict_sim_ranges hosts;   /* registrations */
+  tdict_sim_stream *runnable; /* streams whose head may be able to run */
+  tdict_sim_ranges hosts;     /* registered and allocated host memory */
   uint64_t next_host_id;
-  size_t pinned_bytes; /* their bytes */
+  size_t pinned_bytes; /* bytes of host memory in `hosts` */
   tdict_sim_pool *pools;
-  tdict_sim_thread *threads, *spare_threads;
+  tdict_sim_thread *threads, *unused_threads;
   int32_t num_devices; /* constant */
   tdict_sim_device devices[TDICT_SIM_MAX_DEVICES];
 };
@@ -151,38 +152,42 @@ struct tdict_sim_driver {
 static inline tdict_sim_driver *tdict_sim_driver_of(tdict_driver *d) { return (tdict_sim_driver *)d; }
 static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->lock); }
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
-/* All below are called with the lock held. */
+/* Call all functions below with the lock held. */
 
-/* Waits for a change. */
+/* Waits until another thread calls tdict_sim_changed(). */
 void tdict_sim_wait_change(tdict_sim_driver *d);
-/* Wakes those that wait for one. */
+/* Wakes all threads in tdict_sim_wait_change(). */
 void tdict_sim_changed(tdict_sim_driver *d);
 
-/* A new operation with one reference; NULL: no memory. */
+/* Creates an operation with one reference. Returns NULL if out of memory. */
 tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind);
-tdict_sim_op *tdict_sim_op_hold(tdict_sim_op *op);
-void tdict_sim_op_drop(tdict_sim_op *op); /* NULL is allowed */
+tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op);
+void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
-/* Queues the operation behind what the stream must wait for; the caller keeps its reference. OUT_OF_MEMORY: it was not
- * queued (waits may have been, and do no harm). */
+/* Queues an operation on a stream, after the waits on the legacy stream that CUDA's rules require. The caller keeps its
+ * reference. OUT_OF_MEMORY: the operation is not queued; some of the waits may be, which is harmless. */
 tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
+/* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
 
-/* What the legacy stream stands for is its own work and that of all blocking streams. */
+/* Returns true if the stream has unfinished work. Work of all blocking streams counts as work of the legacy stream. */
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream);
+/* Waits for the work that is queued now on the stream. The legacy stream includes all blocking streams. */
 void tdict_sim_wait_stream(tdict_sim_stream *stream);
-/* Waits for what is queued on all streams now. */
+/* Waits for the work that is queued now on all streams of the device. */
 void tdict_sim_wait_device(tdict_sim_device *device);
 
+/* Adds a stream to its device. */
 void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, bool non_blocking);
-/* Ends it; what is queued still runs, then it is freed. */
+/* Destroys a stream. Queued work still runs; then the stream is freed. */
 void tdict_sim_stream_end(tdict_sim_stream *stream);
 
-/* Frees device memory, and its pool when that was waiting for it. */
+/* Frees an allocation of device memory, and its pool if the pool is destroyed and now empty. */
 void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start);
-void tdict_sim_pool_end(tdict_sim_driver *d, tdict_sim_pool *pool);
+/* Removes a pool from the driver and frees the struct. */
+void tdict_sim_pool_free(tdict_sim_driver *d, tdict_sim_pool *pool);
 
-/* Takes finished work from the head of its stream and lets everything go on that waited for it. */
-void tdict_sim_finish(tdict_sim_op *op);
+/* Removes finished work from the head of its stream and starts the operations that waited for it. */
+void tdict_sim_op_finish(tdict_sim_op *op);
 
 #endif

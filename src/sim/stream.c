@@ -1,5 +1,5 @@
-/* Streams and events of the simulated driver's table. They belong to who made them; what is left when the driver closes
- * is freed then. Thread rule: safe from any thread. */
+/* Stream and event entries of the simulated driver's table. The caller owns its streams and events. Closing the driver
+ * frees those that are left. Thread rule: safe from any thread. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -51,12 +51,13 @@ tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle
   if (result == TDICT_CU_SUCCESS) {
     tdict_sim_device *device = stream->device;
     tdict_sim_wait_stream(stream);
-    result = device->fault;
+    result = device->fault; /* work that the wait covered may have failed */
   }
   tdict_sim_unlock(d);
   return result;
 }
 
+/* Returns true if the handle is a live event of this driver. Small and unaligned values are never dereferenced. */
 static bool is_event(const tdict_sim_driver *d, const tdict_sim_event *event) {
   if ((uintptr_t)event < 4096 || (uintptr_t)event % _Alignof(tdict_sim_event) != 0) return false;
   return event->magic == TDICT_SIM_EVENT_MAGIC && event->device->driver == d;
@@ -70,15 +71,16 @@ tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle,
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  /* Like CUDA: an event that was never recorded makes no stream wait. */
   if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) {
-    op->after = tdict_sim_op_hold(event->record);
+    op->after = tdict_sim_op_retain(event->record);
     result = tdict_sim_push(stream, op);
     if (result != TDICT_CU_SUCCESS) {
-      tdict_sim_op_drop(op->after);
+      tdict_sim_op_release(op->after);
       op->after = NULL;
     }
   }
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }
@@ -89,7 +91,7 @@ tdict_cu tdict_sim_stream_capture_status(tdict_driver *base, tdict_cu_stream han
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve(d, handle, &stream);
   tdict_sim_unlock(d);
-  if (result == TDICT_CU_SUCCESS) *status = TDICT_CU_CAPTURE_STATUS_NONE;
+  if (result == TDICT_CU_SUCCESS) *status = TDICT_CU_CAPTURE_STATUS_NONE; /* graphs are not simulated */
   return result;
 }
 
@@ -123,7 +125,7 @@ tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
     event->device->events = event->next;
   if (event->next) event->next->prev = event->prev;
   event->device->num_events--;
-  tdict_sim_op_drop(event->record); /* what waits for it holds references of its own */
+  tdict_sim_op_release(event->record); /* operations that wait for the record hold their own references */
   event->magic = 0;
   tdict_sim_unlock(d);
   free(event);
@@ -141,10 +143,10 @@ tdict_cu tdict_sim_event_record(tdict_driver *base, tdict_cu_event event, tdict_
   if (result == TDICT_CU_SUCCESS && stream->device != event->device) result = TDICT_CU_INVALID_HANDLE;
   if (result == TDICT_CU_SUCCESS) result = tdict_sim_push(stream, op);
   if (result == TDICT_CU_SUCCESS) {
-    tdict_sim_op_drop(event->record);
-    event->record = tdict_sim_op_hold(op);
+    tdict_sim_op_release(event->record);
+    event->record = tdict_sim_op_retain(op);
   }
-  tdict_sim_op_drop(op);
+  tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }

@@ -1,9 +1,10 @@
-/* Layouts made of another layout, and views for the length of a call. Nothing is owned here. Thread rule: see
- * affine.h. */
+/* Computes layouts from other layouts, and views that live only for one call. Nothing is owned here. Thread rule:
+ * see affine.h. */
 #include "tensor/affine.h"
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "tensor/layout.h"
 
@@ -16,39 +17,42 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Addresses are numbers here: they wrap, and those of device memory are never followed. */
-static void *move_by(const void *data, int64_t elements, size_t item) {
+/* Returns the address `elements` further. Addresses are numbers here: they wrap, and device addresses are never
+ * dereferenced. */
+static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
 }
 
-/* Where no element is, strides mean nothing and may wrap. */
-static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+/* Multiplies with wrap-around. Strides of a tensor without elements have no meaning and may overflow. */
+static int64_t wrapping_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err) {
-  const int rest = t->ndim - a->ndim_in, ndim = a->ndim_out + rest;
+  const int num_trailing = t->ndim - a->ndim_in, ndim = a->ndim_out + num_trailing;
   if (ndim > TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have %d dimensions, and may have %d", what, ndim,
                       TDICT_MAX_NDIM);
   const int64_t *strides = tdict_tensor_dims_strides(t);
-  bool some = t->numel != 0;
+  bool has_any = t->numel != 0;
+  /* Compute the dimensions that change, then copy the trailing ones. */
   made->fresh = false;
   made->ndim = ndim;
   for (int i = 0; i < a->ndim_out; i++) {
     const tdict_axis *axis = &a->axes[i];
     made->shape[i] = axis->count;
-    made->strides[i] = axis->from < 0 ? 0 : times(strides[axis->from], axis->step);
-    some = some && axis->count != 0;
+    made->strides[i] = axis->from < 0 ? 0 : wrapping_mul(strides[axis->from], axis->step);
+    has_any = has_any && axis->count != 0;
   }
-  for (int i = 0; i < rest; i++) {
+  for (int i = 0; i < num_trailing; i++) {
     made->shape[a->ndim_out + i] = t->dims[a->ndim_in + i];
     made->strides[a->ndim_out + i] = strides[a->ndim_in + i];
   }
+  /* Move to the first element. A tensor without elements keeps its address. */
   made->data = t->data;
-  if (some) {
+  if (has_any) {
     int64_t offset = 0;
-    for (int i = 0; i < a->ndim_in; i++) offset += times(a->starts[i], strides[i]);
-    made->data = move_by(t->data, offset, tdict_dtype_bytes(t->dtype));
+    for (int i = 0; i < a->ndim_in; i++) offset += wrapping_mul(a->starts[i], strides[i]);
+    made->data = advance_address(t->data, offset, tdict_dtype_bytes(t->dtype));
   }
   if (!a->grows) return TDICT_OK;
   tdict_layout_size size;
@@ -58,14 +62,14 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides) {
   int to = new_ndim - 1;
-  for (int i = ndim - 1; i >= 0;) { /* a group of dimensions that follow one another without a gap at a time */
+  for (int i = ndim - 1; i >= 0;) { /* Each pass takes one group of old dimensions without gaps between them. */
     int64_t step = strides[i], elements = shape[i], taken = 1;
-    for (i--; i >= 0 && (shape[i] == 1 || strides[i] == times(elements, step)); i--) elements *= shape[i];
+    for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group of one element leaves dimensions of one element to the group before it, which may be one as well. */
+    /* A group of one element leaves dimensions of size 1 to the group before it, which may also have one element. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;
-      new_strides[to] = times(taken, step);
+      new_strides[to] = wrapping_mul(taken, step);
       taken *= new_shape[to];
     }
     if (taken != elements) return false;
@@ -103,7 +107,8 @@ void tdict_made_of(const tdict_tensor *t, tdict_made *made) {
 }
 
 void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes) {
-  made->data = move_by(made->data, times(at, made->strides[dim]), item_bytes);
+  TDICT_ASSERT(dim >= 0 && dim < made->ndim && at >= 0 && at < made->shape[dim]);
+  made->data = advance_address(made->data, wrapping_mul(at, made->strides[dim]), item_bytes);
   made->ndim--;
   for (int i = dim; i < made->ndim; i++) {
     made->shape[i] = made->shape[i + 1];
@@ -112,6 +117,6 @@ void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes)
 }
 
 void tdict_made_narrow(tdict_made *made, int dim, int64_t at, int64_t count, size_t item_bytes) {
-  if (count) made->data = move_by(made->data, times(at, made->strides[dim]), item_bytes);
+  if (count) made->data = advance_address(made->data, wrapping_mul(at, made->strides[dim]), item_bytes);
   made->shape[dim] = count;
 }

@@ -1,55 +1,58 @@
-/* Layouts made of another layout: picked, stepped, swapped, added and repeated dimensions, and regrouped ones; and views
- * for the length of a call, which count nothing. Pure functions of their arguments; thread-safe. */
+/* Computes layouts from other layouts: dimensions that are selected, stepped, swapped, added, repeated or regrouped.
+ * Also temporary views for the length of a call, which count no references. Pure functions of their arguments;
+ * thread-safe. */
 #ifndef TDICT_TENSOR_AFFINE_H
 #define TDICT_TENSOR_AFFINE_H
 
 #include "tensor/tensor.h"
 
-/* What the first dimensions of a tensor become; those behind them stay. */
+/* Describes what the leading dimensions of a tensor become. Trailing dimensions stay as they are. */
 typedef struct tdict_axis {
-  int32_t from;        /* the dimension that it was; -1: a new one */
-  int64_t count, step; /* step 0: the same element again and again */
+  int32_t from;        /* source dimension; -1: a new dimension */
+  int64_t count, step; /* step 0 repeats one element */
 } tdict_axis;
 typedef struct tdict_affine {
   int ndim_in, ndim_out;
-  bool grows; /* there may be more elements than before */
+  bool grows; /* the result may have more elements than the source */
   tdict_axis axes[TDICT_MAX_NDIM];
-  int64_t starts[TDICT_MAX_NDIM]; /* in each dimension that came in */
+  int64_t starts[TDICT_MAX_NDIM]; /* first index in each source dimension */
 } tdict_affine;
 
-/* A layout and where it begins. */
+/* A layout and the address of its first element. */
 typedef struct tdict_made {
-  bool fresh; /* of new memory in C order: data and strides mean nothing */
+  bool fresh; /* describes new memory in C order: data and strides are unused */
   int32_t ndim;
   void *data;
   int64_t shape[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
 } tdict_made;
 
-/* All dimensions as they are. */
+/* Initializes a description that changes nothing. */
 void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
-/* The view of `t`. TDICT_EINVAL more than TDICT_MAX_NDIM dimensions; TDICT_EOVERFLOW too many elements. */
+/* Computes the layout of the view of `t`. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions,
+ * TDICT_EOVERFLOW for too many elements. The error message begins with `what`. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
-/* The strides that elements have in another grouping of dimensions with as many elements; false when no strides do it,
- * or there is no element. */
+/* Computes the strides of the same elements in another shape with equally many elements. Returns false if no strides
+ * describe it, or if there are no elements. */
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 
-/* Fills in the count that is -1, so that the product is `total`. TDICT_EINVAL a count that cannot be; TDICT_ESHAPE another
- * number of elements. `what` begins the message. */
+/* Replaces a count of -1 so that the product of the counts is `total`. Returns TDICT_EINVAL for an invalid count,
+ * TDICT_ESHAPE for another number of elements. The error message begins with `what`. */
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
 
-/* A tensor on the stack over another one's storage, neither counting nor counted. */
+/* A tensor on the stack over the storage of another tensor. It holds no reference, and none is counted on it. */
 typedef struct tdict_temp {
   tdict_tensor tensor;
   int64_t dims[2 * TDICT_MAX_NDIM];
 } tdict_temp;
+/* Fills the temporary tensor. Returns a pointer to it, valid as long as `temp` and `over` live. */
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
-/* The same elements in the description of a layout. */
+/* Describes the layout of an existing tensor. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);
-/* Takes element `at` of dimension `dim`, which goes. */
+/* Selects index `at` of dimension `dim` and removes that dimension. */
 void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes);
-/* Elements [at, at + count) of dimension `dim`. */
+/* Keeps the indices [at, at + count) of dimension `dim`. */
 void tdict_made_narrow(tdict_made *made, int dim, int64_t at, int64_t count, size_t item_bytes);
 
 #endif

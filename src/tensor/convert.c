@@ -1,4 +1,4 @@
-/* Numbers as elements of a dtype. Pure functions: nothing is owned. Thread rule: thread-safe. */
+/* Converts numbers to elements of a dtype. Pure functions; nothing is owned. Thread-safe. */
 #include "tensor/convert.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ bool tdict_convert_knows(tdict_dtype dtype) {
          (code == CODE_INT || code == CODE_UINT || code == CODE_FLOAT || code == CODE_BFLOAT);
 }
 
-/* The nearest number with `mantissa` stored bits and an exponent of 15 - mantissa bits, in one rounding: by way of
- * float there would be two. */
+/* Rounds to a 16-bit float with `mantissa` stored bits and 15 - mantissa exponent bits. Converting by way of float
+ * would round twice. */
 static uint16_t round_to_16_bits(double value, int mantissa) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -21,7 +21,7 @@ static uint16_t round_to_16_bits(double value, int mantissa) {
   uint64_t sign = bits >> 63 << 15, fraction = bits & (((uint64_t)1 << 52) - 1);
   int exponent = (int)(bits >> 52 & 0x7ff);
   if (exponent == 0x7ff) return (uint16_t)(sign | infinite | (fraction ? (uint64_t)1 << (mantissa - 1) : 0));
-  if (exponent == 0) return (uint16_t)sign; /* below 2^-1022: nothing of it is left */
+  if (exponent == 0) return (uint16_t)sign; /* smaller than any 16-bit float */
   uint64_t significand = fraction | (uint64_t)1 << 52;
   int shift = 52 - mantissa, biased = exponent - 1023 + (1 << (exponent_bits - 1)) - 1;
   if (biased <= 0) { /* subnormal: fewer bits are kept */
@@ -32,7 +32,7 @@ static uint16_t round_to_16_bits(double value, int mantissa) {
   uint64_t kept = significand >> shift, rest = significand & (((uint64_t)1 << shift) - 1);
   uint64_t half = (uint64_t)1 << (shift - 1);
   if (rest > half || (rest == half && (kept & 1))) kept++;
-  /* The leading bit, if there is one, counts the exponent up by one, and so does a carry out of the mantissa. */
+  /* The implicit leading bit adds one to the exponent, and so does a carry out of the mantissa. */
   uint64_t magnitude = ((uint64_t)(biased - 1) << mantissa) + kept;
   return (uint16_t)(sign | (magnitude < infinite ? magnitude : infinite));
 }
@@ -50,12 +50,12 @@ static bool write_float(tdict_dtype dtype, double value, void *element) {
   return true;
 }
 
-/* Two's complement is the same for both signs, so the low bytes of 64 bits are the element. */
+/* Writes an integer. Signed and unsigned elements are the low bytes of the same 64-bit pattern. */
 static bool write_integer(bool is_signed, unsigned bits, double value, void *element) {
   double high = 1;
   for (unsigned i = is_signed ? 1 : 0; i < bits; i++) high *= 2;
   double low = is_signed ? -high : 0;
-  /* low - 0.5 truncates to low; with 64 bits `low - 1` is low itself, and so is the next double above it. */
+  /* Values above low - 1 truncate to low. With 64 bits, low - 1 rounds to low, and no double is between them. */
   if (!((value >= low || value > low - 1) && value < high)) return false;
   uint64_t wide = is_signed ? (uint64_t)(int64_t)value : value <= 0 ? 0 : (uint64_t)value;
   uint8_t narrow8 = (uint8_t)wide;

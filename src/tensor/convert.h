@@ -1,14 +1,15 @@
-/* Numbers as elements of a dtype. Pure functions; thread-safe. */
+/* Converts numbers to elements of a dtype. Pure functions; thread-safe. */
 #ifndef TDICT_TENSOR_CONVERT_H
 #define TDICT_TENSOR_CONVERT_H
 
 #include "tdict/values.h"
 
-/* True for the integer and float types that tdict_convert_double() knows: one lane, and neither bool, complex nor a
- * float of 8 bits. */
+/* Returns true for the types that tdict_convert_double() supports: integers and floats of 16 bits or more, with one
+ * lane. */
 bool tdict_convert_knows(tdict_dtype dtype);
-/* Writes `value` as one element of `dtype`: floats rounded to the nearest (ties to even), infinite when too large;
- * integers truncated. False, with nothing written, when an integer type cannot hold it or the dtype is not known. */
+/* Writes `value` as one element of `dtype`. Floats are rounded to nearest, ties to even, and become infinite if too
+ * large. Integers are truncated.
+ * Returns false and writes nothing if an integer type cannot hold the value or the dtype is not supported. */
 bool tdict_convert_double(tdict_dtype dtype, double value, void *element);
 
 #endif

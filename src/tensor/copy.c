@@ -1,5 +1,6 @@
-/* Copies between tensors of any strides, on the host or by way of a memory's own copies. Nothing is kept.
- * Thread rule: reads src, writes dst; waits until the bytes are there. */
+/* Copies between tensors of any strides, on the host or by the copy operation of a memory. Keeps nothing after the
+ * call.
+ * Thread rule: reads src, writes dst, and returns after the bytes have arrived. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,40 +8,41 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* Who moves the rectangles: NULL is the host. */
+/* The memory that copies the rectangles; NULL: the host. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;
 } mover;
 
-static bool on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
+static bool is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
-/* The memory of a device tensor, if it can copy. */
-static tdict_memory *copier_of(const tdict_tensor *t) {
+/* Returns the memory of a device tensor if it can copy, else NULL. */
+static tdict_memory *find_copier(const tdict_tensor *t) {
   tdict_memory *m = t->storage->memory;
   return m && m->ops->copy ? m : NULL;
 }
 
+/* Finds the memory that can copy between the two devices, and the direction. */
 static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src, mover *out, tdict_error *err) {
   char to[32], from[32];
   *out = (mover){NULL, TDICT_COPY_WITHIN};
-  if (on_host(dst) && on_host(src)) return TDICT_OK;
+  if (is_on_host(dst) && is_on_host(src)) return TDICT_OK;
   tdict_device_format(dst->storage->device, to, sizeof to);
   tdict_device_format(src->storage->device, from, sizeof from);
-  if (!on_host(dst) && !on_host(src) && !tdict_device_equal(dst->storage->device, src->storage->device))
+  if (!is_on_host(dst) && !is_on_host(src) && !tdict_device_equal(dst->storage->device, src->storage->device))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "copy: from %s to %s; wanted one device, or the host on one side", from,
                       to);
-  out->direction = on_host(src) ? TDICT_COPY_IN : on_host(dst) ? TDICT_COPY_OUT : TDICT_COPY_WITHIN;
-  if (!on_host(dst)) out->memory = copier_of(dst);
-  if (!out->memory && !on_host(src)) out->memory = copier_of(src);
+  out->direction = is_on_host(src) ? TDICT_COPY_IN : is_on_host(dst) ? TDICT_COPY_OUT : TDICT_COPY_WITHIN;
+  if (!is_on_host(dst)) out->memory = find_copier(dst);
+  if (!out->memory && !is_on_host(src)) out->memory = find_copier(src);
   if (out->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
                     "copy: from %s to %s, where the device's bytes are the program's own and belong to no context",
                     from, to);
 }
 
-/* "(2, 3)", cut when it is long. */
-static const char *shape_text(const tdict_tensor *t, char *text, size_t room) {
+/* Writes a shape such as "(2, 3)", cut if it is long. */
+static const char *format_shape(const tdict_tensor *t, char *text, size_t room) {
   size_t at = (size_t)snprintf(text, room, "(");
   for (int i = 0; i < t->ndim && at < room; i++)
     at += (size_t)snprintf(text + at, room - at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
@@ -48,51 +50,52 @@ static const char *shape_text(const tdict_tensor *t, char *text, size_t room) {
   return text;
 }
 
-static tdict_status check_pair(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+static tdict_status check_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   char wanted[80], found[80];
   if (dst->dtype != src->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "copy: from %s to %s", tdict_dtype_format(src->dtype, found, sizeof found),
                       tdict_dtype_format(dst->dtype, wanted, sizeof wanted));
-  bool same = dst->ndim == src->ndim;
-  for (int i = 0; same && i < dst->ndim; i++) same = dst->dims[i] == src->dims[i];
-  if (!same)
-    return tdict_fail(err, TDICT_ESHAPE, "copy: from shape %s to shape %s", shape_text(src, found, sizeof found),
-                      shape_text(dst, wanted, sizeof wanted));
+  bool is_same_shape = dst->ndim == src->ndim;
+  for (int i = 0; is_same_shape && i < dst->ndim; i++) is_same_shape = dst->dims[i] == src->dims[i];
+  if (!is_same_shape)
+    return tdict_fail(err, TDICT_ESHAPE, "copy: from shape %s to shape %s", format_shape(src, found, sizeof found),
+                      format_shape(dst, wanted, sizeof wanted));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "copy: the destination may not be written");
   return TDICT_OK;
 }
 
-static tdict_status move_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   const mover *m = user;
   if (m->memory) return m->memory->ops->copy(m->memory, rect, m->direction, err);
   tdict_rect_copy(rect);
   return TDICT_OK;
 }
 
-static tdict_status move(tdict_tensor *dst, const tdict_tensor *src, mover *m, tdict_error *err) {
+static tdict_status copy_elements(tdict_tensor *dst, const tdict_tensor *src, mover *m, tdict_error *err) {
   tdict_pair pair;
   if (!m->memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
-    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* as tdict_rect_copy() would, without the way there */
+    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* The common case, without the cost of a walk. */
     return TDICT_OK;
   }
   tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),
                   tdict_dtype_bytes(dst->dtype));
   const tdict_pair_part whole = {dst->data, src->data, 0, tdict_tensor_nbytes(dst)};
-  return tdict_pair_walk(&pair, &whole, move_rect, m, err);
+  return tdict_pair_walk(&pair, &whole, copy_rect, m, err);
 }
 
 tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   mover m;
   if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "copy: %s is NULL", dst ? "src" : "dst");
-  tdict_status status = check_pair(dst, src, err);
+  tdict_status status = check_copy(dst, src, err);
   if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
   if (status != TDICT_OK || dst->numel == 0) return status;
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
+  /* Check after the wait, since the transfer may fail meanwhile. */
   if (tdict_tensor_is_lost(src))
     return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
-  status = move(dst, src, &m, err);
+  status = copy_elements(dst, src, &m, err);
   if (status == TDICT_OK) tdict_tensor_regain(dst);
   return status;
 }

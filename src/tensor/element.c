@@ -1,4 +1,4 @@
-/* Elements as numbers. Nothing is owned. Thread rule: see element.h. */
+/* Reads and writes elements as numbers. Nothing is owned. Thread rule: see element.h. */
 #include "tensor/element.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 
 enum { MOST_ELEMENT_BYTES = 4096 };
 
-tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value, void *element, tdict_error *err) {
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err) {
   size_t bytes = tdict_dtype_bytes(dtype);
   memset(element, 0, bytes);
   if (tdict_convert_knows(dtype)) {
@@ -36,7 +37,7 @@ tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value,
                     tdict_dtype_format(dtype, name, sizeof name));
 }
 
-static bool same_bytes(const unsigned char *bytes, size_t count) {
+static bool has_equal_bytes(const unsigned char *bytes, size_t count) {
   for (size_t i = 1; i < count; i++)
     if (bytes[i] != bytes[0]) return false;
   return true;
@@ -52,30 +53,31 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
   if (!s->memory || !s->memory->ops->fill)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context",
                       what, device);
-  if (same_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
+  if (has_equal_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
                     device);
 }
 
 typedef struct filler {
-  tdict_memory *memory; /* NULL: the host */
+  tdict_memory *memory; /* NULL: host memory */
   const void *element;
   size_t item;
 } filler;
 
-static void fill_run(void *to, const void *element, size_t item, size_t bytes) {
-  if (same_bytes(element, item)) {
+static void fill_host_run(void *to, const void *element, size_t item, size_t bytes) {
+  if (has_equal_bytes(element, item)) {
     memset(to, *(const unsigned char *)element, bytes);
     return;
   }
   memcpy(to, element, item);
-  for (size_t done = item; done < bytes;) { /* what is there is copied, twice as much each time */
+  for (size_t done = item; done < bytes;) { /* Copy the filled part, twice as much each time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy((char *)to + done, to, more);
     done += more;
   }
 }
 
+/* Fills the rows of a rectangle; adjacent rows in one call. */
 static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   const filler *f = user;
   bool whole = rect->dst_pitch == (int64_t)rect->width;
@@ -83,7 +85,7 @@ static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *e
   uintptr_t to = (uintptr_t)rect->dst;
   for (size_t i = 0; i < rows; i++, to += (uintptr_t)rect->dst_pitch) {
     if (!f->memory) {
-      fill_run((void *)to, f->element, f->item, bytes);
+      fill_host_run((void *)to, f->element, f->item, bytes);
       continue;
     }
     tdict_status status = f->memory->ops->fill(f->memory, (void *)to, *(const unsigned char *)f->element, bytes, err);
@@ -106,9 +108,9 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
-/* A float of `exponent` and `mantissa` bits; `bias` of its exponent; `no_infinity`: all ones in both is NaN, and nothing
- * else is (float8_e4m3fn). */
-static double small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
+/* Decodes a small float with the given exponent and mantissa bits. If `no_infinity`, only all ones in both fields is
+ * NaN, and there is no infinity (float8_e4m3fn). */
+static double decode_small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
   unsigned top = (1u << exponent) - 1, e = bits >> mantissa & top, m = bits & ((1u << mantissa) - 1);
   int bias = (int)(top >> 1);
   double sign = bits >> (exponent + mantissa) & 1 ? -1 : 1;
@@ -132,16 +134,16 @@ static double read_float(tdict_dtype dtype, const void *element) {
     return (double)single;
   case TDICT_F16:
     memcpy(&half, element, sizeof half);
-    return small_float(half, 5, 10, false);
+    return decode_small_float(half, 5, 10, false);
   case TDICT_BF16:
     memcpy(&half, element, sizeof half);
-    return small_float(half, 8, 7, false);
+    return decode_small_float(half, 8, 7, false);
   case TDICT_F8E4M3:
     memcpy(&byte, element, sizeof byte);
-    return small_float(byte, 4, 3, true);
+    return decode_small_float(byte, 4, 3, true);
   default:
     memcpy(&byte, element, sizeof byte);
-    return small_float(byte, 5, 2, false);
+    return decode_small_float(byte, 5, 2, false);
   }
 }
 

@@ -1,4 +1,4 @@
-/* Elements as numbers: writing one value everywhere, and reading. Pure functions of their arguments but for the bytes
+/* Reads and writes elements as numbers, and fills tensors with one value. Pure functions except for the bytes that
  * they write; thread-safe. */
 #ifndef TDICT_TENSOR_ELEMENT_H
 #define TDICT_TENSOR_ELEMENT_H
@@ -6,17 +6,22 @@
 #include "tensor/tensor.h"
 
 enum { TDICT_ELEMENT_BYTES = 16 };
-/* One element with a value: numbers as tdict_convert_double(), bool 0 or 1, complex with an imaginary part of 0, 8-bit
- * floats and types of several lanes 0 only. TDICT_ENOTSUP; TDICT_EOVERFLOW an integer type does not hold it. `element`
- * has room for tdict_dtype_bytes() bytes. */
-tdict_status tdict_element_of(const char *what, tdict_dtype dtype, double value, void *element, tdict_error *err);
-/* TDICT_ENOTSUP when the tensor lies on a device and the element's bytes are not all one; TDICT_EREADONLY;
- * TDICT_EWRONGDEVICE a device's bytes that belong to no context. */
+/* Writes `value` as one element of `dtype`. `element` has room for tdict_dtype_bytes() bytes.
+ * Numbers are converted as by tdict_convert_double(). Bool becomes 0 or 1; complex numbers get the imaginary part 0.
+ * 8-bit floats and types with several lanes accept 0 only.
+ * Returns TDICT_ENOTSUP for other values of these types, TDICT_EOVERFLOW if an integer type cannot hold the value.
+ * The error message begins with `what`. */
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err);
+/* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY, or TDICT_EWRONGDEVICE for device
+ * memory that belongs to no context.
+ * Returns TDICT_ENOTSUP for a device tensor if the bytes of the element are not all equal. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
-/* Writes the element everywhere, after the check. Waits as tdict_tensor_copy() does. TDICT_EDEVICE. */
+/* Fills the tensor with the element. Call tdict_element_check() first. Waits as tdict_tensor_copy() does. Returns
+ * TDICT_EDEVICE if the driver refused. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
-/* Elements as tdict_element_at() reads them: real and imaginary part, NaN and infinities kept. False for a type that it
- * cannot read: several lanes. Integers of 64 bits are rounded. */
+/* Reads one element as tdict_element_at() does: real and imaginary part, with NaN and infinities. Integers of 64
+ * bits are rounded to double. Returns false for types with several lanes. */
 bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary);
 
 #endif

@@ -1,14 +1,15 @@
-/* Shape and stride mathematics. Pure functions over their arguments: no memory is owned or allocated here.
- * Thread rule: thread-safe. */
+/* Shape and stride mathematics. Pure functions of their arguments: no memory is owned or allocated. Thread-safe. */
 #include "tensor/layout.h"
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Empty dimensions count as one, so that C-order strides of a tensor without elements fit as well. */
-static bool span_of(int ndim, const int64_t *shape, int64_t *span) {
+/* Multiplies the counts; a count of 0 is taken as 1, so that C-order strides of an empty tensor fit as well. Returns
+ * false on overflow. */
+static bool compute_span(int ndim, const int64_t *shape, int64_t *span) {
   *span = 1;
   for (int i = 0; i < ndim; i++)
     if (shape[i] != 0 && !tdict_mul_i64(*span, shape[i], span)) return false;
@@ -32,30 +33,30 @@ tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, c
     if (shape[i] < 0)
       return tdict_fail(err, TDICT_EINVAL, "%s: shape[%d] is %lld, wanted 0 or more", what, i, (long long)shape[i]);
   int64_t span, span_bytes;
-  if (!span_of(ndim, shape, &span) || !tdict_mul_i64(span, (int64_t)item, &span_bytes))
+  if (!compute_span(ndim, shape, &span) || !tdict_mul_i64(span, (int64_t)item, &span_bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the bytes of %d dimensions of %s do not fit 63 bits", what, ndim,
                       tdict_dtype_name(dtype));
-  bool some = has_elements(ndim, shape);
-  out->numel = some ? span : 0;
-  out->bytes = some ? (size_t)span_bytes : 0;
+  bool has_any = has_elements(ndim, shape);
+  out->numel = has_any ? span : 0;
+  out->bytes = has_any ? (size_t)span_bytes : 0;
   return TDICT_OK;
 }
 
 void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides) {
-  int64_t step = 1;
+  int64_t step_along = 1;
   for (int i = ndim - 1; i >= 0; i--) {
-    strides[i] = step;
-    if (shape[i] != 0) step *= shape[i];
+    strides[i] = step_along;
+    if (shape[i] != 0) step_along *= shape[i];
   }
 }
 
 bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides) {
   if (!has_elements(ndim, shape)) return true;
-  int64_t step = 1;
+  int64_t step_along = 1;
   for (int i = ndim - 1; i >= 0; i--) {
     if (shape[i] == 1) continue;
-    if (strides[i] != step) return false;
-    step *= shape[i];
+    if (strides[i] != step_along) return false;
+    step_along *= shape[i];
   }
   return true;
 }
@@ -78,39 +79,41 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
   return true;
 }
 
-/* True when a step of the outer dimension is `count` steps of the inner one. */
-static bool follows(int64_t outer, int64_t count, int64_t inner) {
+/* Returns true if a step of the outer dimension equals `count` steps of the inner one. The two can then be merged. */
+static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
   int64_t whole;
   return tdict_mul_i64(count, inner, &whole) && whole == outer;
 }
 
-/* Takes the next dimension outwards into the pair, whose dimensions stand innermost first meanwhile. */
-static void take_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
+/* Adds the next dimension outwards to the pair. Dimensions are in reverse order until tdict_pair_init() reverses
+ * them. Merges the dimension if there is no gap. */
+static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
   int last = pair->ndim - 1;
   int64_t run = (int64_t)pair->run_bytes;
   if (last < 0 && dst == run && src == run) {
     pair->run_bytes *= (size_t)count;
-  } else if (last >= 0 && follows(dst, pair->shape[last], pair->dst_strides[last]) &&
-             follows(src, pair->shape[last], pair->src_strides[last])) {
+  } else if (last >= 0 && is_whole_step(dst, pair->shape[last], pair->dst_strides[last]) &&
+             is_whole_step(src, pair->shape[last], pair->src_strides[last])) {
     pair->shape[last] *= count;
   } else {
+    TDICT_ASSERT(pair->ndim < TDICT_MAX_NDIM);
     pair->shape[pair->ndim] = count;
     pair->dst_strides[pair->ndim] = dst;
     pair->src_strides[pair->ndim++] = src;
   }
 }
 
-static void swap(int64_t *a, int64_t *b) {
+static void swap_counts(int64_t *a, int64_t *b) {
   int64_t kept = *a;
   *a = *b;
   *b = kept;
 }
 
-static void reverse(tdict_pair *pair) {
+static void reverse_dims(tdict_pair *pair) {
   for (int i = 0, j = pair->ndim - 1; i < j; i++, j--) {
-    swap(&pair->shape[i], &pair->shape[j]);
-    swap(&pair->dst_strides[i], &pair->dst_strides[j]);
-    swap(&pair->src_strides[i], &pair->src_strides[j]);
+    swap_counts(&pair->shape[i], &pair->shape[j]);
+    swap_counts(&pair->dst_strides[i], &pair->dst_strides[j]);
+    swap_counts(&pair->src_strides[i], &pair->src_strides[j]);
   }
 }
 
@@ -119,51 +122,53 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
   int64_t c_order[TDICT_MAX_NDIM], item = (int64_t)item_bytes;
   memset(pair, 0, sizeof *pair);
   pair->run_bytes = item_bytes;
-  bool some = has_elements(ndim, shape);
-  if (some) {
+  bool has_any = has_elements(ndim, shape);
+  if (has_any) {
     tdict_layout_strides(ndim, shape, c_order);
     if (!dst_strides) dst_strides = c_order;
     if (!src_strides) src_strides = c_order;
     for (int i = ndim - 1; i >= 0; i--)
-      if (shape[i] != 1) take_dim(pair, shape[i], dst_strides[i] * item, src_strides[i] * item);
-    reverse(pair);
+      if (shape[i] != 1) add_dim(pair, shape[i], dst_strides[i] * item, src_strides[i] * item);
+    reverse_dims(pair);
   }
   if (pair->ndim == 0) {
     pair->ndim = 1;
-    pair->shape[0] = some ? 1 : 0;
+    pair->shape[0] = has_any ? 1 : 0;
     pair->dst_strides[0] = pair->src_strides[0] = (int64_t)pair->run_bytes;
   }
 }
 
-/* Where a walk is: the run at index[], its address on both sides. */
-typedef struct walk {
+/* The position of a walk: the indices of the current run, and its addresses on both sides. */
+typedef struct pair_cursor {
   const tdict_pair *pair;
   int64_t index[TDICT_MAX_NDIM];
   uintptr_t dst, src;
-} walk;
+} pair_cursor;
 
-/* Steps along dimension i; addresses wrap as unsigned numbers do, so that going back is well defined. */
-static void step(walk *w, int i, int64_t count) {
+/* Steps along dimension i. Addresses wrap as unsigned numbers, so stepping back is well defined. */
+static void step_along(pair_cursor *w, int i, int64_t count) {
   w->index[i] += count;
   w->dst += (uintptr_t)w->pair->dst_strides[i] * (uintptr_t)count;
   w->src += (uintptr_t)w->pair->src_strides[i] * (uintptr_t)count;
 }
 
-static void seek(walk *w, size_t run) {
+/* Moves from the first run to run number `run` in C order. */
+static void seek_run(pair_cursor *w, size_t run) {
   for (int i = w->pair->ndim - 1; i >= 0; i--) {
     size_t count = (size_t)w->pair->shape[i];
-    step(w, i, (int64_t)(run % count));
+    step_along(w, i, (int64_t)(run % count));
     run /= count;
   }
 }
 
-/* `runs` further along the innermost dimension, which has that many left. */
-static void advance(walk *w, int64_t runs) {
+/* Moves `runs` further along the innermost dimension, which has at least that many left. Carries into outer
+ * dimensions. */
+static void advance_runs(pair_cursor *w, int64_t runs) {
   int i = w->pair->ndim - 1;
-  step(w, i, runs);
+  step_along(w, i, runs);
   while (i > 0 && w->index[i] == w->pair->shape[i]) {
-    step(w, i, -w->index[i]);
-    step(w, --i, 1);
+    step_along(w, i, -w->index[i]);
+    step_along(w, --i, 1);
   }
 }
 
@@ -179,9 +184,10 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part
   int inner = pair->ndim - 1;
   if (end > part->end) end = part->end;
   if (part->begin >= end) return TDICT_OK;
-  walk w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
-  seek(&w, part->begin / run);
+  pair_cursor w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
+  seek_run(&w, part->begin / run);
   for (size_t at = part->begin; at < end;) {
+    /* Choose the rectangle: part of a run, or as many whole runs as the innermost dimension has left. */
     size_t skip = at % run, width = run - skip, height = 1;
     if (width > end - at) width = end - at;
     if (width == run) {
@@ -197,17 +203,17 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part
     tdict_status status = fn(user, &rect, err);
     if (status != TDICT_OK) return status;
     at += width * height;
-    /* A piece that stops within its run is the last one, so the walk never stands in the middle of a run again. */
-    advance(&w, (int64_t)height);
+    /* Only the last rectangle ends inside a run, so the position is always the start of a run. */
+    advance_runs(&w, (int64_t)height);
   }
   return TDICT_OK;
 }
 
-typedef struct sixteen {
+typedef struct bytes16 {
   uint64_t low, high;
-} sixteen;
+} bytes16;
 
-/* Rows of one element: a load and a store each, since a call of memcpy would cost more than the bytes. */
+/* Copies rows of one small element with a load and a store each. A call of memcpy would cost more. */
 #define COPY_ROWS(type)                                                     \
   do {                                                                      \
     for (size_t i = 0; i < rect->height; i++) {                             \
@@ -218,7 +224,7 @@ typedef struct sixteen {
     }                                                                       \
   } while (0)
 
-/* memmove: where source and destination overlap the result is unspecified, but it is no undefined behaviour. */
+/* Uses memmove: overlapping ranges give unspecified bytes, but no undefined behaviour. */
 void tdict_rect_copy(const tdict_rect *rect) {
   size_t width = rect->width;
   if (rect->height == 1 || (rect->dst_pitch == (int64_t)width && rect->src_pitch == (int64_t)width)) {
@@ -240,7 +246,7 @@ void tdict_rect_copy(const tdict_rect *rect) {
     COPY_ROWS(uint64_t);
     break;
   case 16:
-    COPY_ROWS(sixteen);
+    COPY_ROWS(bytes16);
     break;
   default:
     for (size_t i = 0; i < rect->height; i++) {

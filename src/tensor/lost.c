@@ -1,17 +1,20 @@
-/* Which bytes a tensor has, and whether they came. Nothing is owned here. Thread rule: as in tdict/tensor.h. */
+/* Computes which bytes a tensor covers, and whether transfers into them failed. Nothing is owned here. Thread rule:
+ * as in tdict/tensor.h. */
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-enum { MOST_ROWS = 1 << 20 }; /* more are not regained one by one: the list of what is left could be as long */
+/* Larger tensors are not regained row by row, since the set of lost bytes could grow as large. */
+enum { MAX_REGAINED_ROWS = 1 << 20 };
 
-/* A dimension that repeats nothing. */
-typedef struct repetition {
+/* A dimension with more than one element and a step other than 0. */
+typedef struct dim_step {
   int64_t count;
   size_t step; /* in bytes */
-} repetition;
+} dim_step;
 
-/* Dimensions of more than one element, the smallest step first. Backwards is as good as forwards. */
-static int sort_dims(const tdict_tensor *t, size_t item, repetition *out) {
+/* Collects the dimensions with more than one element, smallest step first. The sign of a step is ignored: it covers
+ * the same bytes. */
+static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
   int count = 0;
   for (int d = 0; d < t->ndim; d++) {
@@ -19,12 +22,13 @@ static int sort_dims(const tdict_tensor *t, size_t item, repetition *out) {
     const uint64_t step = strides[d] < 0 ? 0 - (uint64_t)strides[d] : (uint64_t)strides[d];
     int at = count++;
     for (; at > 0 && out[at - 1].step > step * item; at--) out[at] = out[at - 1];
-    out[at] = (repetition){t->dims[d], step * item};
+    out[at] = (dim_step){t->dims[d], step * item};
   }
   return count;
 }
 
-static uint64_t mix(uint64_t h, uint64_t word) {
+/* Mixes a word into a hash. */
+static uint64_t mix_hash(uint64_t h, uint64_t word) {
   h = (h ^ word) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;
 }
@@ -34,28 +38,31 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   const size_t begin = (size_t)((uintptr_t)t->data - (uintptr_t)t->storage->data);
   if (bytes == 0) return tdict_extent_all(0, 0);
   if (tdict_tensor_is_contiguous(t)) return tdict_extent_all(begin, begin + bytes);
-  repetition dims[TDICT_MAX_NDIM];
+  dim_step dims[TDICT_MAX_NDIM];
   int64_t low = 0, end = 0;
-  (void)tdict_layout_extent(t->ndim, t->dims, tdict_tensor_dims_strides(t), item, &low, &end); /* checked when made */
+  /* Cannot fail: the layout was checked when the tensor was created. */
+  (void)tdict_layout_extent(t->ndim, t->dims, tdict_tensor_dims_strides(t), item, &low, &end);
   tdict_extent e = tdict_extent_all(begin + (size_t)low, begin + (size_t)end);
   const int count = sort_dims(t, item, dims);
   int next = 0;
-  for (e.width = item; next < count && dims[next].step <= e.width; next++) /* rows without gaps are one */
+  /* Merge dimensions without gaps into one row. */
+  for (e.width = item; next < count && dims[next].step <= e.width; next++)
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
-  e.layout = mix(mix(0x243f6a8885a308d3u, e.begin), e.width);
+  e.layout = mix_hash(mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
+  /* Rows with one pitch can be compared exactly; for others the pitch is unknown (0). */
   e.pitch = dims[next].step;
   size_t all = e.pitch;
   for (int i = next; i < count; i++) {
     if (dims[i].step != all) e.pitch = 0;
     all = dims[i].step * (size_t)dims[i].count;
-    e.layout = mix(mix(e.layout, dims[i].step), (uint64_t)dims[i].count);
+    e.layout = mix_hash(mix_hash(e.layout, dims[i].step), (uint64_t)dims[i].count);
   }
   if (e.layout == 0) e.layout = 1;
   return e;
 }
 
-bool tdict_tensor_asks_lost(const tdict_tensor *t) {
+bool tdict_tensor_check_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   return tdict_storage_is_lost(t->storage, &e);
 }
@@ -76,7 +83,7 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* Strided elements that were not lost as such may be part of something that was. */
+/* Marks strided elements as written row by row, if they are part of another extent that was lost. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);
@@ -85,7 +92,7 @@ void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const size_t bytes = tdict_tensor_nbytes(t);
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, strides, strides, tdict_dtype_bytes(t->dtype));
-  if (bytes / pair.run_bytes > MOST_ROWS) return;
+  if (bytes / pair.run_bytes > MAX_REGAINED_ROWS) return;
   const tdict_pair_part whole = {t->data, t->data, 0, bytes};
   (void)!tdict_pair_walk(&pair, &whole, regain_rows, t->storage, NULL);
 }

@@ -1,5 +1,6 @@
-/* Other shapes over the same elements, counted in C order. A result counts the storage and not the tensor that it came
- * from. Thread rule: reads its tensor only, so any thread that may read the tensor. */
+/* Reshapes tensors: the same elements in C order with another shape. A result retains the storage, not the source
+ * tensor.
+ * Thread rule: only reads its tensor, so any thread that may read the tensor may call this. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/affine.h"
@@ -7,24 +8,25 @@
 #include "tensor/text.h"
 
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err) {
-  int open = -1;
+  int inferred = -1;
   int64_t product = 1;
   bool fits = true;
   for (int i = 0; i < ndim; i++) {
-    if (shape[i] < -1 || (shape[i] == -1 && open >= 0))
+    if (shape[i] < -1 || (shape[i] == -1 && inferred >= 0))
       return tdict_fail(err, TDICT_EINVAL, "%s: count %d of the shape is %lld%s", what, i, (long long)shape[i],
-                        shape[i] == -1 ? ", and one is open already" : "");
+                        shape[i] == -1 ? ", and an earlier count is -1" : ", wanted -1 or more");
     if (shape[i] == -1)
-      open = i;
-    else if (shape[i] == 0 || product == 0) /* an empty shape, however large its other counts are */
+      inferred = i;
+    else if (shape[i] == 0 || product == 0) /* the shape has no elements, however large its other counts are */
       product = 0;
     else
       fits = fits && tdict_mul_i64(product, shape[i], &product);
   }
-  if (open >= 0 && fits && product != 0 && total % product == 0) {
-    shape[open] = total / product;
+  /* Compute the count that was given as -1. */
+  if (inferred >= 0 && fits && product != 0 && total % product == 0) {
+    shape[inferred] = total / product;
     product = total;
-  } else if (open >= 0) {
+  } else if (inferred >= 0) {
     fits = false;
   }
   if (fits && product == total) return TDICT_OK;
@@ -33,8 +35,8 @@ tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, i
                     tdict_text_shape(ndim, shape, text, sizeof text));
 }
 
-static tdict_status read_shape(const tdict_tensor *t, int ndim, const int64_t *shape, int64_t *wanted,
-                               tdict_error *err) {
+static tdict_status complete_shape(const tdict_tensor *t, int ndim, const int64_t *shape, int64_t *wanted,
+                                   tdict_error *err) {
   if (ndim < 0 || ndim > TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "reshape: %d dimensions, wanted 0 to %d", ndim, TDICT_MAX_NDIM);
   if (ndim && !shape) return tdict_fail(err, TDICT_EINVAL, "reshape: shape is NULL, wanted %d counts", ndim);
@@ -42,7 +44,7 @@ static tdict_status read_shape(const tdict_tensor *t, int ndim, const int64_t *s
   return tdict_layout_complete("reshape", ndim, wanted, t->numel, err);
 }
 
-/* A copy in C order, described with the new shape. */
+/* Returns a copy in C order with the new shape. */
 static tdict_status reshape_copy(const tdict_tensor *t, int ndim, const int64_t *shape, tdict_tensor **out,
                                  tdict_error *err) {
   tdict_tensor *copy;
@@ -58,9 +60,9 @@ tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t
                                   tdict_error *err) {
   int64_t wanted[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
   if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", t ? "out" : "t");
-  tdict_status status = read_shape(t, ndim, shape, wanted, err);
+  tdict_status status = complete_shape(t, ndim, shape, wanted, err);
   if (status != TDICT_OK) return status;
-  tdict_layout_size size; /* counts beside one of 0 may be too large for any tensor */
+  tdict_layout_size size; /* Check again: beside a count of 0, other counts may be too large for any tensor. */
   status = tdict_layout_check("reshape", t->dtype, ndim, wanted, &size, err);
   if (status != TDICT_OK) return status;
   if (t->numel == 0)

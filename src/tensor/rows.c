@@ -1,13 +1,13 @@
-/* Copies of rows by offsets. Nothing is owned. Thread rule: see rows.h. */
+/* Copies rows by offsets. Nothing is owned. Thread rule: see rows.h. */
 #include "tensor/rows.h"
 
 #include <string.h>
 
-typedef struct sixteen {
+typedef struct bytes16 {
   uint64_t low, high;
-} sixteen;
+} bytes16;
 
-/* One load and one store for each row: a call of memmove would cost more than the bytes. */
+/* Copies each row with one load and one store. A call of memmove would cost more than the bytes. */
 #define COPY_ROWS(type)                                                      \
   do {                                                                       \
     for (int64_t i = 0; i < rows->count; i++) {                              \
@@ -34,7 +34,7 @@ void tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t 
     COPY_ROWS(uint64_t);
     break;
   case 16:
-    COPY_ROWS(sixteen);
+    COPY_ROWS(bytes16);
     break;
   default:
     for (int64_t i = 0; i < rows->count; i++)

@@ -1,18 +1,19 @@
-/* Tensors: making, counting, describing, and the slab that many are made in at once.
- * A tensor that is alone counts its storage; tensors of a slab share the slab's count of it. Thread rule: as in
- * tdict/tensor.h. */
+/* Tensors: creating, counting, describing, and slabs of many tensors.
+ * A single tensor retains its storage; the tensors of a slab share one reference. Thread rule: as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "tensor/convert.h"
 #include "tensor/layout.h"
 
-static void describe(tdict_tensor *t, const tdict_tensor_view *view, int64_t *dims) {
+/* Fills the fields of a tensor from a description. `dims` has room for counts and strides. */
+static void init_record(tdict_tensor *t, const tdict_tensor_view *view, int64_t *dims) {
   int ndim = view->ndim;
   t->data = view->data;
   t->dtype = view->dtype;
@@ -38,18 +39,19 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *
   atomic_init(&t->refs, 1);
   t->slab = NULL;
   t->storage = tdict_storage_retain(storage);
-  describe(t, view, (int64_t *)(t + 1));
+  init_record(t, view, (int64_t *)(t + 1));
   *out = t;
   return TDICT_OK;
 }
 
-/* What a new tensor is to be, its data still to come. */
-static tdict_tensor_view wanted(tdict_dtype dtype, int ndim, const int64_t *shape) {
+/* Describes a new tensor in C order, whose data is not yet known. */
+static tdict_tensor_view make_description(tdict_dtype dtype, int ndim, const int64_t *shape) {
   return (tdict_tensor_view){.dtype = dtype, .ndim = ndim, .shape = shape};
 }
 
-static tdict_status make(tdict_tensor_view view, tdict_memory *memory, bool zero, tdict_tensor **out,
-                         tdict_error *err) {
+/* Creates a tensor with a new storage. */
+static tdict_status create_tensor(tdict_tensor_view view, tdict_memory *memory, bool zero, tdict_tensor **out,
+                                  tdict_error *err) {
   tdict_layout_size size;
   tdict_storage *storage;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
@@ -64,23 +66,23 @@ static tdict_status make(tdict_tensor_view view, tdict_memory *memory, bool zero
 
 tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory,
                                 tdict_tensor **out, tdict_error *err) {
-  return make(wanted(dtype, ndim, shape), memory, false, out, err);
+  return create_tensor(make_description(dtype, ndim, shape), memory, false, out, err);
 }
 
 tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory,
                                 tdict_tensor **out, tdict_error *err) {
-  return make(wanted(dtype, ndim, shape), memory, true, out, err);
+  return create_tensor(make_description(dtype, ndim, shape), memory, true, out, err);
 }
 
 tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape, const void *element,
                                tdict_tensor **out, tdict_error *err) {
   if (!element) return tdict_fail(err, TDICT_EINVAL, "tensor: element is NULL");
-  tdict_status status = make(wanted(dtype, ndim, shape), NULL, false, out, err);
+  tdict_status status = create_tensor(make_description(dtype, ndim, shape), NULL, false, out, err);
   if (status != TDICT_OK || (*out)->numel == 0) return status;
   unsigned char *data = (*out)->data;
   size_t bytes = tdict_tensor_nbytes(*out), done = tdict_dtype_bytes(dtype);
   memcpy(data, element, done);
-  while (done < bytes) { /* what is there doubles */
+  while (done < bytes) { /* Copy the filled part, twice as much each time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy(data + done, data, more);
     done += more;
@@ -92,7 +94,7 @@ tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t 
                                      tdict_tensor **out, tdict_error *err) {
   tdict_tensor *t;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
-  tdict_status status = make(wanted(dtype, ndim, shape), NULL, false, &t, err);
+  tdict_status status = create_tensor(make_description(dtype, ndim, shape), NULL, false, &t, err);
   if (status != TDICT_OK) return status;
   if (t->numel != 0 && !data) {
     tdict_tensor_release(t);
@@ -112,7 +114,7 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
   if (item != 0 && !tdict_convert_knows(dtype))
     return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float of 16 bits or more",
                       tdict_dtype_format(dtype, name, sizeof name));
-  tdict_status status = make(wanted(dtype, 1, &count), NULL, false, &t, err);
+  tdict_status status = create_tensor(make_description(dtype, 1, &count), NULL, false, &t, err);
   if (status != TDICT_OK) return status;
   unsigned char *data = t->data;
   for (int64_t i = 0; i < count; i++) {
@@ -126,29 +128,31 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
   return TDICT_OK;
 }
 
-/* What a view's storage is: its lowest byte and its bytes. */
-typedef struct extent {
+/* The range of bytes that a description covers: the lowest address and the number of bytes. */
+typedef struct storage_range {
   void *data;
   size_t bytes;
-} extent;
+} storage_range;
 
-static tdict_status check_place(const tdict_tensor_view *v, tdict_error *err) {
+static tdict_status check_view_device(const tdict_tensor_view *v, tdict_error *err) {
   if (v->flags & ~(TDICT_VIEW_PINNED | TDICT_VIEW_READ_ONLY))
     return tdict_fail(err, TDICT_EINVAL, "tensor: view flags are 0x%x, wanted TDICT_VIEW_PINNED and _READ_ONLY only",
                       (unsigned)v->flags);
   if (v->device.type <= TDICT_DEVICE_AUTO || v->device.index < 0)
-    return tdict_fail(err, TDICT_EINVAL, "tensor: view's device has type %d and index %d, which is no place",
+    return tdict_fail(err, TDICT_EINVAL, "tensor: view's device has type %d and index %d, which cannot hold memory",
                       (int)v->device.type, (int)v->device.index);
   if (v->device.type == TDICT_DEVICE_CPU && v->device.index != 0)
     return tdict_fail(err, TDICT_EINVAL, "tensor: view's device is cpu with index %d, wanted 0", (int)v->device.index);
   return TDICT_OK;
 }
 
-static tdict_status find_extent(const tdict_tensor_view *v, size_t item, bool some, extent *out, tdict_error *err) {
+static tdict_status find_storage_range(const tdict_tensor_view *v, size_t item, bool has_any, storage_range *out,
+                                       tdict_error *err) {
   int64_t low = 0, end = 0;
-  if (some && !v->data) return tdict_fail(err, TDICT_EINVAL, "tensor: view's data is NULL and there are elements");
+  if (has_any && !v->data) return tdict_fail(err, TDICT_EINVAL, "tensor: view's data is NULL and there are elements");
   if (v->strides && !tdict_layout_extent(v->ndim, v->shape, v->strides, item, &low, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "tensor: view's strides reach further than 63 bits of bytes");
+  /* Check the range against storage_bytes and the address space. */
   if (v->storage_bytes && low < 0)
     return tdict_fail(err, TDICT_ESHAPE,
                       "tensor: view's strides reach %lld bytes below data, which storage_bytes "
@@ -166,27 +170,27 @@ static tdict_status find_extent(const tdict_tensor_view *v, size_t item, bool so
   return TDICT_OK;
 }
 
-/* Reads the caller's view and finds its storage; the copy's strides are never NULL: they are written to c_order. */
-static tdict_status read_view(const tdict_tensor_view *view, tdict_tensor_view *v, int64_t *c_order, extent *whole,
-                              tdict_error *err) {
+/* Reads the caller's description and finds its range of bytes. Strides that are NULL are computed into c_order. */
+static tdict_status read_view(const tdict_tensor_view *view, tdict_tensor_view *v, int64_t *c_order,
+                              storage_range *whole, tdict_error *err) {
   tdict_layout_size size;
   *v = tdict_tensor_view_default();
   tdict_status status = tdict_options_read(v, sizeof *v, view, "tdict_tensor_view", err);
-  if (status == TDICT_OK) status = check_place(v, err);
+  if (status == TDICT_OK) status = check_view_device(v, err);
   if (status == TDICT_OK) status = tdict_layout_check("tensor", v->dtype, v->ndim, v->shape, &size, err);
   if (status != TDICT_OK) return status;
   if (!v->strides) {
     tdict_layout_strides(v->ndim, v->shape, c_order);
     v->strides = c_order;
   }
-  return find_extent(v, tdict_dtype_bytes(v->dtype), size.numel != 0, whole, err);
+  return find_storage_range(v, tdict_dtype_bytes(v->dtype), size.numel != 0, whole, err);
 }
 
 tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*release)(void *user), void *user,
                                     tdict_tensor **out, tdict_error *err) {
   tdict_tensor_view v;
   int64_t c_order[TDICT_MAX_NDIM];
-  extent whole = {NULL, 0};
+  storage_range whole = {NULL, 0};
   tdict_storage *storage;
   if (!view || !out) return tdict_fail(err, TDICT_EINVAL, "tensor: %s is NULL", view ? "out" : "view");
   tdict_status status = read_view(view, &v, c_order, &whole, err);
@@ -197,7 +201,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
   status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_over(storage, &v, out, err);
-  if (status == TDICT_OK) { /* only now is the memory taken */
+  if (status == TDICT_OK) { /* Set only on success: if this call fails, the memory still belongs to the caller. */
     storage->release = release;
     storage->user = user;
   }
@@ -206,7 +210,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
 }
 
 tdict_tensor *tdict_tensor_retain(const tdict_tensor *t) {
-  tdict_tensor *counted = (tdict_tensor *)t; /* counting is no change of the tensor */
+  tdict_tensor *counted = (tdict_tensor *)t; /* A reference count is not part of the constant state. */
   atomic_fetch_add_explicit(counted->slab ? &counted->slab->refs : &counted->refs, 1, memory_order_relaxed);
   return counted;
 }
@@ -246,25 +250,28 @@ static void count_new(tdict_slab *slab) {
 }
 
 tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset) {
+  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
   count_new(slab);
   t->slab = slab;
   t->storage = slab->storage;
-  tdict_tensor_view view = wanted(dtype, ndim, shape);
+  tdict_tensor_view view = make_description(dtype, ndim, shape);
   if (t->storage->data) view.data = (void *)((uintptr_t)t->storage->data + offset);
-  describe(t, &view, slab->next_dims);
+  init_record(t, &view, slab->next_dims);
   slab->next_dims += 2 * (size_t)ndim;
   return t;
 }
 
-static inline bool have_dims(const int64_t *a, const int64_t *b, int ndim) {
+static inline bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
   if (ndim > 0 && a[0] != b[0]) return false;
   return ndim < 2 || memcmp(a + 1, b + 1, (size_t)(ndim - 1) * sizeof *a) == 0;
 }
 
-/* Tensors of one shape, dtype aside, share what is written about it. */
+/* Adds a tensor in C order with the shape of `like`. Consecutive tensors of equal shape share their counts and
+ * strides. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
+  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors];
   const tdict_tensor *last = slab->num_tensors++ ? t - 1 : NULL;
   const int ndim = like->ndim;
@@ -275,7 +282,7 @@ tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, si
   t->ndim = ndim;
   t->numel = like->numel;
   atomic_init(&t->refs, 0);
-  if (last && last->ndim == ndim && last->numel == like->numel && have_dims(last->dims, like->dims, ndim)) {
+  if (last && last->ndim == ndim && last->numel == like->numel && is_same_shape(last->dims, like->dims, ndim)) {
     t->dims = last->dims;
     return t;
   }
@@ -292,12 +299,13 @@ void tdict_slab_count(tdict_slab *slab, int64_t more) {
 }
 
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view) {
+  TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
   count_new(slab);
   t->slab = slab;
   t->storage = t > slab->tensors && t[-1].storage == storage ? storage : tdict_storage_retain(storage);
-  describe(t, view, slab->next_dims);
+  init_record(t, view, slab->next_dims);
   slab->next_dims += 2 * (size_t)view->ndim;
   return t;
 }
@@ -330,7 +338,8 @@ bool tdict_tensor_is_pinned(const tdict_tensor *t) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* A device address is for the program's streams, which order themselves; only host memory is waited for. */
+/* Waits for transfers if the tensor is in host memory. A device address is used on streams of the program, which do
+ * their own ordering. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }

@@ -1,4 +1,4 @@
-/* Short texts for messages. Functions of their arguments; thread-safe. */
+/* Short texts for messages. Pure functions; thread-safe. */
 #include "tensor/text.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes) {
   static const char cut[] = "...]";
-  size_t length = 0, room = bytes - sizeof cut; /* "...]" fits behind it */
+  size_t length = 0, room = bytes - sizeof cut; /* leaves room for "...]" */
   buffer[length++] = '[';
   for (int i = 0; i < ndim; i++) {
     char count[32];

@@ -1,6 +1,6 @@
-/* Views: other shapes and strides over a tensor's storage, and the description of a tensor.
- * A view counts the storage and not the tensor it came from. Thread rule: reads its tensor only, so any thread that
- * may read the tensor. */
+/* Views: other shapes and strides over the storage of a tensor, and descriptions of tensors.
+ * A view retains the storage, not the source tensor. Thread rule: only reads its tensor, so any thread that may read
+ * the tensor may call this. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -9,11 +9,11 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-static size_t item_of(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
+static size_t item_bytes(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
 
-/* The address `elements` further; addresses of device memory are numbers only. */
-static void *move_by(const tdict_tensor *t, int64_t elements) {
-  return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_of(t));
+/* Returns the address `elements` further. Device addresses are numbers and are never dereferenced. */
+static void *element_address(const tdict_tensor *t, int64_t elements) {
+  return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_bytes(t));
 }
 
 void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
@@ -28,16 +28,16 @@ void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
   v.storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
   if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_VIEW_PINNED;
   if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_VIEW_READ_ONLY;
-  (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* nothing is written to a struct without a size */
+  (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* A struct without a valid size is left unchanged. */
 }
 
-/* Fails unless the layout, `offset` elements from t's first, lies within the storage. */
+/* Checks that the layout is inside the storage. `offset` is in elements from the first element of `t`. */
 static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_view *v, int64_t offset, tdict_error *err) {
   const tdict_storage *s = t->storage;
   int64_t low, end, first;
-  int64_t now = (int64_t)((uintptr_t)t->data - (uintptr_t)s->data);
-  if (!tdict_layout_extent(v->ndim, v->shape, v->strides, item_of(t), &low, &end) ||
-      !tdict_mul_i64(offset, (int64_t)item_of(t), &first) || !tdict_add_i64(first, now, &first) ||
+  int64_t current = (int64_t)((uintptr_t)t->data - (uintptr_t)s->data);
+  if (!tdict_layout_extent(v->ndim, v->shape, v->strides, item_bytes(t), &low, &end) ||
+      !tdict_mul_i64(offset, (int64_t)item_bytes(t), &first) || !tdict_add_i64(first, current, &first) ||
       !tdict_add_i64(low, first, &low) || !tdict_add_i64(end, first, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "as_strided: offset and strides reach further than 63 bits of bytes");
   if (low < 0 || (uint64_t)end > s->bytes)
@@ -62,14 +62,14 @@ tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_v
   }
   if (size.numel != 0) status = check_reach(t, &v, offset, err);
   if (status != TDICT_OK) return status;
-  v.data = size.numel != 0 ? move_by(t, offset) : t->data;
+  v.data = size.numel != 0 ? element_address(t, offset) : t->data;
   v.dtype = t->dtype;
   return tdict_tensor_over(t->storage, &v, out, err);
 }
 
 static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range *r, tdict_error *err) {
   if (r->dim < 0 || r->dim >= t->ndim)
-    return tdict_fail(err, TDICT_EINVAL, "slice: dim is %d of a tensor with %d", (int)r->dim, (int)t->ndim);
+    return tdict_fail(err, TDICT_EINVAL, "slice: dim is %d, the tensor has %d dimensions", (int)r->dim, (int)t->ndim);
   if (r->step == 0) return tdict_fail(err, TDICT_EINVAL, "slice: step is 0");
   if (r->count < 0) return tdict_fail(err, TDICT_EINVAL, "slice: count is %lld", (long long)r->count);
   if (r->count == 0) return TDICT_OK;
@@ -92,9 +92,9 @@ tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range 
   memcpy(dims, t->dims, 2 * ndim * sizeof *dims);
   int64_t *stride = &dims[t->ndim + range->dim], stepped;
   void *data = t->data;
-  if (t->numel != 0 && range->count != 0) data = move_by(t, range->start * *stride);
+  if (t->numel != 0 && range->count != 0) data = element_address(t, range->start * *stride);
   dims[range->dim] = range->count;
-  /* Where it does not fit no two elements are a step apart, and the stride means nothing. */
+  /* If the new stride overflows, the range has at most one element, so the stride has no meaning. */
   if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;
   const tdict_tensor_view view = {
       .data = data, .dtype = t->dtype, .ndim = t->ndim, .shape = dims, .strides = dims + ndim};

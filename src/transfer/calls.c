@@ -1,5 +1,6 @@
-/* The public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call, results are the
- * caller's. Thread rule: safe from any thread, as long as no thread changes the trees. */
+/* The public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call; the caller owns
+ * the results.
+ * Thread rule: safe from any thread, as long as no thread changes the trees. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -9,8 +10,9 @@
 #include "tree/box.h"
 #include "tree/place.h"
 
-/* Waits for a transfer that was just started, and tells its statistics. */
-static tdict_status wait_for(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
+/* Waits for a transfer that was just started, writes its statistics and drops the future. */
+static tdict_status wait_for_result(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out,
+                                    tdict_error *err) {
   tdict_status status = tdict_future_wait(future, out, err);
   if (status == TDICT_OK && stats) status = tdict_future_stats(future, stats, err);
   tdict_future_release(future);
@@ -24,8 +26,8 @@ static tdict_status check_stats(const tdict_transfer_stats *stats, const char *w
   return tdict_options_check_size(stats, sizeof *stats, text, err);
 }
 
-static tdict_status begin(tdict_context *c, tdict_start *start, const tdict_transfer_options *o, tdict_future **out,
-                          tdict_error *err) {
+static tdict_status start_call(tdict_context *c, tdict_start *start, const tdict_transfer_options *o,
+                               tdict_future **out, tdict_error *err) {
   start->options = tdict_transfer_options_default();
   tdict_status status = tdict_options_read(&start->options, sizeof start->options, o, "transfer options", err);
   if (status == TDICT_OK) status = check_stats(start->options.stats, start->what, err);
@@ -35,32 +37,32 @@ static tdict_status begin(tdict_context *c, tdict_start *start, const tdict_tran
 tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
                              const tdict_transfer_options *o, tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "to_device: out is NULL");
-  tdict_start start = {.what = "to_device", .src = src, .device = device, .waits = true};
+  tdict_start start = {.what = "to_device", .src = src, .device = device, .caller_waits = true};
   tdict_future *future;
-  tdict_status status = begin(c, &start, o, &future, err);
-  return status == TDICT_OK ? wait_for(future, start.options.stats, out, err) : status;
+  tdict_status status = start_call(c, &start, o, &future, err);
+  return status == TDICT_OK ? wait_for_result(future, start.options.stats, out, err) : status;
 }
 
 tdict_status tdict_to_device_async(tdict_context *c, const tdict_tree *src, tdict_device device,
                                    const tdict_transfer_options *o, tdict_future **out, tdict_error *err) {
   tdict_start start = {.what = "to_device_async", .src = src, .device = device};
-  return begin(c, &start, o, out, err);
+  return start_call(c, &start, o, out, err);
 }
 
 tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst, const tdict_transfer_options *o,
                              tdict_error *err) {
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "copy_into: dst is NULL");
-  tdict_start start = {.what = "copy_into", .src = src, .dst = dst, .waits = true};
+  tdict_start start = {.what = "copy_into", .src = src, .dst = dst, .caller_waits = true};
   tdict_future *future;
-  tdict_status status = begin(c, &start, o, &future, err);
-  return status == TDICT_OK ? wait_for(future, start.options.stats, NULL, err) : status;
+  tdict_status status = start_call(c, &start, o, &future, err);
+  return status == TDICT_OK ? wait_for_result(future, start.options.stats, NULL, err) : status;
 }
 
 tdict_status tdict_copy_into_async(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
                                    const tdict_transfer_options *o, tdict_future **out, tdict_error *err) {
   if (!dst) return tdict_fail(err, TDICT_EINVAL, "copy_into_async: dst is NULL");
   tdict_start start = {.what = "copy_into_async", .src = src, .dst = dst};
-  return begin(c, &start, o, out, err);
+  return start_call(c, &start, o, out, err);
 }
 
 tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdict_pin_options *o, tdict_tree **out,
@@ -70,30 +72,31 @@ tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdi
   tdict_status status = tdict_options_read(&pin, sizeof pin, o, "pin options", err);
   if (status == TDICT_OK) status = check_stats(pin.stats, "pin_memory", err);
   if (status != TDICT_OK) return status;
-  tdict_start start = {.what = "pin_memory", .src = src, .device = tdict_cpu(), .waits = true, .pin = true};
+  tdict_start start = {.what = "pin_memory", .src = src, .device = tdict_cpu(), .caller_waits = true, .pin = true};
   start.options = tdict_transfer_options_default();
   start.options.num_threads = pin.num_threads;
   start.options.pinned_result = true;
   start.options.stats = pin.stats;
   tdict_future *future;
   status = tdict_start_transfer(c, &start, &future, err);
-  return status == TDICT_OK ? wait_for(future, pin.stats, out, err) : status;
+  return status == TDICT_OK ? wait_for_result(future, pin.stats, out, err) : status;
 }
 
-static tdict_status pin_tree_of(tdict_context *c, tdict_tree *one, tdict_box *box, const tdict_pin_options *o,
+/* Pins the object in a tree of its own, so that the rules of tdict_pin_memory() apply. */
+static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box *box, const tdict_pin_options *o,
                                 void **out, tdict_error *err) {
   tdict_tree *pinned;
-  tdict_status status = tdict_node_add(one, "object", 6, tdict_keys_hash("object", 6), tdict_leaf_of_box(box))
+  tdict_status status = tdict_node_add(wrapper, "object", 6, tdict_keys_hash("object", 6), tdict_leaf_of_box(box))
                             ? TDICT_OK
                             : tdict_fail(err, TDICT_ENOMEM, "pin_object: no host memory for a tree");
   if (status != TDICT_OK) return status;
   tdict_box_retain(box);
-  status = tdict_pin_memory(c, one, o, &pinned, err);
+  status = tdict_pin_memory(c, wrapper, o, &pinned, err);
   if (status != TDICT_OK) return status;
   int64_t slot = tdict_keys_find(pinned->keys, "object", 6);
-  tdict_box *made = tdict_leaf_box(pinned->leaves[slot]);
-  *out = made->self;
-  made->kept = true; /* its struct is the program's from here on */
+  tdict_box *pinned_box = tdict_leaf_box(pinned->leaves[slot]);
+  *out = pinned_box->self;
+  pinned_box->kept = true; /* the caller owns the struct from here on, so the box must not free it */
   tdict_release(pinned);
   return TDICT_OK;
 }
@@ -104,21 +107,23 @@ tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *se
     return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", !type ? "type" : !self ? "self" : "out");
   tdict_status status = tdict_type_check("pin_object", type, err);
   if (status != TDICT_OK) return status;
-  tdict_tree *one;
+  tdict_tree *wrapper;
   tdict_box *box;
-  status = tdict_create(0, NULL, &one, err);
+  status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;
   status = tdict_box_create(type, self, &box, err);
   if (status == TDICT_OK) {
+    /* The caller owns `self`. The box must not free it. */
     box->kept = true;
-    status = pin_tree_of(c, one, box, o, out, err);
+    status = pin_in_tree(c, wrapper, box, o, out, err);
     tdict_box_release(box);
   }
-  tdict_release(one);
+  tdict_release(wrapper);
   return status;
 }
 
-static tdict_status ask_pinned(void *user, const tdict_entry *entry, tdict_error *err) {
+/* Stops the walk with TDICT_ENOTFOUND at the first leaf that is not pinned. */
+static tdict_status check_pinned(void *user, const tdict_entry *entry, tdict_error *err) {
   (void)user, (void)err;
   bool (*is_pinned)(const void *self) = entry->type ? TDICT_HOOK_OF(entry->type, is_pinned) : NULL;
   if (is_pinned) return is_pinned(entry->object) ? TDICT_OK : TDICT_ENOTFOUND;
@@ -126,20 +131,20 @@ static tdict_status ask_pinned(void *user, const tdict_entry *entry, tdict_error
   return tdict_tensor_is_pinned(entry->tensor) ? TDICT_OK : TDICT_ENOTFOUND;
 }
 
-bool tdict_is_pinned(const tdict_tree *td) { return td && tdict_walk(td, ask_pinned, NULL, NULL) == TDICT_OK; }
+bool tdict_is_pinned(const tdict_tree *td) { return td && tdict_walk(td, check_pinned, NULL, NULL) == TDICT_OK; }
 
-/* A tensor with the elements of `tensor` on `device`. */
+/* Returns a tensor with the elements of `tensor` on `device`, by moving a tree with this one leaf. */
 static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device, tdict_tensor **out,
                                 tdict_error *err) {
-  tdict_tree *one = NULL, *moved = NULL;
-  tdict_status status = tdict_create(0, NULL, &one, err);
+  tdict_tree *wrapper = NULL, *moved = NULL;
+  tdict_status status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;
-  status = tdict_set(one, "tensor", tensor, err);
-  if (status == TDICT_OK) status = tdict_to_device(c, one, device, NULL, &moved, err);
+  status = tdict_set(wrapper, "tensor", tensor, err);
+  if (status == TDICT_OK) status = tdict_to_device(c, wrapper, device, NULL, &moved, err);
   if (status == TDICT_OK) status = tdict_get(moved, "tensor", out, err);
   if (status == TDICT_OK) *out = tdict_tensor_retain(*out);
   tdict_release(moved);
-  tdict_release(one);
+  tdict_release(wrapper);
   return status;
 }
 
@@ -150,10 +155,11 @@ tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, td
     return tdict_fail(err, TDICT_EINVAL, "set_to: %s is NULL", !c ? "c" : !td ? "td" : !path ? "path" : "tensor");
   tdict_status status = tdict_place_find(&place, td, path, "set_to", err);
   if (status != TDICT_OK) return status;
+  /* A simulated device of another context may have the same name, so the storage's owner is compared, too. */
   const bool moves = place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                                 !tdict_devices_own_storage(tdict_context_devices(c), tensor->storage));
   const tdict_device device = place.node->device;
-  if (moves) status = tdict_place_check_lock(&place, err); /* before bytes travel in vain */
+  if (moves) status = tdict_place_check_lock(&place, err); /* checked before any bytes are copied */
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(td, path, tensor, err);

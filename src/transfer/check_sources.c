@@ -1,4 +1,5 @@
-/* check_sources: 64-bit hashes of the sources' bytes in C order. See check_sources.h. */
+/* Implements the option check_sources with 64-bit hashes of the sources' elements in C order. See check_sources.h
+ * for ownership and threads. */
 #include "transfer/check_sources.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 
-static uint64_t mix(uint64_t h, uint64_t word) {
+/* Detects accidental changes only; it is not a cryptographic hash. */
+static uint64_t mix_hash(uint64_t h, uint64_t word) {
   h = (h ^ word) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;
 }
@@ -16,9 +18,9 @@ static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t count)
   size_t at = 0;
   for (uint64_t word; at + sizeof word <= count; at += sizeof word) {
     memcpy(&word, bytes + at, sizeof word);
-    h = mix(h, word);
+    h = mix_hash(h, word);
   }
-  for (; at < count; at++) h = mix(h, bytes[at]);
+  for (; at < count; at++) h = mix_hash(h, bytes[at]);
   return h;
 }
 
@@ -59,7 +61,7 @@ void tdict_check_sources_after(tdict_future *t) {
     if (!is_on_host(&t->plan.items[i]) || hash_item(&t->plan.items[i]) == t->hashes[i]) continue;
     tdict_error err;
     (void)!tdict_fail(&err, TDICT_ECHANGED,
-                      "transfer: the source was changed while it was being read; wait_source first");
+                      "transfer: the source changed during the copy; call tdict_future_wait_source() first");
     tdict_transfer_fail(t, i, &err);
     return;
   }

@@ -1,4 +1,5 @@
-/* The engine: what lives as long as its context. See engine.h for ownership and threads. */
+/* The engine of a context: creates and destroys it, keeps one spare plan, and creates rings on demand. See engine.h
+ * for ownership and threads. */
 #include "transfer/engine.h"
 
 #include <stdlib.h>
@@ -34,13 +35,14 @@ void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
   tdict_tracer_reset(&e->tracer);
   for (int i = 0; i < e->num_rings; i++) {
+    /* Destroying a ring calls the driver, so the GPU's context must be current. This may fail if the device is lost. */
     tdict_gpu *gpu = e->rings[i]->gpu;
     tdict_gpu_scope scope;
     (void)!tdict_gpu_enter(gpu, &scope, NULL);
     tdict_ring_destroy(e->rings[i]);
     tdict_gpu_leave(gpu, &scope);
   }
-  tdict_plan_reset(&e->spare);
+  tdict_plan_reset(&e->spare_plan);
   pthread_cond_destroy(&e->idle);
   pthread_mutex_destroy(&e->ring_lock);
   pthread_mutex_destroy(&e->lock);
@@ -49,12 +51,12 @@ void tdict_engine_destroy(tdict_engine *e) {
   free(e);
 }
 
-#define SPARE_BYTES ((size_t)32 << 20) /* of a plan of some 300,000 leaves; more is given back */
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* about 300,000 leaves; a larger plan is freed */
 
 void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
   pthread_mutex_lock(&e->lock);
-  *out = e->spare;
-  memset(&e->spare, 0, sizeof e->spare);
+  *out = e->spare_plan;
+  memset(&e->spare_plan, 0, sizeof e->spare_plan);
   pthread_mutex_unlock(&e->lock);
 }
 
@@ -62,9 +64,10 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
   tdict_plan_clear(plan);
   pthread_mutex_lock(&e->lock);
   size_t bytes = plan->cap_items * (sizeof *plan->items + sizeof *plan->nodes);
-  if (bytes <= SPARE_BYTES && plan->cap_items > e->spare.cap_items) {
-    tdict_plan kept = e->spare;
-    e->spare = *plan;
+  if (bytes <= MAX_SPARE_BYTES && plan->cap_items > e->spare_plan.cap_items) {
+    /* Keep the larger plan. The smaller plan is freed after the unlock. */
+    tdict_plan kept = e->spare_plan;
+    e->spare_plan = *plan;
     *plan = kept;
   }
   pthread_mutex_unlock(&e->lock);
@@ -72,6 +75,7 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
 }
 
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
+  /* The lock is held while the ring is created, so that two workers do not create two rings. */
   tdict_ring *ring = NULL;
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&e->ring_lock);
@@ -88,7 +92,7 @@ tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out
   return status;
 }
 
-int tdict_engine_ring_way(tdict_engine *e, const tdict_gpu *gpu) {
+int tdict_engine_pin_way(tdict_engine *e, const tdict_gpu *gpu) {
   int way = 0;
   pthread_mutex_lock(&e->ring_lock);
   for (int i = 0; i < e->num_rings; i++)

@@ -1,9 +1,12 @@
-/* The end of a transfer: statistics, letting sources go, waking the transfers that wait for it. See finish.h for threads.
- * All that a transfer owns is let go here or, for one that never began, with its last reference in job.c. */
+/* The end of a transfer: statistics, release of sources, launch of the transfers that wait for it. See finish.h for
+ * threads.
+ * A transfer that has begun releases here all that it owns but the result. If a transfer never began, job.c releases
+ * everything. */
 #include "transfer/finish.h"
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "memory/pinned_pool.h"
@@ -12,27 +15,29 @@
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 
-static void name_failure(tdict_future *t) {
-  const tdict_tree *tree = t->mirror || t->shown ? t->mirror : t->result;
+/* Adds the path of the failed leaf to the error. If the program has the result already, only the mirror is safe to
+ * read. */
+static void add_error_path(tdict_future *t) {
+  const tdict_tree *tree = t->mirror || t->result_was_returned ? t->mirror : t->result;
   char path[sizeof t->error.path];
   if (!t->error.status || t->error_item >= t->plan.num_items || !tree) return;
   tdict_leaf_path(tree, t->plan.items[t->error_item].leaf, path, sizeof path);
   if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
 }
 
-static void give_gates(tdict_future *t) {
-  for (int i = 0; i < t->num_gates; i++) tdict_gpu_give_event(t->gates[i].gpu, t->gates[i].event);
-  t->num_gates = 0;
+static void give_wait_events(tdict_future *t) {
+  for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
+  t->num_wait_events = 0;
 }
 
-/* How the pinned memory of this transfer was obtained: a tdict_pin_path. */
+/* Returns a tdict_pin_path: how the pinned memory of this transfer was obtained. */
 static int32_t pin_path(const tdict_future *t) {
   const tdict_plan *p = &t->plan;
   int way = t->arena ? tdict_pinned_pool_way(t->arena->memory, t->arena) : 0;
   if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
     for (uint32_t i = 0; i < p->num_items && !way; i++)
       if (p->items[i].way == TDICT_WAY_STAGE_IN || p->items[i].way == TDICT_WAY_STAGE_OUT)
-        way = tdict_engine_ring_way(t->engine, p->items[i].gpu);
+        way = tdict_engine_pin_way(t->engine, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
          : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
@@ -54,7 +59,7 @@ static void fill_stats(tdict_future *t) {
   s->num_objects = p->num_objects;
   s->num_objects_untouched = p->num_untouched;
   for (uint32_t i = 0; i < p->num_objects; i++)
-    s->num_objects_pinned += p->objects[i].pin || (t->pins && p->objects[i].action == TDICT_OBJECT_FLAT);
+    s->num_objects_pinned += p->objects[i].pin || (t->is_pin_memory && p->objects[i].action == TDICT_OBJECT_FLAT);
   s->mode = t->mode;
   for (int i = 0; i < t->num_workers; i++) {
     const tdict_worker *w = &t->workers[i];
@@ -71,8 +76,10 @@ static void fill_stats(tdict_future *t) {
   s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
 }
 
-/* Under the error's lock: streams that waited have what they wait for, and nobody else needs to. */
+/* Returns the tail events. The caller holds error_lock, so no thread queues a wait for them now. The copies have
+ * ended, so no later waiter needs them. */
 static void give_tails(tdict_future *t) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->error_lock));
   for (int i = 0; i < t->num_workers; i++) {
     tdict_worker *w = &t->workers[i];
     if (!w->tail_gpu) continue;
@@ -82,20 +89,21 @@ static void give_tails(tdict_future *t) {
   }
 }
 
-/* Bytes of a failed transfer never came; those of a good one have, whatever was lost before. */
-static void tell_destinations(const tdict_future *t) {
+/* Marks the destinations as lost after a failure, and as valid after a success. */
+static void update_lost_bytes(const tdict_future *t) {
   const bool lost = t->error.status != 0;
-  bool tells = lost;
-  for (uint32_t i = 0; i < t->num_writes && !tells; i++) tells = tdict_storage_has_lost(t->writes[i].storage);
+  bool has_lost_bytes = lost;
+  for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
+    has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
   if (lost && t->arena) tdict_storage_lose_all(t->arena);
-  for (uint32_t i = 0; i < t->plan.num_items && tells; i++) {
+  for (uint32_t i = 0; i < t->plan.num_items && has_lost_bytes; i++) {
     const tdict_tensor *dst = t->plan.items[i].dst;
     if (dst && lost) tdict_tensor_lose(dst);
     if (dst && !lost) tdict_tensor_regain(dst);
   }
 }
 
-/* Tensors of one slab that follow one another are released with one count. */
+/* Counts tensors of one slab that follow each other, so that one atomic operation releases them. */
 typedef struct releasing {
   tdict_slab *slab;
   int64_t count;
@@ -105,8 +113,8 @@ static void release_slab(releasing *r) {
   r->count = 0;
 }
 
-/* The source has been read, or never will be: takes its mark off and releases it. Early, the program's own memory is
- * kept: its release callback is nothing for the middle of a transfer. False when it was. */
+/* Removes the mark of a source and releases it. `early`: the transfer still runs. Then memory of the program is kept
+ * and false is returned, because its release callback must not run in the middle of a transfer. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
@@ -125,10 +133,11 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
   return true;
 }
 
-/* A mark that stands for the items behind it, too, goes with the last of them, at the end. */
+/* The mark of one item also protects the following items of the same storage, whose nodes have no fence. Such a mark
+ * is removed at the end. */
 void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
-  if (t->hashes) return; /* they are read once more */
+  if (t->hashes) return; /* hashed again at the end */
   uint32_t begin = chunk->first, end;
   while (begin < p->num_items && p->items[begin].offset < chunk->begin) begin++;
   for (end = begin; end < p->num_items && p->items[end].offset < chunk->end; end++)
@@ -146,12 +155,13 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
     all &= release_source(p, i, true, &r);
   }
   release_slab(&r);
-  tdict_chunk *own = &p->chunks[chunk - p->chunks];
-  own->end_inside = end;
-  own->was_read = all;
+  tdict_chunk *own_chunk = &p->chunks[chunk - p->chunks];
+  own_chunk->end_inside = end;
+  own_chunk->was_read = all;
 }
 
-/* What no chunk has left: those of chunks that were are passed, but for the items at their borders. */
+/* Releases the sources that no chunk has released early. Skips the items of chunks that were read, except at the
+ * chunk's borders, where items may extend into the next chunk. */
 static void release_sources(tdict_future *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};
@@ -164,13 +174,13 @@ static void release_sources(tdict_future *t) {
   }
   for (; i < p->num_items; i++) release_source(p, i, false, &r);
   release_slab(&r);
-  p->borrows = true; /* nothing of them is counted any more */
+  p->borrows = true; /* no source is retained any more */
 }
 
-/* Lets go of everything but the result. Releases may call the program back: no lock is held. */
+/* Releases everything but the result. Releases may call functions of the program, so no lock is held. */
 static void release_all(tdict_future *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
-  give_gates(t);
+  give_wait_events(t);
   if (t->marked) {
     release_sources(t);
     tdict_transfer_unmark(t, t->num_writes);
@@ -184,39 +194,47 @@ static void release_all(tdict_future *t) {
   if (t->mirror) tdict_release(t->mirror);
   t->mirror = NULL;
   tdict_storage_release(t->arena);
-  t->arena = NULL; /* the result stays, lost or not: wait_on_stream may be handing it out */
+  t->arena = NULL; /* the result is kept even after a failure: wait_on_stream may be returning it */
 }
 
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
+  TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
+  /* Settle the outcome. */
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);
-  t->decided = true;
-  name_failure(t);
+  t->outcome_is_final = true;
+  add_error_path(t);
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
-  if (!t->uncounted) fill_stats(t);
-  if (t->marked) tell_destinations(t); /* before others see that it is finished, and take what is lost for good */
+  if (!t->skips_stats) fill_stats(t);
+  /* before other transfers see `finished`, because they then read which bytes are lost */
+  if (t->marked) update_lost_bytes(t);
+  /* Take the transfers that wait. */
   pthread_mutex_lock(&e->lock);
   t->finished = true;
   tdict_dependent *next = t->dependents;
   t->dependents = NULL;
   pthread_mutex_unlock(&e->lock);
+  /* Release, and only then wake the waiting threads: they may reuse the bytes. */
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
+  /* Launch the transfers that have no other transfer to wait for. */
   while (next) {
     tdict_dependent *d = next;
     next = d->next;
     tdict_future *waiting = d->waiting;
     pthread_mutex_lock(&e->lock);
-    bool ready = --waiting->pending == 0;
+    TDICT_ASSERT(waiting->num_pending > 0);
+    bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
-    if (ready) tdict_transfer_launch(waiting); /* d may be gone from here on */
+    if (ready) tdict_transfer_launch(waiting); /* `waiting` owns d and may be freed now */
   }
   tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);
+  TDICT_ASSERT(e->num_live > 0);
   if (--e->num_live == 0) pthread_cond_broadcast(&e->idle);
   pthread_mutex_unlock(&e->lock);
 }
@@ -230,11 +248,9 @@ void tdict_transfer_built(tdict_future *t) {
 }
 
 void tdict_transfer_end_at_once(tdict_future *t) {
-  if (!t->uncounted) fill_stats(t);
+  if (!t->skips_stats) fill_stats(t);
   t->finished = true;
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
 }
-
-void tdict_transfer_abort(tdict_future *t) { tdict_transfer_finish(t); }

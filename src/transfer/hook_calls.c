@@ -1,5 +1,6 @@
-/* The public calls for hooks: what a hook may ask, and moving or pinning a tensor from inside one. A hook belongs to the
- * transfer that runs it. Thread rule: the thread that runs the hook. */
+/* The public calls for hooks: read the hook's context and target, and move or pin a tensor. A hook belongs to the
+ * transfer that runs it.
+ * Thread rule: the thread that runs the hook. */
 #include "base/error.h"
 #include "tdict/transfer.h"
 #include "transfer/hooks.h"
@@ -13,13 +14,13 @@ tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
 bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_transfer_has_failed(hook->transfer); }
 
 tdict_stream tdict_hook_stream(const tdict_hook *hook) {
-  tdict_hook *own = (tdict_hook *)(uintptr_t)hook;
+  tdict_hook *mutable_hook = (tdict_hook *)(uintptr_t)hook;
   tdict_gpu_scope scope;
-  if (!own->stream && own->gpu && tdict_gpu_enter(own->gpu, &scope, NULL) == TDICT_OK) {
-    if (tdict_gpu_take_stream(own->gpu, &own->stream, NULL) != TDICT_OK) own->stream = NULL;
-    tdict_gpu_leave(own->gpu, &scope);
+  if (!mutable_hook->stream && mutable_hook->gpu && tdict_gpu_enter(mutable_hook->gpu, &scope, NULL) == TDICT_OK) {
+    if (tdict_gpu_take_stream(mutable_hook->gpu, &mutable_hook->stream, NULL) != TDICT_OK) mutable_hook->stream = NULL;
+    tdict_gpu_leave(mutable_hook->gpu, &scope);
   }
-  return (tdict_stream){own->gpu ? own->gpu->memory.device : tdict_cpu(), own->stream};
+  return (tdict_stream){mutable_hook->gpu ? mutable_hook->gpu->memory.device : tdict_cpu(), mutable_hook->stream};
 }
 
 tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
@@ -37,14 +38,15 @@ tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_
 
 tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
-  tdict_tree *one, *moved;
+  tdict_tree *wrapper, *moved;
   tdict_transfer_options options = tdict_transfer_options_default();
+  /* The hook may run on the last free pool thread, so it must not wait for another one. */
   options.num_threads = 0;
-  tdict_status status = tdict_create(0, NULL, &one, err);
+  tdict_status status = tdict_create(0, NULL, &wrapper, err);
   if (status != TDICT_OK) return status;
-  status = tdict_set(one, "tensor", tensor, err);
-  if (status == TDICT_OK) status = tdict_to_device(hook->context, one, hook->device, &options, &moved, err);
-  tdict_release(one);
+  status = tdict_set(wrapper, "tensor", tensor, err);
+  if (status == TDICT_OK) status = tdict_to_device(hook->context, wrapper, hook->device, &options, &moved, err);
+  tdict_release(wrapper);
   if (status != TDICT_OK) return status;
   status = tdict_pop(moved, "tensor", out, err);
   tdict_release(moved);

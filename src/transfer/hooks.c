@@ -1,5 +1,5 @@
-/* Running hooks of objects. Each is a task that may wait, so a thread that waits inside a hook runs other tasks meanwhile.
- * See hooks.h for ownership and threads. */
+/* Runs hooks of objects as tasks of the pool. A task may wait, so a thread that waits in a hook runs other tasks
+ * meanwhile. See hooks.h for ownership and threads. */
 #include "transfer/hooks.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "transfer/finish.h"
 #include "transfer/order.h"
 
-/* The hooks that a thread is in, innermost first: the pool's note of the thread. */
+/* The hooks that a thread runs, innermost first. The list is the pool's note of the thread. */
 typedef struct frame {
   const tdict_future *transfer;
   struct frame *outer;
 } frame;
 
 typedef struct hook_task {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool passes it to run_hook_task() */
   tdict_future *transfer;
   tdict_object_step *step;
 } hook_task;
@@ -24,18 +24,18 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
-  _Atomic(uint32_t) left; /* acq_rel: the last one goes on */
+  _Atomic(uint32_t) num_unfinished; /* acq_rel: hooks that have not ended; the last one begins the copies */
   uint32_t count;
   hook_task tasks[];
 } tdict_hooks;
 
 bool tdict_hooks_is_inside(const tdict_future *transfer) {
-  for (const frame *f = tdict_pool_note(); f; f = f->outer)
+  for (const frame *f = tdict_pool_thread_data(); f; f = f->outer)
     if (f->transfer == transfer) return true;
   return false;
 }
 
-static void run_task(tdict_task *task);
+static void run_hook_task(tdict_task *task);
 
 tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_device device, tdict_error *err) {
   uint32_t count = 0;
@@ -45,40 +45,41 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
   h->context = context;
   h->device = device;
-  if (device.type != TDICT_DEVICE_CPU)
-    (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL); /* it was found before */
+  if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has found it before */
+    (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL);
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
-          .task = {.run = run_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
-  atomic_init(&h->left, count);
+          .task = {.run = run_hook_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
+  atomic_init(&h->num_unfinished, count);
   t->hooks = h;
   return TDICT_OK;
 }
 
-/* Calls one hook on `box`; what it gives comes in a box of its own. */
+/* Calls one hook and replaces *box by a box of the object that it returned. The caller owns both
+ * boxes. */
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-static tdict_status call(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
-  void *given = NULL;
-  tdict_error said = {0};
+static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
+  void *returned = NULL;
+  tdict_error hook_error = {0};
   const int64_t span = tdict_phase_begin(&hook->transfer->traced, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
-  tdict_status status = fn((*box)->self, hook, &given, &said);
+  tdict_status status = fn((*box)->self, hook, &returned, &hook_error);
   (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
-  if (status == TDICT_OK && !given) status = (tdict_status)-1;
+  if (status == TDICT_OK && !returned) status = (tdict_status)-1;
   if (status != TDICT_OK) {
-    status = tdict_hook_failed((*box)->type, name, status, &said);
-    if (err) *err = said;
+    status = tdict_hook_failed((*box)->type, name, status, &hook_error);
+    if (err) *err = hook_error;
     return status;
   }
   tdict_box *made;
-  status = tdict_box_of(*box, given, &made, err);
+  status = tdict_box_of(*box, returned, &made, err);
   if (status == TDICT_OK) *box = made;
   return status;
 }
 
-/* What the hook queued itself is done before its argument is let go. */
-static tdict_status end_stream(tdict_hook *hook, tdict_error *err) {
+/* Waits for the copies that the hook queued on its stream, before the hook's argument is released. */
+static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
   tdict_gpu *gpu = hook->gpu;
   tdict_gpu_scope scope;
   if (!hook->stream) return TDICT_OK;
@@ -90,29 +91,32 @@ static tdict_status end_stream(tdict_hook *hook, tdict_error *err) {
   return status;
 }
 
+/* Pins and moves one object. A failure between the two hooks releases the pinned object. */
 static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
   tdict_box *pinned = step->box, *moved;
   tdict_status status = TDICT_OK, ended;
   if (step->pin) {
-    status = call(TDICT_HOOK_OF(type, pin_memory), "pin_memory", &hook, &pinned, err);
+    status = call_hook(TDICT_HOOK_OF(type, pin_memory), "pin_memory", &hook, &pinned, err);
     if (status != TDICT_OK) pinned = NULL;
   }
   moved = pinned;
   if (status == TDICT_OK && step->pin && step->move && tdict_transfer_has_failed(t)) {
-    status = tdict_fail(err, TDICT_ECANCELLED, "transfer: it has ended before this hook");
+    status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
     moved = NULL;
   }
   if (status == TDICT_OK && step->move) {
+    /* Move the pinned object. */
     hook.device = t->hooks->device;
     hook.pins = false;
-    status = call(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
+    status = call_hook(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
     if (status != TDICT_OK) moved = NULL;
   }
-  ended = end_stream(&hook, status == TDICT_OK ? err : NULL);
+  /* Wait for the hook's own copies, even after a failure. */
+  ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
-  if (step->pin && step->move) tdict_box_release(pinned); /* the argument of to_device */
+  if (step->pin && step->move) tdict_box_release(pinned); /* it was the argument of to_device */
   if (status == TDICT_OK)
     step->result = moved;
   else if (moved && moved != step->box)
@@ -120,7 +124,7 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
   return status;
 }
 
-/* Puts the results of the hooks into the tree. */
+/* Puts the objects that the hooks returned into the result tree. */
 static void place_results(tdict_future *t) {
   for (uint32_t i = 0; i < t->plan.num_objects; i++) {
     tdict_object_step *step = &t->plan.objects[i];
@@ -141,19 +145,19 @@ bool tdict_hooks_begin_copies(tdict_future *t) {
   return false;
 }
 
-static void run_task(tdict_task *task) {
-  hook_task *own = (hook_task *)task;
-  tdict_future *t = own->transfer;
+static void run_hook_task(tdict_task *task) {
+  hook_task *own_task = (hook_task *)task;
+  tdict_future *t = own_task->transfer;
   if (!tdict_transfer_has_failed(t)) {
-    frame here = {t, tdict_pool_note()};
+    frame here = {t, tdict_pool_thread_data()};
     tdict_error err = {0};
-    tdict_pool_set_note(&here);
-    tdict_status status = run_step(t, own->step, &err);
-    tdict_pool_set_note(here.outer);
-    if (status != TDICT_OK) tdict_transfer_fail_at(t, own->step->path, &err);
+    tdict_pool_set_thread_data(&here);
+    tdict_status status = run_step(t, own_task->step, &err);
+    tdict_pool_set_thread_data(here.outer);
+    if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
   }
-  if (atomic_fetch_sub_explicit(&t->hooks->left, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* else the caller does */
+  if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* with on_caller the starting thread begins them */
 }
 
 void tdict_hooks_run(tdict_future *t) {
@@ -166,8 +170,8 @@ void tdict_hooks_run(tdict_future *t) {
   tdict_pool *pool = t->engine->config.pool;
   for (uint32_t i = 0; i < count; i++) {
     if (here)
-      run_task(&h->tasks[i].task);
+      run_hook_task(&h->tasks[i].task);
     else
-      tdict_pool_submit(pool, &h->tasks[i].task); /* from the last one on, h may be gone */
+      tdict_pool_submit(pool, &h->tasks[i].task); /* the transfer may be freed after the last submit */
   }
 }

@@ -1,15 +1,18 @@
-/* A transfer: making it, its references, its first error, waiting for its latches, and the fence that storages hold. See
- * job.h for ownership and threads. */
+/* Creates transfers, counts their references, stores their first error, waits for their latches, and implements the
+ * fence that storages hold. See job.h for ownership and threads. */
 #include "transfer/job.h"
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 
+/* A waiting pool thread looks for other tasks at least this often. */
 enum { HELP_EVERY_NS = 200000 };
 
-/* In a fork no thread works on the transfer, and locks may be held for ever by threads that are not there. */
+/* In a fork no other thread exists, and a thread of the parent may hold the latch's lock. So the count is read
+ * without the lock. */
 bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
   return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }
@@ -67,21 +70,25 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
   return TDICT_OK;
 }
 
-/* An error that nobody was told goes to the log. */
-static void tell_log(const tdict_future *f) {
+/* Writes an error that no call has returned to the log. */
+static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
-  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->observed, memory_order_relaxed)) return;
-  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer that nobody waited for failed: %s at '%s': %s",
+  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed))
+    return;
+  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer failed and no call returned its error: %s at '%s': %s",
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
+  /* In a fork, events and streams belong to the parent, so nothing is freed. */
   if (tdict_forkmark_forked(f->mark)) return;
-  tell_log(f);
+  TDICT_ASSERT(!f->marked);
+  log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
-  if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan); /* else its memory was kept */
-  for (int i = 0; i < f->num_gates; i++) tdict_gpu_give_event(f->gates[i].gpu, f->gates[i].event);
+  /* else the engine has taken its memory */
+  if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan);
+  for (int i = 0; i < f->num_wait_events; i++) tdict_gpu_give_event(f->wait_events[i].gpu, f->wait_events[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
   tdict_gpu_release(f->gpu);
   if (f->arena) tdict_storage_release(f->arena);
@@ -95,9 +102,9 @@ void tdict_transfer_release(tdict_future *f) {
   free(f->uses);
   free(f->hashes);
   free(f->hooks);
-  tdict_latch_reset(&f->ended);
-  tdict_latch_reset(&f->queued);
-  tdict_latch_reset(&f->may_start);
+  tdict_latch_destroy(&f->ended);
+  tdict_latch_destroy(&f->queued);
+  tdict_latch_destroy(&f->may_start);
   pthread_mutex_destroy(&f->error_lock);
   pthread_mutex_destroy(&f->batch_lock);
   if (f->log) tdict_log_release(f->log);
@@ -105,9 +112,9 @@ void tdict_transfer_release(tdict_future *f) {
   free(f);
 }
 
-static void note_failure(tdict_future *t, uint32_t item, const char *path, const tdict_error *error) {
+static void store_first_error(tdict_future *t, uint32_t item, const char *path, const tdict_error *error) {
   pthread_mutex_lock(&t->error_lock);
-  if (!t->error.status && !t->decided) {
+  if (!t->error.status && !t->outcome_is_final) {
     t->error = *error;
     t->error_item = item;
     if (path[0]) tdict_error_at(&t->error, TDICT_OK, path);
@@ -116,9 +123,12 @@ static void note_failure(tdict_future *t, uint32_t item, const char *path, const
   atomic_store_explicit(&t->failed, true, memory_order_relaxed);
 }
 
-/* The leaf gets its name at the end: the tree that has its path may still be being made. */
-void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) { note_failure(t, item, "", error); }
+/* Only the item is stored here. Its path is looked up at the end, because another thread may still be building the
+ * tree. */
+void tdict_transfer_fail(tdict_future *t, uint32_t item, const tdict_error *error) {
+  store_first_error(t, item, "", error);
+}
 
 void tdict_transfer_fail_at(tdict_future *t, const char *path, const tdict_error *error) {
-  note_failure(t, UINT32_MAX, path, error);
+  store_first_error(t, UINT32_MAX, path, error);
 }

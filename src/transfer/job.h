@@ -1,8 +1,8 @@
-/* What a transfer is: its plan, how it is carried out, what it waits for, its first error and its references. A transfer is
- * its own future (public) and its own fence (the mark on the storages that it reads and writes).
- * The fields are grouped by the file that works with them. Nothing here knows how a transfer is ordered, run or ended: see
- * order.h, run/worker.h and finish.h.
- * Thread rule: one thread fills a transfer in until it begins; each field says what guards it after that. */
+/* Defines a transfer: its plan, how it is carried out, what it waits for, its first error and its references. A
+ * transfer is also its public future, and the fence that it attaches to the storages that it reads and writes.
+ * Fields are grouped by the file that works with them. This file does not know how a transfer is ordered, run or
+ * ended: see order.h, run/worker.h and finish.h.
+ * Thread rule: one thread fills in a transfer until it begins. After that, each field says what guards it. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
@@ -10,111 +10,122 @@
 #include "sched/latch.h"
 #include "transfer/engine.h"
 
-enum { TDICT_MAX_GATES = 16 };
+enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
-/* Work of a transfer on one thread, see run/worker.h. */
+/* The work of a transfer on one thread, see run/worker.h. */
 typedef struct tdict_worker {
-  tdict_task task; /* first: the pool gives it back */
+  tdict_task task; /* first: the pool passes it to the task's function */
   tdict_future *transfer;
-  tdict_gpu *tail_gpu; /* counted; the stream's last copy is behind `tail`, for streams that wait for the transfer */
-  tdict_cu_event tail;
+  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL without a tail */
+  tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
 } tdict_worker;
 
-/* A transfer that must not begin before another has ended. */
+/* An edge of the order: `waiting` must not begin before `awaited` has ended. */
 typedef struct tdict_dependent {
-  tdict_future *waiting; /* counted by being pending */
-  tdict_future *on;
+  tdict_future *waiting; /* not counted: it cannot end while num_pending is above 0 */
+  tdict_future *awaited;
   struct tdict_dependent *next;
 } tdict_dependent;
 
-/* Copies wait for this event before they touch the device. */
-typedef struct tdict_gate {
+/* An event of the program's streams. The transfer's copies wait for it before they touch the device. */
+typedef struct tdict_wait_event {
   tdict_gpu *gpu;
   tdict_cu_event event;
-} tdict_gate;
+} tdict_wait_event;
 
 struct tdict_future {
-  tdict_fence fence; /* first: a transfer is a fence */
+  tdict_fence fence; /* first: storages see the transfer as a fence */
 
   /* References */
-  _Atomic(int64_t) refs;    /* handles, fences and the work itself */
-  _Atomic(int64_t) handles; /* acq_rel: of those, the program's; the result goes with the last one */
+  _Atomic(int64_t) refs;    /* the program's handles, attached fences and the work itself */
+  _Atomic(int64_t) handles; /* acq_rel: the program's references. The last release drops the result */
 
   /* Where it belongs */
-  tdict_engine *engine; /* not touched once finished */
-  tdict_pool *pool;     /* the same; compared only */
-  tdict_forkmark *mark; /* counted, like the log */
+  tdict_engine *engine; /* not touched after the end: the context may be gone */
+  tdict_pool *pool;     /* the engine's pool; compared only */
+  tdict_forkmark *mark; /* counted; so is the log */
   tdict_log *log;
-  tdict_stream_range streams; /* those of the context's devices */
+  tdict_stream_range streams; /* devices whose streams may wait for the transfer */
 
   /* What is moved */
   tdict_plan plan;
-  tdict_storage *arena;     /* counted; NULL when nothing new is made */
-  tdict_tree *result;       /* counted; returned when the transfer is done */
-  tdict_tree *mirror;       /* counted; where paths are found, NULL: in result */
-  const tdict_tree *source; /* borrowed until the start is over: paths, while there is no result */
+  tdict_storage *arena;     /* counted; the storage of all new leaves, or NULL */
+  tdict_tree *result;       /* counted; returned to the caller after success */
+  tdict_tree *mirror;       /* counted; the tree in which paths of errors are looked up. NULL: look in `result` */
+  const tdict_tree *source; /* borrowed until the start returns; paths are looked up here while there is no result */
 
-  /* How: settled before it begins */
+  /* How it is carried out: settled before it begins */
   int32_t mode;
-  tdict_tuning_row row;     /* how leaves go through slots */
-  tdict_stream_kind stores; /* by which host threads copy */
-  int64_t spin_ns;          /* a wait for the end spins so long before it sleeps */
-  uint32_t num_parts;       /* in which a chunk that goes through a slot to a device is filled */
-  int num_helpers;          /* threads that may help the starting one to mark very many sources */
-  bool places_late;         /* of very many items: the thread that marks an item gives it its place, too */
-  bool on_caller;           /* the starting thread is the first worker; threads of the pool are the others */
-  bool if_free;             /* on_caller ends if there is another transfer to wait for; both settled by the begin */
-  bool pins;                /* pin_memory */
-  bool waits;               /* the starting call waits for the end, so no other thread waits on a stream */
-  bool uncounted;           /* no caller can ask for the statistics */
-  tdict_gpu *gpu;           /* counted; the first that takes part; NULL: none does */
+  tdict_tuning_row row;      /* chunk sizes, threads and slots */
+  tdict_stream_kind stores;  /* store instructions with which host threads copy */
+  int64_t spin_ns;           /* a wait for the end spins for this time before it sleeps */
+  uint32_t num_parts;        /* most parts of a chunk that threads fill together */
+  int num_helpers;           /* threads that may help the starting thread to mark many sources */
+  bool places_while_marking; /* true for many items: the thread that marks an item also sets its dst_data */
+  bool on_caller;            /* the starting thread is the first worker; pool threads are the others */
+  /* on_caller becomes false if the transfer must wait for another one. Both are settled by the begin */
+  bool on_caller_if_ready;
+  bool is_pin_memory; /* the call is tdict_pin_memory() */
+  bool caller_waits;  /* the starting call blocks until the end, so no stream can wait for the transfer */
+  bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
+  tdict_gpu *gpu;     /* counted; the first device that takes part, or NULL */
 
   /* What copies wait for */
-  tdict_gate gates[TDICT_MAX_GATES];
-  int num_gates;
-  tdict_fence **uses; /* counted: what programs have queued on the bytes that are written */
+  tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
+  int num_wait_events;
+  tdict_fence **uses; /* counted: recorded uses of the bytes that are written. Copies wait for them */
   uint32_t num_uses;
 
   /* The order among transfers: order.c */
-  tdict_fence_node *writes; /* the marks on what is written; those on sources are the plan's */
+  tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* the marks are on; then some may be gone already, their storage NULL */
+  bool marked; /* the marks are attached. Sources that were read have theirs removed: storage is NULL */
   tdict_dependent *waits_for;
-  uint32_t num_waits_for, pending; /* pending, dependents and finished: guarded by the engine's lock */
+  /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
+   * have not ended */
+  uint32_t num_waits_for, num_pending;
   tdict_dependent *dependents;
   bool finished;
-  tdict_latch may_start; /* for on_caller */
+  tdict_latch may_start; /* opened when the starting thread may copy */
 
-  /* Parts that few transfers have */
-  uint64_t *hashes;                          /* owned, one an item: check_sources.h. NULL: sources are not checked */
-  struct tdict_hooks *hooks;                 /* owned: hooks.h. NULL: the tree has no objects */
-  struct tdict_deferred_tail *deferred_tail; /* owned: run/worker.h. NULL: no thread leaves its waiting to others */
-  struct tdict_chunk_parts *chunk_parts;     /* owned, one a chunk: run/chunk_parts.h. NULL: each has one part */
-  struct tdict_batch *batch;                 /* owned: run/batch.h. NULL: each copy is queued at once */
-  pthread_mutex_t batch_lock;                /* guards: the batch's copies; held while they are queued */
+  /* Optional parts */
+  /* owned, one for each item: check_sources.h. NULL: sources are not checked */
+  uint64_t *hashes;
+  struct tdict_hooks *hooks; /* owned: hooks.h. NULL: the tree has no objects */
+  /* owned: run/worker.h. NULL: no worker leaves its waiting to another thread */
+  struct tdict_deferred_tail *deferred_tail;
+  /* owned, one for each chunk: run/chunk_parts.h. NULL: every chunk has one part */
+  struct tdict_chunk_parts *chunk_parts;
+  struct tdict_batch *batch;  /* owned: run/batch.h. NULL: each copy is queued at once */
+  pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues them */
 
   /* Progress of the workers */
-  tdict_latch queued;               /* down once for each worker that has nothing more to queue */
-  _Atomic(bool) missing_tail_event; /* relaxed: a worker could not record its tail; ordered by `queued` */
-  _Atomic(uint32_t) next_part;      /* relaxed: a ticket counter */
-  _Atomic(int32_t) workers_left; /* acq_rel: the last one ends the transfer; a thread that builds the result counts */
+  tdict_latch queued; /* counts workers that still queue copies */
+  /* relaxed: a worker could not record its tail, so waiters wait for `ended`. Ordered by `queued` */
+  _Atomic(bool) missing_tail_event;
+  _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
+  /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
+  _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  _Atomic(bool) slot_was_asked;  /* relaxed: a lane has asked for a slot, and takes any there is: it is the first */
-  _Atomic(bool) first_copy_done; /* relaxed: one of its copies has ended, so no stream holds up the others */
+  /* relaxed: a lane has requested a slot. The first request may take the last free slots */
+  _Atomic(bool) slot_was_requested;
+  _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
 
   /* The first error */
-  _Atomic(bool) failed;       /* relaxed: a hint to stop early; the error is under error_lock */
-  _Atomic(bool) observed;     /* relaxed: a caller was told how it ended */
-  pthread_mutex_t error_lock; /* guards: error, decided, shown, and the workers' tails until then */
-  tdict_error error;          /* status 0: none */
-  uint32_t error_item;        /* names the leaf when it ends; UINT32_MAX: none, or the path is known */
-  bool decided;               /* how it ended is settled: later errors and cancels are too late */
-  bool shown; /* the result was returned before the end: the program may change it, so no path is looked up in it */
+  _Atomic(bool) failed;             /* relaxed: a hint to stop early. The error itself is guarded by error_lock */
+  _Atomic(bool) error_was_reported; /* relaxed: a call has returned the error, so the log need not */
+  /* guards: error, error_item, the two flags below, and the workers' tails until the outcome is final */
+  pthread_mutex_t error_lock;
+  tdict_error error; /* status 0: no error */
+  /* the item whose leaf is named at the end. UINT32_MAX: no leaf, or the path is set already */
+  uint32_t error_item;
+  bool outcome_is_final;    /* later errors and cancels change nothing */
+  bool result_was_returned; /* the program has the result and may change it, so no path is looked up in it */
 
   /* The end */
-  tdict_latch ended; /* from zero on everything here is only read */
+  tdict_latch ended; /* after it opens, all fields are only read */
   int64_t begin_ns;
   tdict_traced traced;
   tdict_transfer_stats stats;
@@ -123,22 +134,22 @@ struct tdict_future {
   tdict_worker workers[];
 };
 
-/* Makes an empty transfer with room for its workers; one reference. TDICT_ENOMEM. */
+/* Creates an empty transfer with room for its workers. *out has one reference and one handle. TDICT_ENOMEM. */
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
-/* Drops a reference that is no handle. */
+/* Drops a reference that is not a handle of the program. The last one frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
-/* Notes the first error; `item` (or UINT32_MAX) names the leaf. */
+/* Stores the first error; later ones are ignored. `item` names the leaf, or is UINT32_MAX. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
-/* The same with a path that is known. */
+/* As tdict_transfer_fail(), with a known path instead of an item. */
 void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
-/* A hint to stop early: an error was noted, or the transfer was cancelled. */
+/* Returns true if an error was stored or the transfer was cancelled. May be late: use it only to stop early. */
 static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
 }
-/* Whether a latch of the transfer is open; safe in a fork. */
+/* Returns true if the latch is open. Safe in a fork. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
-/* Waits for a latch of the transfer, up to a deadline; returns whether it is open. A thread of the pool runs other tasks
- * meanwhile, since the work that opens the latch may be queued after its own. */
+/* Waits for a latch of the transfer until a deadline, and returns true if it is open. A pool thread runs other tasks
+ * meanwhile, because the work that opens the latch may be queued after its own task. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 
 #endif

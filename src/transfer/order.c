@@ -1,18 +1,19 @@
-/* The order among transfers. Each puts marks on the storages that it reads and writes; a transfer that finds the marks of
- * earlier ones waits until those have ended. See order.h for threads. */
+/* Orders transfers. Each transfer attaches marks to the storages that it reads and writes. A transfer that finds
+ * marks of earlier transfers waits until these have ended. See order.h for ownership and threads. */
 #include "transfer/order.h"
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "transfer/check_sources.h"
 #include "transfer/plan/result.h"
 
-enum { FOREIGN_NS = 1000000 };
+enum { FOREIGN_WAIT_NS = 1000000 };
 
-/* What is to be read and never came, since the transfer that was to write it failed: the first leaf, else UINT32_MAX. To
- * be asked when nobody is about to write it. */
+/* Returns the first item whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer may still
+ * write the sources. */
 static uint32_t find_lost(const tdict_future *t) {
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (t->plan.items[i].src && tdict_tensor_is_lost(t->plan.items[i].src)) return i;
@@ -29,7 +30,9 @@ static tdict_status refuse_lost(tdict_error *err) {
 }
 
 void tdict_transfer_launch(tdict_future *t) {
-  uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX; /* else it was seen when the marks were put */
+  TDICT_ASSERT(t->num_pending == 0 && !t->finished);
+  /* without earlier transfers, mark_and_order() has checked already */
+  uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
     (void)!refuse_lost(&err);
@@ -37,21 +40,22 @@ void tdict_transfer_launch(tdict_future *t) {
   }
   if (t->hashes) tdict_check_sources_before(t);
   tdict_pool *pool = t->engine->config.pool;
-  const int count = t->num_workers; /* from the last task on the transfer may be gone */
+  const int count = t->num_workers; /* the transfer may be freed after the last submit */
   const bool on_caller = t->on_caller;
   for (int i = on_caller ? 1 : 0; i < count; i++) tdict_pool_submit(pool, &t->workers[i].task);
   if (on_caller) tdict_latch_down(&t->may_start);
 }
 
-/* Marks on what is written: one for neighbours that share a storage. Those on sources lie in the plan. */
+/* Prepares the marks on written storages, one for neighbouring items of a storage. The marks on sources are in the
+ * plan. */
 static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
-  const uint32_t most = p->writes_old ? p->num_items : 1;
+  const uint32_t most = p->writes_existing ? p->num_items : 1;
   t->writes = malloc(((size_t)most + 1) * sizeof *t->writes);
   if (!t->writes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its marks");
   const tdict_storage *last = NULL;
   t->num_writes = 0;
-  for (uint32_t i = 0; i < p->num_items && (p->writes_old || i == 0); i++) {
+  for (uint32_t i = 0; i < p->num_items && (p->writes_existing || i == 0); i++) {
     tdict_storage *dst = p->items[i].dst ? p->items[i].dst->storage : t->arena;
     if (dst == last) continue;
     t->writes[t->num_writes++] = (tdict_fence_node){.storage = dst, .fence = &t->fence, .writes = true};
@@ -60,17 +64,17 @@ static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   return TDICT_OK;
 }
 
-typedef struct gathering {
+typedef struct conflict_search {
   tdict_future *self;
   uint32_t cap;
   bool no_memory;
-  bool lost; /* bytes of some source's storage never came */
+  bool lost; /* some bytes of a source's storage are lost */
   tdict_fence *foreign;
-} gathering;
+} conflict_search;
 
-/* What a program has queued on bytes that this transfer writes. */
+/* Collects a recorded use of bytes that this transfer writes. */
 static void gather_use(void *user, tdict_fence *use) {
-  gathering *g = user;
+  conflict_search *g = user;
   tdict_future *t = g->self;
   if (g->no_memory || (t->num_uses && t->uses[t->num_uses - 1] == use)) return;
   if (t->num_uses == g->cap) {
@@ -86,17 +90,19 @@ static void gather_use(void *user, tdict_fence *use) {
 }
 
 static tdict_status gather_uses(tdict_future *t, tdict_error *err) {
-  gathering g = {.self = t};
+  conflict_search g = {.self = t};
   for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_each_use(t->writes[i].storage, gather_use, &g);
   return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
 }
 
+/* Collects an unfinished transfer of this engine that uses the same bytes. */
 static void gather_conflict(void *user, tdict_fence *fence) {
-  gathering *g = user;
-  tdict_future *t = g->self, *on = (tdict_future *)fence;
-  if (fence->ops != t->fence.ops || on == t || on->engine != t->engine || on->finished || g->no_memory) return;
+  conflict_search *g = user;
+  tdict_future *t = g->self, *awaited = (tdict_future *)fence;
+  if (fence->ops != t->fence.ops || awaited == t || awaited->engine != t->engine || awaited->finished || g->no_memory)
+    return;
   for (uint32_t i = 0; i < t->num_waits_for; i++)
-    if (t->waits_for[i].on == on) return;
+    if (t->waits_for[i].awaited == awaited) return;
   if (t->num_waits_for == g->cap) {
     uint32_t cap = g->cap ? 2 * g->cap : 8;
     tdict_dependent *grown = realloc(t->waits_for, cap * sizeof *grown);
@@ -107,28 +113,29 @@ static void gather_conflict(void *user, tdict_fence *fence) {
     t->waits_for = grown;
     g->cap = cap;
   }
-  t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .on = on};
+  t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
 }
 
-/* The first fence that is not of this engine. */
+/* Stores the first fence of another engine. */
 static void find_foreign(void *user, tdict_fence *fence) {
-  gathering *g = user;
+  conflict_search *g = user;
   bool foreign = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;
   if (!foreign || g->foreign) return;
   fence->ops->retain(fence);
   g->foreign = fence;
 }
 
-/* Waits a while only: the foreign may be taking its marks off again, because it has seen those of this transfer. */
+/* Waits for a limited time only: the other transfer may be removing its marks, because it has seen the marks of this
+ * one. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
-    foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_NS));
+    foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
   foreign->ops->release(foreign);
 }
 
-/* One mark, where others are: who of them is before this transfer, and whether one is a foreign. The mark is put first
- * and foreign fences are looked for then, so that of two at once at least one sees the other. */
-static void mark_beside_others(tdict_fence_node *node, gathering *g) {
+/* Attaches a mark to a storage that has other marks, and collects the conflicts. Fences of other engines are looked
+ * for after attaching: if two engines mark a storage at the same time, at least one of them sees the other. */
+static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
   tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
   tdict_storage_attach(node);
   if (!g->foreign) tdict_storage_each_conflict(node->storage, node->writes, find_foreign, g);
@@ -136,10 +143,11 @@ static void mark_beside_others(tdict_fence_node *node, gathering *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* Puts the marks on sources. Sources that already carry a mark are skipped here (fence stays NULL); the caller handles them. */
+/* Marks the sources in parallel. Sources that already carry a mark are skipped here (fence stays NULL);
+ * mark_sources() handles them. */
 typedef struct marking {
   tdict_future *self;
-  _Atomic(bool) left, lost; /* relaxed: the loop's end orders them */
+  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop orders them */
 } marking;
 
 static void mark_stretch(void *user, long n) {
@@ -148,8 +156,8 @@ static void mark_stretch(void *user, long n) {
   const tdict_plan *p = &m->self->plan;
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
-  bool left = false, lost = false;
-  for (uint32_t i = first; i < end && m->self->places_late; i++)
+  bool skipped = false, lost = false;
+  for (uint32_t i = first; i < end && m->self->places_while_marking; i++)
     p->items[i].dst_data = (char *)m->self->arena->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
     tdict_fence_node *node = &p->nodes[i];
@@ -157,17 +165,18 @@ static void mark_stretch(void *user, long n) {
     if (!node->storage) continue;
     node->fence = fence;
     if (tdict_storage_attach_first(node)) {
-      lost |= tdict_storage_has_lost(node->storage); /* now: who took its mark off has told before */
+      /* read after attaching: a writer records lost bytes before it removes its mark */
+      lost |= tdict_storage_has_lost(node->storage);
       continue;
     }
     node->fence = NULL;
-    left = true;
+    skipped = true;
   }
-  if (left) atomic_store_explicit(&m->left, true, memory_order_relaxed);
+  if (skipped) atomic_store_explicit(&m->skipped, true, memory_order_relaxed);
   if (lost) atomic_store_explicit(&m->lost, true, memory_order_relaxed);
 }
 
-static void mark_sources(tdict_future *t, gathering *g) {
+static void mark_sources(tdict_future *t, conflict_search *g) {
   const tdict_plan *p = &t->plan;
   marking m = {.self = t};
   long stretches = ((long)p->num_items + STRETCH_MARKS - 1) / STRETCH_MARKS;
@@ -176,13 +185,13 @@ static void mark_sources(tdict_future *t, gathering *g) {
   else
     tdict_parallel_for(t->pool, t->num_helpers, stretches, mark_stretch, &m);
   g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
-  if (!atomic_load_explicit(&m.left, memory_order_relaxed)) return;
+  if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
   for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->foreign; i++) {
     tdict_fence_node *node = &p->nodes[i];
     if (!node->storage || node->fence) continue;
     node->fence = &t->fence;
-    mark_beside_others(node, g);
-    g->lost |= tdict_storage_has_lost(node->storage); /* who was to write it may have failed meanwhile */
+    mark_with_conflicts(node, g);
+    g->lost |= tdict_storage_has_lost(node->storage); /* an earlier writer may have failed meanwhile */
   }
 }
 
@@ -195,17 +204,21 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
 }
 
-/* Under the engine's lock, which no task of the pool that helps here takes: who is before this transfer on any of its
- * bytes, and the transfer's own marks. Transfers of other contexts cannot be queued behind: if there is one (*foreign,
- * counted), no mark is left, and it is to be waited for. A source whose bytes never came is an error. */
+/* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that
+ * help here do not take it. The order cannot include transfers of other contexts. If there is one, its fence is
+ * returned in *foreign (counted), all marks are removed, and the caller waits for it and tries again. TDICT_EINVAL:
+ * a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
-  gathering g = {.self = t};
+  TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
+  conflict_search g = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
+  /* Mark the sources, then the written storages. */
   mark_sources(t, &g);
   uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
-    if (!tdict_storage_attach_first(&t->writes[writes])) mark_beside_others(&t->writes[writes], &g);
+    if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
+  /* Undo the marks on failure. */
   *foreign = g.foreign;
   if (g.no_memory || g.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
   if (g.no_memory) {
@@ -215,17 +228,19 @@ static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict
   }
   if (g.foreign) return TDICT_OK;
   if (lost != UINT32_MAX) return name_leaf(t, lost, refuse_lost(err), err);
+  /* Register with the transfers to wait for. */
   t->marked = true;
   for (uint32_t i = 0; i < t->num_waits_for; i++) {
     tdict_dependent *d = &t->waits_for[i];
-    d->next = d->on->dependents;
-    d->on->dependents = d;
+    d->next = d->awaited->dependents;
+    d->awaited->dependents = d;
   }
-  t->pending = t->num_waits_for;
+  t->num_pending = t->num_waits_for;
   return TDICT_OK;
 }
 
 void tdict_transfer_count_live(tdict_future *t) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock));
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   t->engine->num_live++;
 }
@@ -234,7 +249,7 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
   tdict_engine *e = t->engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
-  if (!t->uncounted) t->stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
+  if (!t->skips_stats) t->stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
   status = gather_uses(t, err);
   if (status != TDICT_OK) return status;
   for (;;) {
@@ -242,14 +257,16 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     pthread_mutex_lock(&e->lock);
     status = mark_and_order(t, &foreign, err);
     bool begins = status == TDICT_OK && !foreign;
-    bool ready = begins && t->pending == 0;
-    if (begins && !ready && t->if_free) t->on_caller = false; /* whoever launches it reads that behind the lock */
+    bool ready = begins && t->num_pending == 0;
+    if (begins && !ready && t->on_caller_if_ready)
+      t->on_caller = false; /* the thread that launches it reads on_caller after taking the lock */
     if (begins && !t->hooks) tdict_transfer_count_live(t);
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(t);
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
-  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended); /* who met its marks meanwhile may wait for it */
+  /* other threads may have met its marks and wait for its end */
+  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
   return status;
 }

@@ -1,19 +1,20 @@
-/* The order among transfers that share bytes. The lock of the engine guards who waits for whom.
- * Thread rule: the starting thread begins a transfer; the thread that ends the last transfer before it launches it. */
+/* Orders transfers that share bytes. The engine's lock guards which transfer waits for which.
+ * Thread rule: the starting thread begins a transfer. The thread that ends the last awaited transfer launches it. */
 #ifndef TDICT_TRANSFER_ORDER_H
 #define TDICT_TRANSFER_ORDER_H
 
 #include "transfer/job.h"
 
-/* Marks the storages and launches the transfer, or leaves that to the transfers it must wait for. Plan, result, mode, gates
- * and the workers' tasks are filled in. On failure nothing has begun. */
+/* Attaches the transfer's marks to its storages. Launches it at once, or leaves that to the transfers that it must
+ * wait for. The plan, the result, the wait events and the workers' tasks must be set. On failure nothing has begun.
+ * TDICT_ENOMEM; TDICT_EINVAL a source's bytes are lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
-/* No transfer is before this one any more: submits its tasks, or lets the starting thread work. */
+/* Submits the transfer's tasks, or lets the starting thread work. Call when no earlier transfer is left to wait for. */
 void tdict_transfer_launch(tdict_future *transfer);
-/* Takes off the marks on the sources, unless the finish has done so, and the first num_writes marks on what is written. */
+/* Removes the first num_writes marks on written storages, and the marks on sources unless the finish has removed
+ * them. */
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
-/* Counts the transfer's work: a reference to the transfer, and one transfer more that the engine waits for. Under the
- * engine's lock. */
+/* Adds the reference of the transfer's work, and counts the transfer as under way. The engine's lock must be held. */
 void tdict_transfer_count_live(tdict_future *transfer);
 
 #endif

@@ -1,4 +1,5 @@
-/* tdict_record_stream(): a use of every storage of a tree by a stream. */
+/* Implements tdict_record_stream(): adds a use by a stream to every storage of a tree. The storages own the use.
+ * Thread rule: safe from any thread, as long as no thread changes the tree. */
 #include "base/error.h"
 #include "device/stream.h"
 #include "device/use.h"
@@ -6,27 +7,27 @@
 #include "tdict/transfer.h"
 #include "tree/cursor.h"
 
-/* The gpu that the storage knows; NULL: none. */
-static tdict_gpu *gpu_of(const tdict_storage *s) {
+/* Returns the GPU that owns or pinned the storage's memory, or NULL. */
+static tdict_gpu *find_memory_gpu(const tdict_storage *s) {
   tdict_gpu *gpu = tdict_gpu_of_memory(s->memory);
-  return gpu ? gpu : tdict_pinned_pool_self(s->memory);
+  return gpu ? gpu : tdict_pinned_pool_pinner_self(s->memory);
 }
 
 typedef tdict_status (*storage_fn)(void *user, tdict_storage *s, tdict_error *err);
 
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err);
 
-/* The storages of an object that can show its tensors; of others the library knows nothing. */
-static tdict_status each_of_object(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
+/* Visits the storages of the tensors that an object's flatten returns. Other objects have no known storages. */
+static tdict_status each_object_storage(const tdict_box *box, storage_fn fn, void *user, tdict_error *err) {
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err) = TDICT_HOOK_OF(box->type, flatten);
   tdict_tree *flat = NULL;
   if (!flatten) return TDICT_OK;
-  tdict_error said = {0};
-  tdict_status status = flatten(box->self, &flat, &said);
+  tdict_error hook_error = {0};
+  tdict_status status = flatten(box->self, &flat, &hook_error);
   if (status == TDICT_OK && !flat) status = (tdict_status)-1;
   if (status != TDICT_OK) {
-    status = tdict_hook_failed(box->type, "flatten", status, &said);
-    if (err) *err = said;
+    status = tdict_hook_failed(box->type, "flatten", status, &hook_error);
+    if (err) *err = hook_error;
     return status;
   }
   status = each_storage(flat, fn, user, err);
@@ -34,7 +35,7 @@ static tdict_status each_of_object(const tdict_box *box, storage_fn fn, void *us
   return status;
 }
 
-/* Every tensor's storage, neighbours that share one only once. */
+/* Visits the storage of every tensor. Neighbours that share a storage are visited once. */
 static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
@@ -46,7 +47,7 @@ static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user
     tdict_tree *child = tdict_leaf_tree(leaf);
     if (t && t->storage != last) status = fn(user, t->storage, err);
     if (t) last = t->storage;
-    if (tdict_leaf_box(leaf)) status = each_of_object(tdict_leaf_box(leaf), fn, user, err);
+    if (tdict_leaf_box(leaf)) status = each_object_storage(tdict_leaf_box(leaf), fn, user, err);
     if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory to go through the tree");
   }
@@ -54,14 +55,15 @@ static tdict_status each_storage(const tdict_tree *td, storage_fn fn, void *user
   return status;
 }
 
-typedef struct finding {
+typedef struct gpu_search {
   tdict_stream stream;
   tdict_gpu *gpu;
-} finding;
-static tdict_status find_gpu(void *user, tdict_storage *s, tdict_error *err) {
-  finding *f = user;
+} gpu_search;
+/* Stores the first GPU of the tree that the stream belongs to. */
+static tdict_status note_stream_gpu(void *user, tdict_storage *s, tdict_error *err) {
+  gpu_search *f = user;
   (void)err;
-  tdict_gpu *gpu = gpu_of(s);
+  tdict_gpu *gpu = find_memory_gpu(s);
   if (!f->gpu && gpu && tdict_stream_is_of(f->stream, gpu)) f->gpu = gpu;
   return TDICT_OK;
 }
@@ -72,15 +74,15 @@ static tdict_status add_use(void *user, tdict_storage *s, tdict_error *err) {
 
 tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "record_stream: td is NULL");
-  finding f = {s, NULL};
+  gpu_search f = {s, NULL};
   char name[32];
-  tdict_status status = each_storage(td, find_gpu, &f, err);
+  /* Find the GPU first: a wrong stream must record nothing. */
+  tdict_status status = each_storage(td, note_stream_gpu, &f, err);
   if (status != TDICT_OK) return status;
   if (!f.gpu)
     return tdict_fail(
         err, TDICT_EWRONGDEVICE,
-        "record_stream: the stream is of %s, and no tensor of the tree is in memory that its context made "
-        "there or pinned for it",
+        "record_stream: the stream is of %s, but no tensor of the tree is in memory allocated there or pinned for it",
         tdict_device_format(s.device, name, sizeof name));
   tdict_fence *use;
   status = tdict_use_create(f.gpu, s.handle, &use, err);

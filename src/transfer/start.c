@@ -1,4 +1,6 @@
-/* Starting a transfer: options are checked, the plan is made, the result is built, threads are chosen. See start.h. */
+/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins. The starter
+ * lives for one call; the future owns everything else.
+ * Thread rule: see start.h. */
 #include "transfer/start.h"
 
 #include <stdlib.h>
@@ -19,16 +21,20 @@
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/worker.h"
 
-enum { READERS = 15, MANY_ITEMS = 8192, LONG_READ = 2048 }; /* leaves whose reading takes longer than to wake threads */
+enum {
+  MAX_READERS = 15,
+  MANY_ITEMS = 8192,
+  MANY_LEAVES = 2048
+}; /* MANY_ITEMS: items placed by several threads. MANY_LEAVES: reading so many takes longer than waking threads */
 
-/* What a start works with; lives for one call. */
+/* The state of one start; lives for one call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
-  tdict_gpu *gpu;       /* of the device; NULL: it is the cpu, or there is a destination */
-  tdict_memory *memory; /* of the result; NULL: plain host memory */
-  bool want_pinned;     /* leaves that are not pinned do not stay where they are */
+  tdict_gpu *gpu;       /* of the target; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory; /* of the result; NULL: ordinary host memory */
+  bool want_pinned;     /* host leaves that are not pinned must be copied */
   tdict_plan plan;
   int32_t mode;
   tdict_choice choice;
@@ -44,22 +50,23 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
                       what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
-  if (o->stats && !s->start->waits)
-    return tdict_fail(err, TDICT_EINVAL, "%s: stats is set: ask tdict_future_stats() when the transfer has ended",
-                      what);
+  if (o->stats && !s->start->caller_waits)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "%s: stats must be NULL: call tdict_future_stats() after the transfer has ended", what);
   if (s->start->dst && (o->memory || o->pinned_result))
-    return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result have no use: the destination is there", what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result must not be set: the destination exists already",
+                      what);
   return TDICT_OK;
 }
 
-/* A stream that copies would follow is checked although nothing may have to be copied. */
+/* Checks the option `after` even if no leaf must be copied, so that a wrong stream always fails. */
 static tdict_status check_after(const starter *s, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   tdict_gpu *gpu;
   return after ? tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err) : TDICT_OK;
 }
 
-/* Where the result's bytes come from. */
+/* Chooses the target device and the memory of the result. */
 static tdict_status choose_memory(starter *s, tdict_error *err) {
   const tdict_transfer_options *o = &s->start->options;
   tdict_devices *devices = s->engine->config.devices;
@@ -71,17 +78,16 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &s->gpu, err);
   if (status != TDICT_OK) return status;
   if (o->memory && !tdict_device_equal(o->memory->device, s->device))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s, the result belongs on %s",
-                      s->start->what, tdict_device_format(o->memory->device, have, sizeof have),
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s, wanted memory on %s", s->start->what,
+                      tdict_device_format(o->memory->device, have, sizeof have),
                       tdict_device_format(s->device, want, sizeof want));
   if (o->memory && !tdict_devices_own_memory(devices, o->memory))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory given is on %s of another context", s->start->what,
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s of another context", s->start->what,
                       tdict_device_format(o->memory->device, have, sizeof have));
   if (o->pinned_result && !to_host)
     return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
   if (o->pinned_result && o->memory && !o->memory->pinned)
-    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, and the memory given is not pinned",
-                      s->start->what);
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, but options.memory is not pinned", s->start->what);
   s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
   s->memory = o->memory;
   if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
@@ -90,13 +96,13 @@ static tdict_status choose_memory(starter *s, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Threads that may help the caller to read and to mark very many leaves. */
-static int count_helpers(const starter *s) {
-  const int asked = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
-  return asked >= 0 ? asked : others < READERS ? others : READERS;
+/* Returns how many threads may help the caller to read and mark a large tree. */
+static int count_plan_helpers(const starter *s) {
+  const int num_threads = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
+  return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
 }
 
-static tdict_status make_plan(starter *s, tdict_error *err) {
+static tdict_status collect_plan(starter *s, tdict_error *err) {
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
@@ -105,82 +111,85 @@ static tdict_status make_plan(starter *s, tdict_error *err) {
                                 .host_only = s->start->pin,
                                 .strict_objects = s->start->options.strict_objects,
                                 .mode = s->mode,
-                                .borrows = s->start->waits && !s->start->dst};
+                                .borrows = s->start->caller_waits && !s->start->dst};
   tdict_plan spare;
   tdict_engine_take_plan(s->engine, &spare);
   request.spare = &spare;
-  int asked = s->start->options.num_threads;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && asked != 0) {
+  int num_threads = s->start->options.num_threads;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && num_threads != 0) {
     request.pool = s->engine->config.pool;
-    request.num_helpers = count_helpers(s);
+    request.num_helpers = count_plan_helpers(s);
   }
   return tdict_plan_collect(&s->plan, &request, s->start->src, err);
 }
 
-/* Copies begin behind what is queued on `stream` now. */
-static tdict_status add_gate(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
-  for (int i = 0; i < t->num_gates; i++)
-    if (t->gates[i].gpu == gpu) return TDICT_OK;
-  if (t->num_gates == TDICT_MAX_GATES)
-    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_GATES);
+/* Records an event on `stream`, for which the transfer's copies on this device wait. One event for each device is
+ * enough. */
+static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  for (int i = 0; i < t->num_wait_events; i++)
+    if (t->wait_events[i].gpu == gpu) return TDICT_OK;
+  if (t->num_wait_events == TDICT_MAX_WAIT_EVENTS)
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_WAIT_EVENTS);
   tdict_gpu_scope scope;
   tdict_cu_event event = NULL;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
   if (status == TDICT_OK) status = tdict_gpu_record(gpu, event, stream, err);
   if (status == TDICT_OK)
-    t->gates[t->num_gates++] = (tdict_gate){gpu, event};
+    t->wait_events[t->num_wait_events++] = (tdict_wait_event){gpu, event};
   else if (event)
     tdict_gpu_give_event(gpu, event);
   tdict_gpu_leave(gpu, &scope);
   return status;
 }
 
-static tdict_status gate_after(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
+static tdict_status add_after_event(const starter *s, tdict_future *t, const tdict_stream *after, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_status status = tdict_devices_gpu(s->engine->config.devices, after->device, &gpu, err);
-  return status == TDICT_OK ? add_gate(t, gpu, after->handle, err) : status;
+  return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
 }
 
-/* Nothing can be queued on memory that is new, so copies from the host into it wait for nothing. */
-static tdict_status make_gates(const starter *s, tdict_future *t, tdict_error *err) {
+/* Records the events that copies wait for. Copies from the host into new device memory need none, because no work
+ * can be queued on new memory. */
+static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
-  if (after) return gate_after(s, t, after, err);
+  if (after) return add_after_event(s, t, after, err);
   tdict_status status = TDICT_OK;
-  if (!t->plan.reads_device && !t->plan.writes_old) return status;
+  if (!t->plan.reads_device && !t->plan.writes_existing) return status;
   for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &t->plan.items[i];
     tdict_gpu *source;
-    if (item->gpu) status = add_gate(t, item->gpu, NULL, err);
+    if (item->gpu) status = add_wait_event(t, item->gpu, NULL, err);
     if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
     status = tdict_devices_gpu(s->engine->config.devices, item->src->storage->device, &source, err);
-    if (status == TDICT_OK) status = add_gate(t, source, NULL, err);
+    if (status == TDICT_OK) status = add_wait_event(t, source, NULL, err);
   }
   return status;
 }
 
-/* Where a pinned result lies: on the node of the first device that writes to it. */
-static int find_node(const tdict_plan *p) {
+/* Returns the NUMA node for a pinned result: the node of the first device that writes to it, or -1. */
+static int find_memory_node(const tdict_plan *p) {
   for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
   return -1;
 }
 
-/* The gpu that streams are compared with; NULL when the transfer stays on the host. */
-static tdict_gpu *find_gpu(const starter *s, const tdict_plan *p) {
+/* Returns the GPU for checks of streams; NULL if the transfer stays on the host. */
+static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
   return gpu ? gpu : s->gpu;
 }
 
-/* The storage that the result lies in. */
+/* Allocates the storage of the result's new leaves. */
 static tdict_status make_arena(const starter *s, tdict_future *t, tdict_error *err) {
   if (s->start->dst || t->plan.num_items == 0) return TDICT_OK;
-  tdict_status status = tdict_storage_create_near(s->memory, t->plan.line_bytes, find_node(&t->plan), &t->arena, err);
+  tdict_status status =
+      tdict_storage_create_near(s->memory, t->plan.line_bytes, find_memory_node(&t->plan), &t->arena, err);
   if (status != TDICT_OK) return status;
   t->arena->flags |= TDICT_STORAGE_ARENA;
-  t->places_late = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->places_late) tdict_plan_place(&t->plan, t->arena);
+  t->places_while_marking = t->num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->places_while_marking) tdict_plan_place(&t->plan, t->arena);
   return TDICT_OK;
 }
 
@@ -198,18 +207,19 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
 }
 
-/* The result of a plain tree is made while threads copy: nothing of it is the program's code. */
-static bool builds_meanwhile(const starter *s, const tdict_future *t) {
+/* Returns true if the result can be built while threads copy. It cannot if hooks or flatten must run, because these
+ * may use the result. */
+static bool builds_during_copies(const starter *s, const tdict_future *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
   return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
 }
 
-/* The transfer fails when the result cannot be made. */
-static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_error *err) {
+/* Builds the result while threads copy. The transfer fails if the result cannot be built. */
+static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_error why;
   tdict_status status = make_result(s, t, &why);
   if (status != TDICT_OK) {
-    atomic_store_explicit(&t->observed, true, memory_order_relaxed);
+    atomic_store_explicit(&t->error_was_reported, true, memory_order_relaxed);
     tdict_transfer_fail(t, UINT32_MAX, &why);
     if (err) *err = why;
   }
@@ -217,43 +227,47 @@ static tdict_status build_meanwhile(const starter *s, tdict_future *t, tdict_err
   return status;
 }
 
-/* A tree that is where it should be, all of it, is its own result. */
-static bool is_there(const starter *s) {
-  tdict_device own;
+/* Returns true if every leaf is in place, so that the tree is its own result. */
+static bool is_already_there(const starter *s) {
+  tdict_device tree_device;
   if (s->start->dst || s->plan.num_items > 0) return false;
   for (uint32_t i = 0; i < s->plan.num_objects; i++)
     if (s->plan.objects[i].action == TDICT_OBJECT_HOOK) return false;
   if (s->plan.num_leaves > 0) return true;
-  return s->start->pin || (tdict_get_device(s->start->src, &own) && tdict_device_equal(own, s->device));
+  return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }
 
-/* A lane waits for its oldest driver copy when it has so many, and a strided copy may be any number of them. */
+/* Returns true if one thread can queue all copies without waiting. A lane waits after TDICT_DIRECT_IN_FLIGHT driver
+ * copies, and a strided copy may need any number of them. */
 static bool is_queued_without_waiting(const tdict_plan *plan) {
   bool plain = true;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-static tdict_status fill(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
-  if (is_there(s)) {
+/* Prepares everything that copies need: memory, result, chunks, optional parts and wait events. */
+static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
+  if (is_already_there(s)) {
     t->result = tdict_retain(s->start->src);
     return TDICT_OK;
   }
   tdict_status status = make_arena(s, t, err);
-  if (status == TDICT_OK && !builds_meanwhile(s, t)) status = make_result(s, t, err);
+  if (status == TDICT_OK && !builds_during_copies(s, t)) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN) tdict_plan_pack(&t->plan);
   status = tdict_plan_cut(&t->plan, t->row.first_bytes, t->row.chunk_bytes, err);
-  if (t->if_free && status == TDICT_OK && !is_queued_without_waiting(&t->plan)) t->if_free = t->on_caller = false;
+  if (t->on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan))
+    t->on_caller_if_ready = t->on_caller = false;
   if (status == TDICT_OK && t->num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS) status = tdict_batch_create(t, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.num_objects) status = tdict_hooks_prepare(t, context, s->device, err);
-  return status == TDICT_OK ? make_gates(s, t, err) : status;
+  return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
-/* Works here, if the transfer works on its caller. A thread of the pool may have taken it over, if it had to wait. */
-static void work_here(tdict_future *t, bool returns_early) {
+/* Works on the starting thread, if the transfer works on its caller. If it had to wait for another transfer, a pool
+ * thread may have taken the work over. */
+static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);
   if (t->on_caller && returns_early)
@@ -262,54 +276,55 @@ static void work_here(tdict_future *t, bool returns_early) {
     tdict_work_with_others(&t->workers[0]);
 }
 
-static tdict_status run(const starter *s, tdict_future *t, tdict_error *err) {
+/* Begins the transfer. A transfer without work ends at once. */
+static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (t->plan.num_items == 0 && !t->hooks) {
     tdict_transfer_end_at_once(t);
     return status;
   }
-  const bool returns_early = t->on_caller && !s->start->waits && !tdict_pool_is_worker(s->engine->config.pool);
+  const bool returns_early = t->on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
   if (returns_early && !tdict_deferred_tail_create(t))
-    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to leave it to the pool");
-  if (t->hooks) { /* what goes wrong from here on is the future's */
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to pass its end to the pool");
+  if (t->hooks) { /* the future reports all later errors */
     const bool here = t->on_caller;
     tdict_hooks_run(t);
-    if (here && tdict_hooks_begin_copies(t)) work_here(t, returns_early);
+    if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
     return status;
   }
-  const bool builds = builds_meanwhile(s, t);
-  if (builds) tdict_transfer_will_build(t);
+  const bool builds_result = builds_during_copies(s, t);
+  if (builds_result) tdict_transfer_will_build(t);
   status = tdict_transfer_begin(t, err);
   if (status != TDICT_OK) return status;
-  if (builds) status = build_meanwhile(s, t, err);
-  work_here(t, returns_early);
-  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* what is under way comes to its end */
+  if (builds_result) status = build_during_copies(s, t, err);
+  work_on_caller(t, returns_early);
+  if (status != TDICT_OK) (void)!tdict_future_wait(t, NULL, NULL); /* copies are in flight, so wait for the end */
   return status;
 }
 
-/* The plan's threads and chunks; wakes threads while the rest is prepared. */
-static void choose(starter *s) {
+/* Chooses threads and chunks, and wakes the pool threads while the rest is prepared. */
+static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,
                                                    .slot_bytes = s->engine->slot_bytes,
                                                    .num_slots = s->engine->num_slots,
-                                                   .asked = start->options.num_threads,
+                                                   .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
-                                                   .waits = start->waits});
+                                                   .caller_waits = start->caller_waits});
   int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
-  if (others > 0) tdict_pool_rouse(s->engine->config.pool, others);
+  if (others > 0) tdict_pool_wake(s->engine->config.pool, others);
 }
 
-/* Reads the tree and makes the future, which owns the plan. */
+/* Reads the tree and creates the future, which then owns the plan. */
 static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err) {
   const tdict_start *start = s->start;
   tdict_future *t;
-  tdict_status status = make_plan(s, err);
+  tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
-  choose(s);
+  choose_work(s);
   status = tdict_transfer_create(s->engine, s->choice.num_workers, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
@@ -317,32 +332,33 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   }
   t->plan = s->plan;
   for (int i = 0; i < t->num_workers; i++) t->workers[i].task.run = tdict_work;
-  tdict_gpu *gpu = find_gpu(s, &t->plan);
+  tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->begin_ns = s->begin_ns;
   t->mode = s->mode;
   t->on_caller = s->choice.on_caller;
-  t->if_free = s->choice.if_free;
+  t->on_caller_if_ready = s->choice.on_caller_if_ready;
   t->row = s->choice.row;
   t->stores = t->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
   t->num_parts = s->choice.num_parts;
   t->spin_ns = s->choice.spin_ns;
-  t->num_helpers = s->choice.num_workers > 1 ? count_helpers(s) : 0;
+  t->num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   t->source = start->src;
-  t->waits = start->waits;
-  t->uncounted = start->waits && !start->options.stats;
-  t->pins = start->pin;
+  t->caller_waits = start->caller_waits;
+  t->skips_stats = start->caller_waits && !start->options.stats;
+  t->is_pin_memory = start->pin;
   *out = t;
   return TDICT_OK;
 }
 
-/* The next transfer is likely to want as many threads of the pool as the last: they wake up while its tree is read. */
-static void rouse(const tdict_engine *e) {
+/* Wakes as many pool threads as the last transfer used, while this tree is read: the next transfer is likely to need
+ * as many. */
+static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
-  if (count > 0) tdict_pool_rouse(e->config.pool, count);
+  if (count > 0) tdict_pool_wake(e->config.pool, count);
 }
 
-static tdict_status check(starter *s, tdict_error *err) {
+static tdict_status check_start(starter *s, tdict_error *err) {
   tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
   if (status == TDICT_OK) status = check_options(s, err);
   if (status == TDICT_OK) status = check_after(s, err);
@@ -356,9 +372,9 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_future *t;
-  tdict_status status = check(&s, err);
+  tdict_status status = check_start(&s, err);
   if (status != TDICT_OK) return status;
-  if (start->src->keys->num_live >= LONG_READ) rouse(s.engine);
+  if (start->src->keys->num_live >= MANY_LEAVES) wake_helpers(s.engine);
   tdict_range_push(TDICT_RANGE_PLAN);
   status = make_future(&s, &t, err);
   if (status != TDICT_OK) {
@@ -367,9 +383,9 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   }
   tdict_tracer *tracer = &s.engine->tracer;
   if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->pool);
-  status = fill(&s, t, context, err);
+  status = prepare_transfer(&s, t, context, err);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, t->plan.total_bytes);
-  if (status == TDICT_OK) status = run(&s, t, err);
+  if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_release(t);
     return status;

@@ -1,31 +1,34 @@
-/* Reading one node or one path. What is given out is borrowed from the tree. Thread rule: as in tdict/tree.h. */
+/* Reads the entries of one node or at one path. Results are borrowed from the tree. Nothing is changed.
+ * Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/error.h"
 #include "tree/place.h"
 #include "tree/text.h"
 
-/* What stands at a path that has no backslash; 0 when nothing does, or the path is to be read with more care. */
-static __attribute__((noinline)) tdict_leaf find_keys(const tdict_tree *td, const char *path, const char *end) {
+/* Returns the leaf at a path without backslashes. Returns 0 if there is none, or if the path needs find_leaf(). */
+static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *td, const char *path, const char *end) {
   tdict_name name;
-  const tdict_tree *node = tdict_place_plain(td, path, end, &name);
+  const tdict_tree *node = tdict_place_find_fast(td, path, end, &name);
   int64_t slot = node ? tdict_keys_find_name(node->keys, &name) : -1;
   return slot < 0 ? 0 : node->leaves[slot];
 }
 
-/* The same, for one short key of a large node without a call. */
-static inline tdict_leaf find_plain(const tdict_tree *td, const char *path) {
+/* Returns the leaf at a path, or 0 as find_leaf_by_keys(). For one short key of a node with an index, hashes and
+ * searches inline, without a call. */
+static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) {
   const size_t length = strlen(path);
   const tdict_keys *keys = td->keys;
-  if (length - 1 >= TDICT_WORD_BYTES || !keys->cap_index) return find_keys(td, path, path + length);
+  if (length - 1 >= TDICT_WORD_BYTES || !keys->cap_index) return find_leaf_by_keys(td, path, path + length);
   uint64_t word = length < TDICT_WORD_BYTES ? tdict_word_load_part(path, length) : tdict_word_load(path);
-  if (tdict_word_stops(word)) return find_keys(td, path, path + length);
+  if (tdict_word_stops(word)) return find_leaf_by_keys(td, path, path + length);
+  /* Same hash as tdict_name_of(), from the word that was just checked for dots and backslashes. */
   const tdict_name name = {path, length, word, 0, (uint32_t)tdict_hash_mix(tdict_hash_begin(length), word, 0)};
   int64_t slot = tdict_keys_find_indexed(keys, &name);
   return slot < 0 ? 0 : td->leaves[slot];
 }
 
-/* The leaf at any path, and what is wrong where there is none. */
+/* Finds the leaf at any path. Reports every error. `what` is the name of the public call. */
 static tdict_status find_leaf(const tdict_tree *td, const char *path, const char *what, tdict_leaf *out,
                               tdict_error *err) {
   if (!td || !path) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "path" : "td");
@@ -37,45 +40,49 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
   return TDICT_OK;
 }
 
-static tdict_status wrong_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
-                               tdict_error *err) {
+/* Returns TDICT_ETYPE with the kind that was found and the kind that was wanted. */
+static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
+                                   tdict_error *err) {
   char found[TDICT_TEXT_LEAF_BYTES];
-  tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-static TDICT_SELDOM tdict_status get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
+/* The part of tdict_get() for escaped paths and for errors: find_leaf_fast() tells neither apart from a missing key. */
+static TDICT_COLD tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
+                                               tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get: out is NULL");
   tdict_status status = find_leaf(td, path, "get", &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  if (!tensor) return wrong_kind("get", leaf, "a tensor", path, err);
+  if (!tensor) return fail_leaf_kind("get", leaf, "a tensor", path, err);
   *out = tensor;
   return TDICT_OK;
 }
 
-static TDICT_SELDOM tdict_status get_tree(const tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
+static TDICT_COLD tdict_status get_tree_slow(const tdict_tree *td, const char *path, tdict_tree **out,
+                                             tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "get_tree: out is NULL");
   tdict_status status = find_leaf(td, path, "get_tree", &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tree *tree = tdict_leaf_tree(leaf);
-  if (!tree) return wrong_kind("get_tree", leaf, "a tree", path, err);
+  if (!tree) return fail_leaf_kind("get_tree", leaf, "a tree", path, err);
   *out = tree;
   return TDICT_OK;
 }
 
 tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
-  tdict_tensor *tensor = td && path && out ? tdict_leaf_tensor(find_plain(td, path)) : NULL;
-  if (!tensor) return get(td, path, out, err);
+  tdict_tensor *tensor = td && path && out ? tdict_leaf_tensor(find_leaf_fast(td, path)) : NULL;
+  if (!tensor) return get_tensor_slow(td, path, out, err);
   *out = tensor;
   return TDICT_OK;
 }
 
 tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
-  tdict_tree *tree = td && path && out ? tdict_leaf_tree(find_plain(td, path)) : NULL;
-  if (!tree) return get_tree(td, path, out, err);
+  tdict_tree *tree = td && path && out ? tdict_leaf_tree(find_leaf_fast(td, path)) : NULL;
+  if (!tree) return get_tree_slow(td, path, out, err);
   *out = tree;
   return TDICT_OK;
 }
@@ -90,8 +97,8 @@ const void *tdict_const_data(const tdict_tree *td, const char *path) {
   return tdict_get(td, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
 }
 
-/* What stands at a slot that has a key; the caller adds the path. */
-static tdict_entry entry_of(const tdict_tree *node, uint32_t slot) {
+/* Returns the entry of a slot that has a key. The caller sets the path. */
+static tdict_entry make_entry(const tdict_tree *node, uint32_t slot) {
   const tdict_leaf leaf = node->leaves[slot];
   const tdict_box *box = tdict_leaf_box(leaf);
   return (tdict_entry){.key = node->keys->slots[slot].name,
@@ -101,8 +108,8 @@ static tdict_entry entry_of(const tdict_tree *node, uint32_t slot) {
                        .type = box ? box->type : NULL};
 }
 
-/* The depth of the last key: dots that no backslash escapes. The path has been read before. */
-static int32_t depth_of(const char *path) {
+/* Returns the depth of the last key of a valid path: the number of dots without a backslash. */
+static int32_t count_path_depth(const char *path) {
   int32_t depth = 0;
   for (; *path; path++) {
     if (*path == '\\')
@@ -119,36 +126,38 @@ tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *o
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, "lookup", err);
   if (status != TDICT_OK) return status;
-  *out = entry_of(place.node, (uint32_t)place.slot);
+  *out = make_entry(place.node, (uint32_t)place.slot);
   out->path = path;
-  out->depth = depth_of(path);
+  out->depth = count_path_depth(path);
   tdict_place_reset(&place);
   return TDICT_OK;
 }
 
 bool tdict_has(const tdict_tree *td, const char *path) {
-  tdict_leaf leaf = td && path ? find_plain(td, path) : 0;
+  tdict_leaf leaf = td && path ? find_leaf_fast(td, path) : 0;
+  /* The fast search also returns 0 for an escaped path, so the full search decides. */
   return leaf || find_leaf(td, path, "has", &leaf, NULL) == TDICT_OK;
 }
 
 size_t tdict_num_keys(const tdict_tree *td) { return td ? td->keys->num_live : 0; }
 
-/* The slot of the i-th key, which is there. */
-static uint32_t slot_at(const tdict_keys *keys, size_t i) {
+/* Returns the slot of the i-th key, which must exist. Only deleted slots make a scan necessary. */
+static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   uint32_t slot = 0;
+  /* Without deleted keys, slots and keys have the same numbers. */
   if (keys->num_live == keys->num_slots) return (uint32_t)i;
   while (!keys->slots[slot].name || i-- > 0) slot++;
   return slot;
 }
 
 const char *tdict_key_at(const tdict_tree *td, size_t i) {
-  return td && i < td->keys->num_live ? td->keys->slots[slot_at(td->keys, i)].name : NULL;
+  return td && i < td->keys->num_live ? td->keys->slots[find_nth_slot(td->keys, i)].name : NULL;
 }
 
 tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err) {
   if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "at: %s is NULL", td ? "out" : "td");
   if (i >= td->keys->num_live)
     return tdict_fail(err, TDICT_ENOTFOUND, "at: key %zu of %u", i, (unsigned)td->keys->num_live);
-  *out = entry_of(td, slot_at(td->keys, i));
+  *out = make_entry(td, find_nth_slot(td->keys, i));
   return TDICT_OK;
 }

@@ -1,5 +1,5 @@
-/* What a node demands of all that hangs below it. Trees are read only; the copies made belong to the caller.
- * Thread rule: as in tdict/tree.h. */
+/* Checks trees against the batch size and device that a node demands, and copies the nodes of a child that lacks them.
+ * Reads the given trees only; the copies belong to the caller. Thread rule: as in tdict/tree.h. */
 #include "tree/agree.h"
 
 #include <string.h>
@@ -13,80 +13,85 @@ tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const cha
   return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};
 }
 
-/* True when the dimensions that both have are the same. */
-static bool agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
+/* Returns true if the dimensions that both batch sizes have are equal. */
+static bool batch_sizes_agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
   int both = ndim < demand->batch_ndim ? ndim : demand->batch_ndim;
   for (int i = 0; i < both; i++)
     if (shape[i] != demand->batch_size[i]) return false;
   return true;
 }
 
-static tdict_status wrong_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
-                                tdict_error *err) {
+static tdict_status fail_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
+                               tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tree's batch size is %s, %s %s", demand->what,
                     tdict_text_shape(demand->batch_ndim, demand->batch_size, wanted, sizeof wanted), which,
                     tdict_text_shape(ndim, shape, found, sizeof found));
 }
 
-static tdict_status wrong_device(const tdict_demand *demand, tdict_device device, const char *which, tdict_error *err) {
+static tdict_status fail_device(const tdict_demand *demand, tdict_device device, const char *which, tdict_error *err) {
   char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tree's device is %s, %s is on %s", demand->what,
                     tdict_device_format(*demand->device, wanted, sizeof wanted), which,
                     tdict_device_format(device, found, sizeof found));
 }
 
+/* Returns true if a tensor meets the demand. The message is built only on failure, by fail_tensor(). */
 static bool tensor_agrees(const tdict_demand *demand, const tdict_tensor *t) {
   return tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size) &&
          (!demand->device || tdict_device_equal(*demand->device, tdict_tensor_device(t)));
 }
 
-static tdict_status tensor_error(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
+static tdict_status fail_tensor(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
   if (!tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size))
-    return wrong_shape(demand, t->ndim, t->dims, "tensor has shape", err);
-  return wrong_device(demand, tdict_tensor_device(t), "the tensor", err);
+    return fail_shape(demand, t->ndim, t->dims, "tensor has shape", err);
+  return fail_device(demand, tdict_tensor_device(t), "the tensor", err);
 }
 
 tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(td, what, NULL);
-  return wrong_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
+  return fail_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
 }
 
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err) {
   if (tensor_agrees(demand, tensor)) return TDICT_OK;
-  return tdict_error_at(err, tensor_error(demand, tensor, err), path);
+  return tdict_error_at(err, fail_tensor(demand, tensor, err), path);
 }
 
-static tdict_status no_memory(const tdict_demand *demand, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", demand->what);
+static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
-/* A tree whose batch size does not agree is an error, unless there is no tensor in it. */
-static tdict_status check_empty(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
+/* Returns TDICT_ESHAPE if a tree whose batch size does not agree holds a tensor. An empty tree can take any batch
+ * size. */
+static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, node, true);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *below = tdict_leaf_tree(leaf);
     if (tdict_leaf_tensor(leaf))
-      status = wrong_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
+      status = fail_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
     else if (below && !tdict_cursor_enter(&cursor, below))
-      status = no_memory(demand, err);
+      status = fail_walk_memory(demand, err);
   }
   tdict_cursor_reset(&cursor);
   return status;
 }
 
+/* Checks one tree node against the demand; `in_place` as in tdict_agree_below(). */
 static tdict_status check_node(const tdict_demand *demand, const tdict_tree *node, bool in_place, tdict_error *err) {
-  if (!agree(demand, node->batch_ndim, node->batch_size)) {
-    tdict_status status = check_empty(demand, node, err);
+  /* A tree with another batch size can still be changed if it is empty. */
+  if (!batch_sizes_agree(demand, node->batch_ndim, node->batch_size)) {
+    tdict_status status = check_holds_no_tensor(demand, node, err);
     if (status != TDICT_OK) return status;
   }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
-    return wrong_device(demand, node->device, "the tree put below it", err);
-  if (in_place && tdict_node_is_locked(node) && tdict_demand_changes(demand, node))
-    return tdict_fail(err, TDICT_ELOCKED, "%s: a tree that would have to be changed is locked", demand->what);
+    return fail_device(demand, node->device, "the tree put below it", err);
+  /* A locked tree may stay below only if it already meets the demand. */
+  if (in_place && tdict_node_is_locked(node) && tdict_demand_is_unmet(demand, node))
+    return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;
 }
 
@@ -98,25 +103,27 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     if (node)
       status = check_node(demand, node, in_place, err);
     else if (tensor && !tensor_agrees(demand, tensor))
-      status = tensor_error(demand, tensor, err);
+      status = fail_tensor(demand, tensor, err);
+    /* Name the tensor or tree that failed. */
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(cursor, demand->above, path, sizeof path);
       return tdict_error_at(err, status, path);
     }
-    if (node && !tdict_cursor_enter(cursor, node)) return no_memory(demand, err);
+    if (node && !tdict_cursor_enter(cursor, node)) return fail_walk_memory(demand, err);
   }
   return TDICT_OK;
 }
 
-bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node) {
-  if (node->batch_ndim < demand->batch_ndim || !agree(demand, node->batch_ndim, node->batch_size)) return true;
+bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
+  if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
+    return true;
   return demand->device && (!node->has_device || !tdict_device_equal(node->device, *demand->device));
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  /* A tree that disagrees is empty: none of its dimensions has a meaning below the demand. */
-  if (node->batch_ndim < demand->batch_ndim || !agree(demand, node->batch_ndim, node->batch_size))
+  /* A tree that disagrees is empty, so its further dimensions mean nothing and are dropped. */
+  if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
   if (!demand->device) return;
@@ -124,28 +131,31 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
   node->device = *demand->device;
 }
 
-/* A copy of one node that is as demanded and shares all leaves, trees too; NULL without memory. */
-static tdict_tree *copy_node(const tdict_demand *demand, const tdict_tree *node) {
+/* Copies one node, shares all its leaves (child trees too), and applies the demand. Returns NULL without memory. */
+static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;
-  if (tdict_node_share(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
+  if (tdict_node_create_sharing(node, &copy, &trees, NULL) != TDICT_OK) return NULL;
   for (uint32_t i = 0; trees && i < node->keys->num_slots; i++)
     if (tdict_leaf_tree(node->leaves[i])) copy->leaves[i] = tdict_leaf_retain(node->leaves[i]);
   tdict_demand_apply(demand, copy);
   return copy;
 }
 
-/* Replaces the trees of a private copy by copies, each node once, and puts these on *list. A copy keeps no tree of the
- * original, even one that is as demanded: a change or a lock through one would show in the other. */
-static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies, tdict_tree **list) {
+/* Replaces the child trees of a private copy by copies and pushes these on *list. A node at several places is copied
+ * once. Children that meet the demand are copied too: a shared child would let a change or a lock of the copy reach the
+ * original. */
+static bool replace_children_by_copies(const tdict_demand *demand, tdict_tree *copy, tdict_pointers *copies,
+                                       tdict_tree **list) {
   for (uint32_t i = 0; i < copy->keys->num_slots; i++) {
     tdict_tree *child = tdict_leaf_tree(copy->leaves[i]);
     if (!child) continue;
+    /* A node at several places of the original becomes one node of the copy. */
     tdict_tree *made = tdict_pointers_get(copies, child);
     if (made) {
       (void)tdict_retain(made);
     } else {
-      made = copy_node(demand, child);
+      made = copy_node_as_demanded(demand, child);
       if (made && tdict_pointers_add(copies, child, made) < 0) {
         tdict_release(made);
         made = NULL;
@@ -160,17 +170,19 @@ static bool copy_children(const tdict_demand *demand, tdict_tree *copy, tdict_po
   return true;
 }
 
-static tdict_tree *copy_tree(const tdict_demand *demand, const tdict_tree *child) {
+/* Copies a tree with all its nodes. Works through a list of nodes instead of recursing, because trees may be deep. */
+static tdict_tree *copy_tree_as_demanded(const tdict_demand *demand, const tdict_tree *child) {
   tdict_pointers copies;
-  tdict_tree *copy = copy_node(demand, child);
+  tdict_tree *copy = copy_node_as_demanded(demand, child);
   if (!copy) return NULL;
   tdict_pointers_init(&copies);
   copy->pending = NULL;
   bool ok = true;
+  /* Copy the children of each copied node until no node with uncopied children is left. */
   for (tdict_tree *list = copy; ok && list;) {
     tdict_tree *node = list;
     list = node->pending;
-    ok = copy_children(demand, node, &copies, &list);
+    ok = replace_children_by_copies(demand, node, &copies, &list);
   }
   tdict_pointers_reset(&copies);
   if (ok) return copy;
@@ -181,7 +193,8 @@ static tdict_tree *copy_tree(const tdict_demand *demand, const tdict_tree *child
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_node(demand, child, false, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, demand->above);
-  if (!tdict_demand_changes(demand, child)) {
+  /* The common case: share the child. */
+  if (!tdict_demand_is_unmet(demand, child)) {
     *out = tdict_retain(child);
     return TDICT_OK;
   }
@@ -190,8 +203,8 @@ tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, td
   status = tdict_agree_below(demand, &cursor, false, err);
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) return status;
-  tdict_tree *copy = copy_tree(demand, child);
-  if (!copy) return no_memory(demand, err);
+  tdict_tree *copy = copy_tree_as_demanded(demand, child);
+  if (!copy) return fail_walk_memory(demand, err);
   *out = copy;
   return TDICT_OK;
 }
@@ -208,9 +221,8 @@ tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, 
     ok = tdict_cursor_enter(&cursor, below);
   }
   tdict_cursor_reset(&cursor);
-  if (!ok)
-    return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what), path);
+  if (!ok) return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what), path);
   if (!found) return TDICT_OK;
   return tdict_error_at(
-      err, tdict_fail(err, TDICT_EINVAL, "%s: the tree is, or holds, the tree that it would come under", what), path);
+      err, tdict_fail(err, TDICT_EINVAL, "%s: the child is, or contains, the tree that it is set in", what), path);
 }

@@ -1,59 +1,61 @@
-/* What a node demands of all that hangs below it: leading dimensions and a device. Reads trees, and makes copies of
- * nodes; changes none. Thread rule: as in tdict/tree.h. */
+/* Requirements of a node on everything below it: leading dimensions and a device (a demand). Checks trees against a
+ * demand, and makes copies of nodes that meet it. Borrows all trees; the copies belong to the caller.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_AGREE_H
 #define TDICT_TREE_AGREE_H
 
 #include "tree/cursor.h"
 
-/* The demand. Pointers are borrowed. */
+/* A batch size and a device that tensors below a node must have. Pointers are borrowed. */
 typedef struct tdict_demand {
-  const char *what; /* begins messages */
+  const char *what; /* name of the public call, for messages */
   int batch_ndim;
   const int64_t *batch_size;
-  const tdict_device *device; /* NULL: any */
-  const char *above;          /* the path of what is looked at, NULL: the tree that the caller has */
+  const tdict_device *device; /* NULL: any device */
+  const char *above;          /* path of the tree that is checked, for messages; NULL: the tree of the call */
 } tdict_demand;
 
-/* The demand of a node on what is put at a path below it. */
+/* Returns the demand of `node` on what is set at `path`. */
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path);
-/* True when the shape of a tensor begins with a batch size. */
+/* Returns true if the shape of a tensor begins with a batch size. */
 static inline bool tdict_tensor_begins_with(const tdict_tensor *t, int batch_ndim, const int64_t *batch_size) {
   if (t->ndim < batch_ndim) return false;
   for (int i = 0; i < batch_ndim; i++)
     if (t->dims[i] != batch_size[i]) return false;
   return true;
 }
-/* True when a tensor is as the node demands. */
+/* Returns true if a tensor has the leading dimensions and the device of the node. */
 static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor *t) {
   return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
          (!node->has_device || tdict_device_equal(node->device, t->storage->device));
 }
-/* True when all that `node` takes is as `above` demands, too: a node's own tensors always agree with the node. */
+/* Returns true if every tensor that fits `node` also fits `above`, so that the tensors need no check: the tensors of a
+ * node always fit the node. */
 static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
   if (node->batch_ndim < above->batch_ndim) return false;
   for (int i = 0; i < above->batch_ndim; i++)
     if (node->batch_size[i] != above->batch_size[i]) return false;
   return !above->has_device || (node->has_device && tdict_device_equal(node->device, above->device));
 }
-/* TDICT_ESHAPE with both shapes in the message, for a tensor that does not begin with a tree's batch size. */
+/* Returns TDICT_ESHAPE with both shapes in the message, for a tensor that does not fit the batch size of `td`. */
 tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err);
-/* TDICT_ESHAPE, TDICT_EWRONGDEVICE; err->path is `path`. */
+/* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE; err->path is `path`. */
 tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
                                 tdict_error *err);
-/* Looks at all below the cursor's tree, which is at its beginning: tensors as above; objects always agree; trees agree
- * as far as both batch sizes go, or hold no tensor, and have no other device. With `in_place` trees may have another
- * device, which their caller will change, and one that would have to be changed and is locked is TDICT_ELOCKED.
- * TDICT_ENOMEM. */
+/* Checks everything below the tree that the cursor was initialized with. Tensors are checked as in
+ * tdict_agree_tensor(); objects always pass. A tree passes if the dimensions that both batch sizes have are equal, or
+ * if it holds no tensor. It must not have another device, unless `in_place`: then the caller changes the device.
+ * With `in_place`, a locked tree that needs the change is TDICT_ELOCKED. Also returns TDICT_ENOMEM. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
-/* True when the node's own batch size and device are not as demanded. */
-bool tdict_demand_changes(const tdict_demand *demand, const tdict_tree *node);
-/* Gives the node the demanded leading dimensions, only these when its own disagree, and the device. Not atomic: its
- * caller has checked. */
+/* Returns true if the node's own batch size or device does not meet the demand. */
+bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
+/* Sets the leading dimensions and the device of the node to those of the demand. If its own dimensions differ from the
+ * demand, the node keeps no others. The caller has checked the tree, because this call cannot fail or undo. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
-/* In *out a reference to `child` when it is as demanded, else to a copy of all of its nodes that is, tensors shared,
- * after a look at its contents: errors of tdict_agree_below(). */
+/* Writes to *out the tree to store for `child`. This is `child` itself with one more reference if it meets the demand,
+ * else a copy of all its nodes that does. The copy shares all tensors. Returns the errors of tdict_agree_below(). */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
-/* TDICT_EINVAL when `node` is, or hangs below, `child`; TDICT_ENOMEM. */
+/* Returns TDICT_EINVAL if `node` is `child` or is below it, else TDICT_OK. Returns TDICT_ENOMEM for deep trees. */
 tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,
                                tdict_error *err);
 

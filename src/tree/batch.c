@@ -1,5 +1,6 @@
-/* Batch size and device of a tree and what hangs below it: looked at first, changed then, in two ways through the same
- * nodes, so that the second one needs no memory. Thread rule: as in tdict/tree.h. */
+/* Sets the batch size and the device of a tree and of the trees below it. A first walk checks everything; a second walk
+ * through the same nodes applies the change. The second walk needs no memory, so the change cannot stop halfway.
+ * The trees own their nodes. Thread rule: as in tdict/tree.h. */
 #include <string.h>
 
 #include "base/device.h"
@@ -14,23 +15,25 @@ bool tdict_get_device(const tdict_tree *td, tdict_device *out) {
   return td->has_device;
 }
 
-static tdict_status check_root(const tdict_tree *td, const char *what, tdict_error *err) {
+static tdict_status check_root_writable(const tdict_tree *td, const char *what, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
   if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
   return TDICT_OK;
 }
 
-/* Gives all nodes below what is demanded. */
-static tdict_status demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
+/* Checks all trees below `td` against the demand and then applies it to them. `td` itself is unchanged. */
+static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, true);
+  /* Check everything. */
   tdict_status status = tdict_agree_below(demand, &cursor, true, err);
   if (status == TDICT_OK) {
+    /* Apply. Entering cannot fail: the cursor has the memory of the first walk. */
     tdict_cursor_rewind(&cursor, td);
     for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
-      if (tdict_demand_changes(demand, node)) tdict_demand_apply(demand, node);
+      if (tdict_demand_is_unmet(demand, node)) tdict_demand_apply(demand, node);
       (void)tdict_cursor_enter(&cursor, node);
     }
   }
@@ -40,21 +43,23 @@ static tdict_status demand_below(const tdict_tree *td, const tdict_demand *deman
 
 tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
   static const char what[] = "set_batch_size";
-  tdict_status status = check_root(td, what, err);
+  tdict_status status = check_root_writable(td, what, err);
   if (status == TDICT_OK) status = tdict_batch_check(what, batch_ndim, batch_size, err);
   if (status != TDICT_OK) return status;
-  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* the caller's may be that of a node that changes */
+  int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* a copy: the argument may point into a node that changes */
   for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
-  status = demand_below(td, &demand, err);
+  status = apply_demand_below(td, &demand, err);
   if (status != TDICT_OK) return status;
+  /* The root comes last, because only now nothing can fail. */
   td->batch_ndim = batch_ndim;
   memcpy(td->batch_size, wanted, sizeof wanted);
   return TDICT_OK;
 }
 
-/* Takes the device of all nodes below away; a locked one that has one is an error, found in the first of two ways. */
-static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
+/* Removes the device of all trees below `td`. The first walk returns TDICT_ELOCKED for a locked tree that has a device;
+ * the second walk changes the nodes. */
+static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, td, true);
@@ -63,14 +68,15 @@ static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
     for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
+      /* Clear before the check below, so that it passes in the second walk. */
       if (way == 1) node->has_device = false;
       if (node->has_device && tdict_node_is_locked(node)) {
         char path[sizeof err->path];
         tdict_cursor_path(&cursor, NULL, path, sizeof path);
-        tdict_fail(err, TDICT_ELOCKED, "set_device: a tree that would have to be changed is locked");
+        tdict_fail(err, TDICT_ELOCKED, "set_device: a tree below it needs the change and is locked");
         status = tdict_error_at(err, TDICT_ELOCKED, path);
       } else if (!tdict_cursor_enter(&cursor, node)) {
-        status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to look through the tree");
+        status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to walk the tree");
       }
     }
   }
@@ -79,13 +85,13 @@ static tdict_status clear_below(const tdict_tree *td, tdict_error *err) {
 }
 
 tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err) {
-  tdict_status status = check_root(td, "set_device", err);
+  tdict_status status = check_root_writable(td, "set_device", err);
   if (status != TDICT_OK) return status;
   if (device) status = tdict_device_check(*device, "set_device", err);
   if (status != TDICT_OK) return status;
   tdict_device wanted = device ? *device : tdict_cpu();
   const tdict_demand demand = {"set_device", 0, NULL, &wanted, NULL};
-  status = device ? demand_below(td, &demand, err) : clear_below(td, err);
+  status = device ? apply_demand_below(td, &demand, err) : clear_device_below(td, err);
   if (status != TDICT_OK) return status;
   td->has_device = device != NULL;
   td->device = wanted;

@@ -1,4 +1,4 @@
-/* Boxes: see box.h. */
+/* Boxes of objects: types, counting, results of hooks. See box.h for ownership and threads. */
 #include "tree/box.h"
 
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 #include "base/error.h"
 
 tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err) {
+  /* struct_size, name and release are required; all later members are optional. */
   const size_t least = offsetof(tdict_type, release) + sizeof type->release;
   if (type->struct_size < least)
     return tdict_fail(err, TDICT_EINVAL, "%s: the type's struct_size is %zu, wanted sizeof(tdict_type), at least %zu",
@@ -40,11 +41,13 @@ tdict_box *tdict_box_retain(tdict_box *box) {
 
 void tdict_box_release(tdict_box *box) {
   if (!box || atomic_fetch_sub_explicit(&box->refs, 1, memory_order_acq_rel) != 1) return;
+  /* acq_rel above: the release callback must see the writes of all former holders. */
   if (!box->kept) box->type->release(box->self);
   free(box);
 }
 
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err) {
+  /* The hook kept the object. A second box would release it twice. */
   if (given == box->self) {
     *out = tdict_box_retain(box);
     return TDICT_OK;
@@ -55,12 +58,14 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 }
 
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
+  /* TDICT_OK here means: success without an object. */
   if (status == TDICT_OK || !tdict_status_is_known(status))
-    return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s answered %d, which is no tdict_status, or gave no object",
-                      hook, type->name, (int)status);
+    return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s returned %d, which is not a tdict_status, or no object", hook,
+                      type->name, (int)status);
   if (!err) return status;
+  /* The hook returned a failure but did not fill the error. */
   if (err->status != (int32_t)status || !err->message[0])
-    return tdict_fail(err, status, "%s of type %.60s answered %s and said no more", hook, type->name,
+    return tdict_fail(err, status, "%s of type %.60s returned %s without a message", hook, type->name,
                       tdict_status_name(status));
   return status;
 }

@@ -1,4 +1,5 @@
-/* The counted box that an object lies in, and calling its hooks. Thread rule: counting is safe everywhere. */
+/* Boxes: a box holds an object and counts its references. Also checks types and the results of their hooks.
+ * The box owns the object, unless `kept`. Thread rule: counting is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -11,25 +12,28 @@ typedef struct tdict_box {
   _Atomic(int64_t) refs;
   const tdict_type *type;
   void *self;
-  bool kept; /* self is the program's own: it is not released with the box. Written while one thread has the box */
+  bool kept; /* the program owns self: it is not released with the box. Set while one thread holds the box */
 } tdict_box;
 
-/* TDICT_EINVAL when the library cannot use the type: no size, name or release, or flatten and unflatten not both.
- * `what` begins the message. */
+/* Returns TDICT_EINVAL if the type has no size, name or release, or only one of flatten and unflatten. `what` begins
+ * the message. */
 tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err);
-/* Takes self on success. TDICT_ENOMEM. */
+/* Makes a box with one reference. Takes ownership of self on success. Returns TDICT_OK or TDICT_ENOMEM. */
 tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **out, tdict_error *err);
-/* Frees a box that nobody else holds; self is its giver's again. */
+/* Frees a box with one reference, but not the object: the caller owns self again. */
 void tdict_box_discard(tdict_box *box);
 tdict_box *tdict_box_retain(tdict_box *box);
 void tdict_box_release(tdict_box *box);
-/* A box of what a hook gave for `box`: the box itself, with a reference more, when it gave the object itself. Takes
- * `given`: on failure it is released. */
+/* Makes a box for `given`, the object that a hook of `box` returned. If the hook returned the object of `box` itself,
+ * *out is `box` with one more reference. Takes ownership of `given`: on failure it is released. Returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
-/* A hook of the type, or NULL when it has none or is too short for it. `member` names a member of tdict_type. */
+/* The hook `member` of a type, or NULL if the type has none. A program that was compiled against an older header has a
+ * shorter tdict_type, so struct_size is checked first. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
-/* What a failed hook said, made whole: a status that is none becomes TDICT_EHOOK, an empty message is filled. */
+/* Completes the error of a failed hook and returns its status. A number that is no tdict_status becomes TDICT_EHOOK. An
+ * empty message is filled in. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

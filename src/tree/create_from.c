@@ -1,5 +1,6 @@
-/* A tree from a schema: all is checked, then one storage and one slab are made and the tree is put together privately.
- * The tree owns the tensors, they own the storage. Thread rule: as in tdict/tree.h. */
+/* Creates a tree from a schema. Checks all fields first, then makes one storage and one slab of tensors, and then adds
+ * the tensors to a tree that nobody else sees yet. The tree owns the tensors, and the tensors own the storage.
+ * Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -12,7 +13,7 @@
 static const char what[] = "create_from";
 enum { FIELD_NDIM = 6, LEAF_ALIGNMENT = 256 };
 
-/* What the whole schema needs. */
+/* The sizes that the whole schema needs. */
 typedef struct plan {
   const tdict_schema *schema;
   bool zero;
@@ -21,54 +22,56 @@ typedef struct plan {
   size_t num_dims, bytes;
 } plan;
 
-/* The shape of a field's tensor, batch dimensions first; returns its number of dimensions. */
-static int shape_of(const plan *p, const tdict_field *field, int64_t *shape) {
+/* Writes the shape of a field, batch dimensions first. Returns the number of dimensions. */
+static int write_field_shape(const plan *p, const tdict_field *field, int64_t *shape) {
   for (int i = 0; i < p->batch_ndim; i++) shape[i] = p->batch_size[i];
   for (int i = 0; i < field->ndim; i++) shape[p->batch_ndim + i] = field->shape[i];
   return p->batch_ndim + field->ndim;
 }
 
-/* Checks a field and adds it to the plan; its tensor begins where the plan's bytes ended. */
-static tdict_status add_field(plan *p, const tdict_field *field, tdict_error *err) {
+/* Checks a field and adds its bytes to the plan. The tensor begins where the bytes planned so far end. */
+static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
   int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
   tdict_layout_size size;
   if (!field->path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", what);
   if (field->ndim < 0 || field->ndim > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
                       (int)FIELD_NDIM);
-  for (int i = field->ndim; i < FIELD_NDIM; i++) /* a forgotten ndim would make a tensor of another shape */
+  for (int i = field->ndim; i < FIELD_NDIM; i++) /* a forgotten ndim would silently give the tensor another shape */
     if (field->shape[i])
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
                         (int)field->ndim, i, (long long)field->shape[i]);
-  int ndim = shape_of(p, field, shape);
+  int ndim = write_field_shape(p, field, shape);
   tdict_status status = tdict_layout_check(what, field->dtype, ndim, shape, &size, err);
   if (status != TDICT_OK) return status;
+  /* Add the aligned bytes. Offsets must also fit in int64_t. */
   size_t aligned, sum;
   if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned) || !tdict_add_size(p->bytes, aligned, &sum) ||
       sum > INT64_MAX)
-    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the fields up to this one need more than 63 bits of bytes", what);
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the fields up to this one need more than 2^63 - 1 bytes", what);
   p->bytes = sum;
   p->num_dims += (size_t)ndim;
   return TDICT_OK;
 }
 
-static tdict_status make_plan(plan *p, const tdict_schema *schema, tdict_error *err) {
+static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error *err) {
   tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
   p->schema = schema;
   p->num_dims = p->bytes = 0;
   for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
-    status = add_field(p, &schema->fields[i], err);
+    status = plan_field(p, &schema->fields[i], err);
     if (status != TDICT_OK) tdict_error_at(err, status, schema->fields[i].path);
   }
   return status;
 }
 
-/* Puts a tensor at a path where nothing may stand yet. */
-static tdict_status put_new(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+/* Sets a tensor at a path that must be unused. */
+static tdict_status set_new_tensor(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
   tdict_place place;
   tdict_leaf old;
   tdict_status status = tdict_place_find(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
+  /* A second field with the same path is an error, not a replacement. */
   tdict_leaf there = tdict_place_leaf(&place);
   if (tdict_leaf_tensor(there)) {
     status = tdict_error_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
@@ -82,40 +85,45 @@ static tdict_status put_new(tdict_tree *td, const char *path, tdict_tensor *tens
   return status;
 }
 
-/* Makes the tensors one after the other over the slab's storage. */
-static tdict_status fill(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
+/* Makes the tensors one after another over the storage of the slab and adds them to the tree. */
+static tdict_status add_field_tensors(tdict_tree *td, const plan *p, tdict_slab *slab, tdict_error *err) {
   tdict_status status = TDICT_OK;
   size_t offset = 0;
   for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
     const tdict_field *field = &p->schema->fields[i];
     int64_t shape[TDICT_MAX_BATCH_NDIM + FIELD_NDIM];
-    int ndim = shape_of(p, field, shape);
+    int ndim = write_field_shape(p, field, shape);
+    /* The slab has room for every field, and plan_field() has checked the shape. */
     tdict_tensor *tensor = tdict_slab_add(slab, field->dtype, ndim, shape, offset);
     offset += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
-    status = put_new(td, field->path, tensor, err);
+    status = set_new_tensor(td, field->path, tensor, err);
     tdict_tensor_release(tensor);
   }
   return status;
 }
 
-static tdict_status make_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
+/* Allocates the storage for all fields and a slab for their tensors. */
+static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdict_slab **out, tdict_error *err) {
   tdict_storage *storage;
   tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
   if (status != TDICT_OK) return status;
+  /* Tells transfers that the gaps between the tensors hold no data. */
   storage->flags |= TDICT_STORAGE_ARENA;
   status = tdict_slab_create(p->schema->num_fields, p->num_dims, storage, out, err);
   tdict_storage_release(storage);
   return status;
 }
 
-static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
-                         tdict_error *err) {
+/* Checks the schema, then creates its tree. On failure nothing is left allocated. */
+static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
+                                        tdict_error *err) {
   tdict_slab *slab = NULL;
   tdict_tree *td = NULL;
-  tdict_status status = make_plan(p, schema, err);
+  tdict_status status = plan_schema(p, schema, err);
   if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
-  if (status == TDICT_OK && schema->num_fields) status = make_slab(p, memory, &slab, err);
-  if (status == TDICT_OK) status = fill(td, p, slab, err);
+  if (status == TDICT_OK && schema->num_fields) status = create_schema_slab(p, memory, &slab, err);
+  if (status == TDICT_OK) status = add_field_tensors(td, p, slab, err);
+  /* The tensors in the tree hold the slab from now on. */
   if (slab) tdict_slab_release(slab, 1);
   if (status != TDICT_OK) {
     tdict_release(td);
@@ -125,7 +133,7 @@ static tdict_status make(plan *p, const tdict_schema *schema, tdict_memory *memo
   return TDICT_OK;
 }
 
-static tdict_status check_schema(const tdict_schema *schema, tdict_error *err) {
+static tdict_status check_schema_pointers(const tdict_schema *schema, tdict_error *err) {
   if (!schema) return tdict_fail(err, TDICT_EINVAL, "%s: schema is NULL", what);
   if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
   return TDICT_OK;
@@ -133,21 +141,21 @@ static tdict_status check_schema(const tdict_schema *schema, tdict_error *err) {
 
 tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err) {
   plan p = {.batch_ndim = 1, .batch_size = &count};
-  tdict_status status = check_schema(schema, err);
-  return status == TDICT_OK ? make_plan(&p, schema, err) : status;
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? plan_schema(&p, schema, err) : status;
 }
 
 tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
                                tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   plan p = {.zero = true, .batch_ndim = batch_ndim, .batch_size = batch_size};
-  tdict_status status = check_schema(schema, err);
-  return status == TDICT_OK ? make(&p, schema, memory, out, err) : status;
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
 }
 
 tdict_status tdict_create_unset(const tdict_schema *schema, int64_t count, tdict_memory *memory, tdict_tree **out,
                                 tdict_error *err) {
   plan p = {.zero = false, .batch_ndim = 1, .batch_size = &count};
-  tdict_status status = check_schema(schema, err);
-  return status == TDICT_OK ? make(&p, schema, memory, out, err) : status;
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
 }

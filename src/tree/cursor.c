@@ -1,5 +1,5 @@
-/* The way through a tree. A frame for each level, on the heap from the 25th on. Owned by one call, see cursor.h for the
- * thread rule. */
+/* The cursor that walks a tree: one frame per level. The first 24 frames are part of the cursor, so that usual trees
+ * need no allocation; deeper levels are on the heap. Owned by one call. Thread rule: see cursor.h. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>
@@ -26,6 +26,7 @@ void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {
 }
 
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
+  /* Leave each node whose slots are used up. */
   for (; cursor->depth; cursor->depth--) {
     tdict_frame *top = &cursor->frames[cursor->depth - 1];
     const uint32_t end = top->node->keys->num_slots;
@@ -37,11 +38,13 @@ tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
   return 0;
 }
 
-static bool grow(tdict_cursor *cursor) {
+/* Doubles the room for frames. Returns false without memory; the cursor is then unchanged. */
+static bool grow_frames(tdict_cursor *cursor) {
   size_t cap = cursor->cap * 2;
   bool local = cursor->frames == cursor->local;
   tdict_frame *frames = realloc(local ? NULL : cursor->frames, cap * sizeof *frames);
   if (!frames) return false;
+  /* realloc() copied nothing, because the local frames are not on the heap. */
   if (local) memcpy(frames, cursor->local, sizeof cursor->local);
   cursor->frames = frames;
   cursor->cap = cap;
@@ -49,7 +52,9 @@ static bool grow(tdict_cursor *cursor) {
 }
 
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
-  if (cursor->depth == cursor->cap && !grow(cursor)) return false;
+  /* Grow before adding to `seen`: a failed call must not mark the node as entered. */
+  if (cursor->depth == cursor->cap && !grow_frames(cursor)) return false;
+  /* A node with one reference is at one place only and needs no entry in the map. */
   if (cursor->once && atomic_load_explicit(&td->refs, memory_order_relaxed) > 1) {
     int added = tdict_pointers_add(&cursor->seen, td, td);
     if (added <= 0) return added == 0;
@@ -59,6 +64,7 @@ bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
 }
 
 void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buffer, size_t bytes) {
+  /* tdict_node_path() appends a key to the text in `buffer`, one level per call. */
   buffer[0] = 0;
   tdict_node_path(above, NULL, buffer, bytes);
   for (size_t i = 0; i < cursor->depth; i++) {

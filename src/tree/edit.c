@@ -1,5 +1,5 @@
-/* Changing what hangs in a tree: set, delete, pop, rename. Everything that can fail is done before the first change.
- * A tree owns one reference to what hangs in it. Thread rule: as in tdict/tree.h. */
+/* Changes the entries of a tree: set, delete, pop, rename. All steps that can fail precede the first change, so a
+ * failed call leaves the tree as it was. A tree owns one reference to each entry. Thread rule: as in tdict/tree.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,34 +8,38 @@
 #include "tree/place.h"
 #include "tree/text.h"
 
-static tdict_status is_null(const char *what, const char *name, tdict_error *err) {
+static tdict_status fail_null_argument(const char *what, const char *name, tdict_error *err) {
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
-static void name_set_to(tdict_error *err) {
+/* Adds the name of the call that moves a tensor to the device of the tree. */
+static void append_set_to_hint(tdict_error *err) {
   if (!err) return;
   const size_t length = strlen(err->message);
   snprintf(err->message + length, sizeof err->message - length, "; tdict_set_to() moves it");
 }
 
-static tdict_status set_tensor(tdict_place *place, tdict_tensor *tensor, tdict_error *err) {
+static tdict_status set_tensor_at_place(tdict_place *place, tdict_tensor *tensor, tdict_error *err) {
   tdict_status status = tdict_place_check_lock(place, err);
   if (status != TDICT_OK) return status;
   tdict_demand demand = tdict_demand_of(place->node, place->path.what, place->path.whole);
   status = tdict_agree_tensor(&demand, tensor, place->path.whole, err);
-  if (status == TDICT_EWRONGDEVICE) name_set_to(err);
+  if (status == TDICT_EWRONGDEVICE) append_set_to_hint(err);
   return status == TDICT_OK ? tdict_place_set(place, tdict_leaf_of_tensor(tensor), err) : status;
 }
 
-/* What tdict_set() does most often, OTHERWISE when there is more to it. Unless it is DONE, nothing has changed. */
-enum outcome { DONE, OTHERWISE, WITHOUT_MEMORY };
+/* Result of set_tensor_fast(). The tree is changed only by FAST_DONE. */
+enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 
-static inline enum outcome set_plain(tdict_tree *td, const char *path, tdict_tensor *tensor) {
+/* Sets a tensor at a path without backslashes whose trees all exist, the most common case of tdict_set(). */
+static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path, tdict_tensor *tensor) {
+  /* Find the node, and leave all errors to the slow path. */
   tdict_name name;
-  tdict_tree *node = tdict_place_plain(td, path, path + strlen(path), &name);
-  if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return OTHERWISE;
-  /* Counted before anything is written: an atomic addition waits for what was. */
-  tdict_leaf leaf = tdict_leaf_hold(tdict_leaf_of_tensor(tensor)), old = 0;
+  tdict_tree *node = tdict_place_find_fast(td, path, path + strlen(path), &name);
+  if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
+  /* Retain before the stores below: an atomic addition waits until earlier stores have left the store buffer. */
+  tdict_leaf leaf = tdict_leaf_retain_inline(tdict_leaf_of_tensor(tensor)), old = 0;
+  /* Add a key, or replace the leaf of an existing key. */
   int64_t slot = tdict_keys_find_name(node->keys, &name);
   bool done = slot < 0 ? tdict_node_add_name(node, &name, leaf) : tdict_node_own_leaves(node);
   if (!done) {
@@ -44,83 +48,88 @@ static inline enum outcome set_plain(tdict_tree *td, const char *path, tdict_ten
     old = node->leaves[slot];
     node->leaves[slot] = leaf;
   }
-  if (old) tdict_leaf_release(old); /* last: a callback may run then */
-  return done ? DONE : WITHOUT_MEMORY;
+  if (old) tdict_leaf_release(old); /* last: the release may run a callback that reads the tree */
+  return done ? FAST_DONE : FAST_NO_MEMORY;
 }
 
-static TDICT_SELDOM tdict_status set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
-  if (!td || !path || !tensor) return is_null("set", !td ? "td" : !path ? "path" : "tensor", err);
+static TDICT_COLD tdict_status set_tensor_slow(tdict_tree *td, const char *path, tdict_tensor *tensor,
+                                               tdict_error *err) {
+  if (!td || !path || !tensor) return fail_null_argument("set", !td ? "td" : !path ? "path" : "tensor", err);
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set", err);
   if (status != TDICT_OK) return status;
-  status = set_tensor(&place, tensor, err);
+  status = set_tensor_at_place(&place, tensor, err);
   tdict_place_reset(&place);
   return status;
 }
 
 tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
-  const enum outcome outcome = td && path && tensor ? set_plain(td, path, tensor) : OTHERWISE;
-  if (outcome == DONE) return TDICT_OK;
-  if (outcome == OTHERWISE) return set(td, path, tensor, err);
+  const enum fast_result result = td && path && tensor ? set_tensor_fast(td, path, tensor) : FAST_NOT_POSSIBLE;
+  if (result == FAST_DONE) return TDICT_OK;
+  if (result == FAST_NOT_POSSIBLE) return set_tensor_slow(td, path, tensor, err);
   return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
 }
 
-/* What is to be put at a place for a child: the child, or its copy, in *out with a reference. */
-static tdict_status adopt(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
+/* Writes to *out the tree to store for a child, with a reference: the child itself, or a copy that meets the demand. */
+static tdict_status adopt_child(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   const tdict_path *path = &place->path;
+  /* Look for a cycle first: a tree inside itself would never be released. */
   tdict_status status = tdict_check_cycle(child, place->node, path->what, path->whole, err);
   if (status != TDICT_OK) return status;
   tdict_demand demand = tdict_demand_of(place->node, path->what, path->whole);
   return tdict_agree_adopt(&demand, child, out, err);
 }
 
-static tdict_status set_child(tdict_place *place, tdict_tree *child, tdict_error *err) {
+static tdict_status set_child_at_place(tdict_place *place, tdict_tree *child, tdict_error *err) {
   tdict_tree *adopted = NULL;
   tdict_status status = tdict_place_check_lock(place, err);
-  if (status == TDICT_OK) status = adopt(place, child, &adopted, err);
+  if (status == TDICT_OK) status = adopt_child(place, child, &adopted, err);
   if (status != TDICT_OK) return status;
+  /* The tree adds a reference of its own, so ours is dropped below in either case. */
   status = tdict_place_set(place, tdict_leaf_of_tree(adopted), err);
   tdict_release(adopted);
   return status;
 }
 
 tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child, tdict_error *err) {
-  if (!td || !path || !child) return is_null("set_tree", !td ? "td" : !path ? "path" : "child", err);
+  if (!td || !path || !child) return fail_null_argument("set_tree", !td ? "td" : !path ? "path" : "child", err);
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set_tree", err);
   if (status != TDICT_OK) return status;
-  status = set_child(&place, child, err);
+  status = set_child_at_place(&place, child, err);
   tdict_place_reset(&place);
   return status;
 }
 
 enum { ANY_KIND = -1 };
 
-static tdict_status check_kind(const tdict_place *place, int kind, tdict_error *err) {
+static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_error *err) {
   if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
   char found[TDICT_TEXT_LEAF_BYTES];
-  tdict_fail(err, TDICT_ETYPE, "%s: %s stands there, wanted a %s", place->path.what,
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted a %s", place->path.what,
              tdict_text_leaf(tdict_place_leaf(place), found), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
   return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
 }
 
-static tdict_status own(const tdict_place *place, tdict_error *err) {
+/* Copies the key table and the leaves of the node if they are shared, before they change. */
+static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *err) {
   if (tdict_node_own(place->node)) return TDICT_OK;
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Takes a leaf of a kind out of the tree. */
-static tdict_status take(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
-                         tdict_error *err) {
-  if (!td || !path) return is_null(what, td ? "path" : "td", err);
+/* Removes the leaf at a path and passes its reference to *out. The leaf must be of `kind`, or of any kind. */
+static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
+                                tdict_error *err) {
+  if (!td || !path) return fail_null_argument(what, td ? "path" : "td", err);
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
-  status = check_kind(&place, kind, err);
+  status = check_leaf_kind(&place, kind, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(&place, err);
-  if (status == TDICT_OK) status = own(&place, err);
+  if (status == TDICT_OK) status = own_keys_and_leaves(&place, err);
   if (status == TDICT_OK) {
+    /* Nothing below can fail. */
     *out = tdict_place_leaf(&place);
     tdict_node_remove(place.node, (uint32_t)place.slot);
   }
@@ -130,38 +139,40 @@ static tdict_status take(tdict_tree *td, const char *path, const char *what, int
 
 tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err) {
   tdict_leaf leaf = 0;
-  tdict_status status = take(td, path, "delete", ANY_KIND, &leaf, err);
+  tdict_status status = remove_leaf(td, path, "delete", ANY_KIND, &leaf, err);
   if (status == TDICT_OK) tdict_leaf_release(leaf);
   return status;
 }
 
 tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return is_null("pop", "out", err);
-  tdict_status status = take(td, path, "pop", TDICT_LEAF_TENSOR, &leaf, err);
+  if (!out) return fail_null_argument("pop", "out", err);
+  tdict_status status = remove_leaf(td, path, "pop", TDICT_LEAF_TENSOR, &leaf, err);
   if (status == TDICT_OK) *out = tdict_leaf_tensor(leaf);
   return status;
 }
 
 tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return is_null("pop_tree", "out", err);
-  tdict_status status = take(td, path, "pop_tree", TDICT_LEAF_TREE, &leaf, err);
+  if (!out) return fail_null_argument("pop_tree", "out", err);
+  tdict_status status = remove_leaf(td, path, "pop_tree", TDICT_LEAF_TREE, &leaf, err);
   if (status == TDICT_OK) *out = tdict_leaf_tree(leaf);
   return status;
 }
 
-/* Another name for a slot of one node; what has that name goes. */
+/* Renames a slot within one node. An entry that has the new name is removed and released. */
 static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, tdict_error *err) {
   tdict_tree *node = from->node;
   uint32_t slot = (uint32_t)from->slot;
-  tdict_status status = own(from, err);
+  tdict_status status = own_keys_and_leaves(from, err);
   if (status != TDICT_OK) return status;
+  /* The new name is unused: rename the slot. */
   if (to->slot < 0) {
     if (tdict_keys_rename(node->keys, slot, &to->path.name)) return TDICT_OK;
     tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
     return tdict_error_at(err, TDICT_ENOMEM, to->path.whole);
   }
+  /* The new name is in use: its slot is deleted and its entry released. */
   tdict_leaf old = tdict_place_leaf(to);
   tdict_keys_take_name(node->keys, slot, (uint32_t)to->slot);
   node->leaves[to->slot] = 0;
@@ -170,31 +181,33 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   return TDICT_OK;
 }
 
-/* Moves a leaf to another node. */
-static tdict_status move_leaf(const tdict_place *from, tdict_place *to, tdict_error *err) {
+/* Moves a leaf to another node, which may demand a copy of it if it is a tree. */
+static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, tdict_error *err) {
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
   tdict_tree *adopted = NULL;
-  tdict_status status = TDICT_OK; /* nothing is demanded of an object */
+  /* Check that the leaf meets the demand of its new node. */
+  tdict_status status = TDICT_OK; /* an object meets any demand */
   if (tdict_leaf_tensor(leaf)) {
     tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
     status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), to->path.whole, err);
   } else if (tdict_leaf_tree(leaf)) {
-    status = adopt(to, tdict_leaf_tree(leaf), &adopted, err);
+    status = adopt_child(to, tdict_leaf_tree(leaf), &adopted, err);
     if (status == TDICT_OK) moved = tdict_leaf_of_tree(adopted);
   }
-  if (status == TDICT_OK) status = own(from, err);
+  /* Prepare the removal before the insertion, so that only the insertion can still fail. */
+  if (status == TDICT_OK) status = own_keys_and_leaves(from, err);
   if (status == TDICT_OK) status = tdict_place_put(to, moved, &old, err);
   if (status == TDICT_OK) {
     tdict_node_remove(from->node, (uint32_t)from->slot);
     tdict_leaf_release(leaf);
-    tdict_leaf_release(old); /* last: the node that was moved from may hang in it */
+    tdict_leaf_release(old); /* last: `old` may hold the last reference to the node that the leaf came from */
   }
   tdict_release(adopted);
   return status;
 }
 
-/* True when the path `to` leads through the entry that `from` leads to. */
-static bool leads_through(const tdict_tree *td, const char *to, const tdict_place *from) {
+/* Returns true if the path `to` leads through the entry at `from`: the rename would put the entry below itself. */
+static bool passes_through_entry(const tdict_tree *td, const char *to, const tdict_place *from) {
   tdict_path path;
   bool through = false;
   tdict_path_init(&path, to, "rename");
@@ -209,32 +222,35 @@ static bool leads_through(const tdict_tree *td, const char *to, const tdict_plac
   return through;
 }
 
-static tdict_status rename_found(const tdict_place *from, tdict_place *to, bool safe, tdict_error *err) {
+static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool safe, tdict_error *err) {
   tdict_status status = tdict_place_check_lock(from, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(to, err);
   if (status != TDICT_OK) return status;
+  /* Renaming to the same path succeeds, even with `safe`. */
   bool same_node = from->node == to->node && to->path.last;
   if (same_node && from->slot == to->slot) return TDICT_OK;
   if (safe && to->slot >= 0) {
-    tdict_fail(err, TDICT_EEXIST, "rename: the key is taken, and safe is true");
+    tdict_fail(err, TDICT_EEXIST, "rename: the new path is taken, and safe is true");
     return tdict_error_at(err, TDICT_EEXIST, to->path.whole);
   }
-  return same_node ? rename_slot(from, to, err) : move_leaf(from, to, err);
+  return same_node ? rename_slot(from, to, err) : move_leaf_to_node(from, to, err);
 }
 
 tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe, tdict_error *err) {
-  if (!td || !from || !to) return is_null("rename", !td ? "td" : !from ? "from" : "to", err);
+  if (!td || !from || !to) return fail_null_argument("rename", !td ? "td" : !from ? "from" : "to", err);
   tdict_place source, target;
   tdict_status status = tdict_place_get(&source, td, from, "rename", err);
   if (status != TDICT_OK) return status;
-  if (leads_through(td, to, &source)) {
+  /* Refuse to move an entry below itself. */
+  if (passes_through_entry(td, to, &source)) {
     tdict_place_reset(&source);
-    tdict_fail(err, TDICT_EINVAL, "rename: the new path lies below the old one");
+    tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
+  /* Find the new place. It may not exist yet. */
   status = tdict_place_find(&target, td, to, "rename", err);
   if (status == TDICT_OK) {
-    status = rename_found(&source, &target, safe, err);
+    status = rename_place(&source, &target, safe, err);
     tdict_place_reset(&target);
   }
   tdict_place_reset(&source);

@@ -1,5 +1,5 @@
-/* Key tables: slots in insertion order, names in chunks, an index with linear probing.
- * A table is owned by the nodes that count it. Thread rule: see keys.h. */
+/* Key tables: slots in insertion order, names in chunks, and a hash index with linear probing. The nodes that use a
+ * table own it together. Thread rule: see keys.h. */
 #include "tree/keys.h"
 
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 enum {
   FIRST_SLOTS = 8,
   FIRST_NAMES = 96,
-  NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written by words */
+  NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written in words, so up to 7 bytes past a name are touched */
   MOST_NAMES = 1 << 16,
-  REPACK_BYTES = 1024 /* fewer dead bytes are not worth a new chunk */
+  REPACK_BYTES = 1024 /* fewer bytes of deleted names do not justify a new chunk */
 };
 #define MOST_SLOTS ((uint32_t)1 << 30)
 
 typedef struct tdict_names names_chunk;
 
-static void free_names(names_chunk *chunk) {
+static void free_name_chunks(names_chunk *chunk) {
   while (chunk) {
     names_chunk *next = chunk->next;
     free(chunk);
@@ -24,7 +24,7 @@ static void free_names(names_chunk *chunk) {
   }
 }
 
-static names_chunk *new_names(size_t cap) {
+static names_chunk *new_name_chunk(size_t cap) {
   names_chunk *chunk = malloc(sizeof *chunk + cap + NAME_SLACK);
   if (!chunk) return NULL;
   chunk->next = NULL;
@@ -33,14 +33,15 @@ static names_chunk *new_names(size_t cap) {
   return chunk;
 }
 
-/* Room for `bytes` of names; NULL without memory. */
-static names_chunk *reserve_names(tdict_keys *keys, size_t bytes) {
+/* Adds a chunk with room for at least `bytes`. Chunks double in size up to MOST_NAMES. Returns NULL without memory. */
+static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
+  /* Doubling bounds the number of chunks; the limit bounds the unused bytes of a large table. */
   size_t cap = chunk ? chunk->cap * 2 : FIRST_NAMES;
   if (cap < FIRST_NAMES) cap = FIRST_NAMES;
   if (cap > MOST_NAMES) cap = MOST_NAMES;
   if (cap < bytes) cap = bytes;
-  chunk = new_names(cap);
+  chunk = new_name_chunk(cap);
   if (!chunk) return NULL;
   chunk->next = keys->names;
   keys->names = chunk;
@@ -49,8 +50,9 @@ static names_chunk *reserve_names(tdict_keys *keys, size_t bytes) {
 
 const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   names_chunk *chunk = keys->names;
+  /* tdict_key stores the length in 32 bits. */
   if (name->length >= UINT32_MAX) return NULL;
-  if (!chunk || chunk->cap - chunk->used <= name->length) chunk = reserve_names(keys, name->length + 1);
+  if (!chunk || chunk->cap - chunk->used <= name->length) chunk = add_name_chunk(keys, name->length + 1);
   if (!chunk) return NULL;
   char *stored = chunk->bytes + chunk->used;
   tdict_name_copy(name, stored);
@@ -60,9 +62,10 @@ const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   return stored;
 }
 
-/* Moves the names of `from`'s live slots to one chunk of `to`, which has as many slots. False without memory. */
+/* Copies the slots of `from` and its live names to `to`, the names into one new chunk. `to` may be `from`. Returns
+ * false without memory. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
-  names_chunk *chunk = new_names(from->name_bytes);
+  names_chunk *chunk = new_name_chunk(from->name_bytes);
   if (!chunk) return false;
   for (uint32_t i = 0; i < from->num_slots; i++) {
     const tdict_key *key = &from->slots[i];
@@ -71,28 +74,31 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
     to->slots[i].name = memcpy(chunk->bytes + chunk->used, key->name, (size_t)key->length + 1);
     chunk->used += (size_t)key->length + 1;
   }
-  if (to == from) free_names(to->names);
+  /* When repacking a table, its old chunks are freed only after every name was copied. */
+  if (to == from) free_name_chunks(to->names);
   to->names = chunk;
   to->name_bytes = from->name_bytes;
   to->dead_bytes = 0;
   return true;
 }
 
-/* Gives dead names back when they are more than half; without memory for that they stay. */
-static void drop_dead_names(tdict_keys *keys) {
+/* Frees the bytes of deleted names if they are more than half. Without memory for the new chunk they stay. */
+static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
 
-static void forget_name(tdict_keys *keys, const tdict_key *key) {
+/* Moves the bytes of a name from the names in use to the dead names. */
+static void count_dead_name(tdict_keys *keys, const tdict_key *key) {
   keys->name_bytes -= (size_t)key->length + 1;
   keys->dead_bytes += (size_t)key->length + 1;
 }
 
-/* How many slots an index of so many cells is for. */
-static uint32_t most_slots(uint32_t cells) { return cells / 2; }
+/* Returns the number of slots for an index of `cells` cells. A half-full index keeps the probe sequences short. */
+static uint32_t max_indexed_slots(uint32_t cells) { return cells / 2; }
 
-static void note_room(tdict_keys *keys) {
-  const uint32_t indexed = keys->cap_index ? most_slots(keys->cap_index) : TDICT_SCANNED_SLOTS;
+/* Recomputes `room`, so that an append checks one limit instead of two. */
+static void update_room(tdict_keys *keys) {
+  const uint32_t indexed = keys->cap_index ? max_indexed_slots(keys->cap_index) : TDICT_SCANNED_SLOTS;
   keys->room = indexed < keys->cap_slots ? indexed : keys->cap_slots;
 }
 
@@ -109,7 +115,7 @@ tdict_keys *tdict_keys_retain(tdict_keys *keys) {
 
 void tdict_keys_release(tdict_keys *keys) {
   if (!keys || atomic_fetch_sub_explicit(&keys->refs, 1, memory_order_acq_rel) != 1) return;
-  free_names(keys->names);
+  free_name_chunks(keys->names);
   free(keys->slots);
   free(keys->index);
   free(keys);
@@ -120,17 +126,18 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
   if (!copy) return NULL;
   copy->num_slots = keys->num_slots;
   copy->num_live = keys->num_live;
-  /* One slot to spare: a copy is made to be changed. */
+  /* Leave room for one more slot: a copy is made to be changed. */
   copy->cap_slots = keys->num_slots < FIRST_SLOTS ? FIRST_SLOTS : keys->num_slots + 1;
   copy->slots = malloc(copy->cap_slots * sizeof *copy->slots);
   if (!copy->slots || !pack_names(copy, keys)) goto failed;
+  /* Slot numbers are the same, so the index can be copied as it is. */
   if (keys->cap_index) {
     copy->cap_index = keys->cap_index;
     copy->index = malloc(copy->cap_index * sizeof *copy->index);
     if (!copy->index) goto failed;
     memcpy(copy->index, keys->index, copy->cap_index * sizeof *copy->index);
   }
-  note_room(copy);
+  update_room(copy);
   return copy;
 failed:
   tdict_keys_release(copy);
@@ -156,23 +163,26 @@ static void index_put(tdict_keys *keys, uint32_t slot, uint32_t hash) {
   index[i] = (hash & ~mask) | (slot + 1);
 }
 
-/* Fills an index that is all 0. */
+/* Adds all live slots to an index whose cells are 0. */
 static void index_fill(tdict_keys *keys) {
   for (uint32_t i = 0; i < keys->num_slots; i++)
     if (keys->slots[i].name) index_put(keys, i, keys->slots[i].hash);
 }
 
-/* The index after a slot has got another name. */
-static void index_renamed(tdict_keys *keys, uint32_t slot) {
+/* Adds a slot to the index, if the table has one. */
+static void index_put_slot(tdict_keys *keys, uint32_t slot) {
   if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
 
-/* Takes a slot out and moves back what probed over it, so that no marks of the deleted are needed. */
-static void index_drop(tdict_keys *keys, uint32_t slot) {
+/* Removes a slot from the index and moves later cells of the probe sequence back into the hole. Cells for deleted slots
+ * are then not needed. */
+static void index_remove(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
+  /* Find the cell of the slot. */
   uint32_t mask = keys->cap_index - 1, hole = keys->slots[slot].hash & mask;
   while ((keys->index[hole] & mask) != slot + 1) hole = (hole + 1) & mask;
   for (uint32_t i = (hole + 1) & mask; keys->index[i]; i = (i + 1) & mask) {
+    /* Move a cell only if the hole is between its home and its place, or a search would miss it. */
     uint32_t home = keys->slots[(keys->index[i] & mask) - 1].hash & mask;
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     keys->index[hole] = keys->index[i];
@@ -181,7 +191,7 @@ static void index_drop(tdict_keys *keys, uint32_t slot) {
   keys->index[hole] = 0;
 }
 
-/* Room for slots up to `count`. */
+/* Allocates room for `count` slots. */
 static bool reserve_slots(tdict_keys *keys, size_t count) {
   if (count <= keys->cap_slots) return true;
   if (count > MOST_SLOTS) return false;
@@ -194,12 +204,13 @@ static bool reserve_slots(tdict_keys *keys, size_t count) {
   return true;
 }
 
-/* An index for slots up to `count`. */
+/* Makes the index large enough for `count` slots. Small tables need none. */
 static bool reserve_index(tdict_keys *keys, size_t count) {
   if (!keys->cap_index && count <= TDICT_SCANNED_SLOTS) return true;
-  if (keys->cap_index && count <= most_slots(keys->cap_index)) return true;
+  if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;
   uint32_t cap = keys->cap_index ? keys->cap_index : TDICT_SCANNED_SLOTS;
-  while (most_slots(cap) < count) cap *= 2;
+  while (max_indexed_slots(cap) < count) cap *= 2;
+  /* Build a new index. The old one stays valid until the allocation has succeeded. */
   uint32_t *index = calloc(cap, sizeof *index);
   if (!index) return false;
   free(keys->index);
@@ -210,13 +221,14 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
 }
 
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots) {
+  /* Update `room` on failure too: the slots may have grown although the index did not. */
   bool made = reserve_slots(keys, slots) && reserve_index(keys, slots);
-  note_room(keys);
+  update_room(keys);
   return made;
 }
 
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes) {
-  return tdict_keys_make_room(keys, slots) && (!name_bytes || reserve_names(keys, name_bytes));
+  return tdict_keys_make_room(keys, slots) && (!name_bytes || add_name_chunk(keys, name_bytes));
 }
 
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length) {
@@ -225,32 +237,33 @@ int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length) {
 }
 
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot) {
-  index_drop(keys, slot);
-  forget_name(keys, &keys->slots[slot]);
+  index_remove(keys, slot);
+  count_dead_name(keys, &keys->slots[slot]);
   keys->slots[slot] = (tdict_key){NULL, 0, 0};
   keys->num_live--;
 }
 
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name) {
+  /* Store the new name first: it is the only step that can fail. */
   const char *stored = tdict_keys_store_name(keys, name);
   if (!stored) return false;
-  index_drop(keys, slot);
-  forget_name(keys, &keys->slots[slot]);
+  index_remove(keys, slot);
+  count_dead_name(keys, &keys->slots[slot]);
   keys->slots[slot] = (tdict_key){stored, (uint32_t)name->length, name->hash};
-  index_renamed(keys, slot);
-  drop_dead_names(keys);
+  index_put_slot(keys, slot);
+  repack_dead_names(keys);
   return true;
 }
 
 void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from) {
   tdict_key taken = keys->slots[from];
-  index_drop(keys, slot);
-  index_drop(keys, from);
-  forget_name(keys, &keys->slots[slot]);
+  index_remove(keys, slot);
+  index_remove(keys, from);
+  count_dead_name(keys, &keys->slots[slot]);
   keys->slots[slot] = taken;
   keys->slots[from] = (tdict_key){NULL, 0, 0};
   keys->num_live--;
-  index_renamed(keys, slot);
+  index_put_slot(keys, slot);
 }
 
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
@@ -261,7 +274,7 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
     leaves[live++] = leaves[i];
   }
   keys->num_slots = live;
-  /* The index shrinks with the table, else a small table that was large once would be cleared at its old cost. */
+  /* Shrink the index too: clearing it must cost O(live slots), even for a table that was large before. */
   if (live <= TDICT_SCANNED_SLOTS) {
     free(keys->index);
     keys->index = NULL;
@@ -271,6 +284,6 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
     memset(keys->index, 0, keys->cap_index * sizeof *keys->index);
     index_fill(keys);
   }
-  note_room(keys);
-  drop_dead_names(keys);
+  update_room(keys);
+  repack_dead_names(keys);
 }

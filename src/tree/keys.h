@@ -1,7 +1,7 @@
-/* A key table: the names of one node, their order and a hash index. Counted, shared by all nodes with the same keys,
- * and copied by who changes it while it is shared. Slots of deleted keys stay, marked, until the table is compacted, so
- * that slot numbers of other keys do not change.
- * Thread rule: a table that is shared is never changed; counting is safe everywhere. */
+/* A key table: the names of the keys of one node, their order and a hash index. Key tables are counted and shared by
+ * all nodes with the same keys. A node copies a shared table before it changes its keys. The slot of a deleted key
+ * stays until the table is compacted, so that the slot numbers of other keys do not change.
+ * Thread rule: a shared table is never changed; counting is thread-safe. */
 #ifndef TDICT_TREE_KEYS_H
 #define TDICT_TREE_KEYS_H
 
@@ -14,45 +14,47 @@
 #include "tree/name.h"
 
 typedef struct tdict_key {
-  const char *name; /* ended by 0; NULL for a slot whose key was deleted */
+  const char *name; /* ended by 0; NULL if the key of the slot was deleted */
   uint32_t length, hash;
 } tdict_key;
 typedef struct tdict_keys {
   _Atomic(int64_t) refs;
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
-  uint32_t room;                                      /* slots up to which neither slots nor index have to grow */
+  uint32_t room; /* slots that can be used before the slots or the index must grow */
   tdict_key *slots;
-  uint32_t *index;               /* 0, or slot + 1 in the bits below cap_index and the hash in those above */
-  struct tdict_names *names;     /* the bytes of the names; eight may be read at each */
-  size_t name_bytes, dead_bytes; /* of names in use, and of names that nobody uses any more */
+  uint32_t *index;               /* a cell is 0, or slot + 1 in the bits below cap_index and hash bits in those above */
+  struct tdict_names *names;     /* the bytes of the names; 8 bytes may be read at each name */
+  size_t name_bytes, dead_bytes; /* bytes of the names in use, and of names that no slot uses any more */
 } tdict_keys;
 
-tdict_keys *tdict_keys_create(void); /* NULL without memory */
+tdict_keys *tdict_keys_create(void); /* returns NULL without memory */
 tdict_keys *tdict_keys_retain(tdict_keys *keys);
 void tdict_keys_release(tdict_keys *keys);
-/* A private copy with the same slot numbers; NULL without memory. */
+/* Makes a copy with the same slot numbers and one reference. Returns NULL without memory. */
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
-/* The slot of a key (length bytes, no 0 needed), or -1. */
+/* Returns the slot of a key (`length` bytes, which need not end with 0), or -1. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
-/* The hash of a name, and the same search and addition where it is known already. */
+/* Compute the hash of a name, and search with a hash that is known already. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
-/* The following change a table that has one reference. */
-/* Room for so many slots, and bytes of names with a 0 each; false without memory. */
+/* The following functions change a table, which must have one reference. */
+/* Allocates room for `slots` slots and `name_bytes` bytes of names, a 0 for each included. Returns false without
+ * memory. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
-/* tdict_keys_append() of a name. */
+/* Appends a key by its text; see tdict_keys_append(). */
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length);
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
-/* Gives a slot another name that is not there yet; false without memory. */
+/* Renames the key of a slot. The new name must not be in the table. Returns false without memory. */
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name);
-/* Gives `slot` the name of slot `from`, which is deleted. Needs no memory. */
+/* Moves the name of slot `from` to `slot` and deletes slot `from`. Cannot fail. */
 void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from);
-/* Moves the live slots together, in order, and the elements of `leaves` with them. Needs no memory. */
+/* Removes deleted slots, keeps the order, and moves the elements of `leaves` along. Cannot fail. */
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves);
 
-enum { TDICT_SCANNED_SLOTS = 8 }; /* up to so many slots are compared one by one, without an index */
+enum { TDICT_SCANNED_SLOTS = 8 }; /* tables up to this size have no index: their slots are compared one by one */
 
-/* The slot of a name, or -1, by the index: of the table, some of that and one slot with its bytes are read. */
+/* Returns the slot of a name, or -1, by the index. A search normally reads one cell, one slot and the bytes of its
+ * name. */
 static inline int64_t tdict_keys_find_indexed(const tdict_keys *keys, const tdict_name *name) {
   const uint32_t mask = keys->cap_index - 1, *index = keys->index;
   uint32_t cell;
@@ -65,7 +67,7 @@ static inline int64_t tdict_keys_find_indexed(const tdict_keys *keys, const tdic
   return -1;
 }
 
-/* The slot of a name, or -1. A slot without a key has length and hash 0, which no name has. */
+/* Returns the slot of a name, or -1. A deleted slot has length 0 and hash 0 and so matches no name. */
 static inline int64_t tdict_keys_find_name(const tdict_keys *keys, const tdict_name *name) {
   if (keys->cap_index) return tdict_keys_find_indexed(keys, name);
   const tdict_key *slots = keys->slots;
@@ -74,18 +76,20 @@ static inline int64_t tdict_keys_find_name(const tdict_keys *keys, const tdict_n
   return -1;
 }
 
-/* Parts of the addition below: more room, and a name that is long or finds no room. */
+/* Helpers of tdict_keys_append(): grow the table, and store a name that is long or needs a new chunk. */
 bool tdict_keys_make_room(tdict_keys *keys, size_t slots);
 const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name);
 
-/* A chunk of names. Only the first of the list has room; eight bytes more may be written behind it. */
+/* A chunk of names. Only the first chunk of the list has room. 8 bytes after `cap` are allocated too, because names are
+ * written in words of 8 bytes. */
 struct tdict_names {
   struct tdict_names *next;
   size_t used, cap;
   char bytes[];
 };
 
-/* A new slot at the end, or -1 without memory, in which case nothing has changed. The key is not there yet. */
+/* Appends a key, which must not be in the table, and returns its slot. Returns -1 without memory; the table is then
+ * unchanged. */
 static inline int64_t tdict_keys_append(tdict_keys *keys, const tdict_name *name) {
   const uint32_t slot = keys->num_slots;
   const size_t length = name->length;

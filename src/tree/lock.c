@@ -1,7 +1,7 @@
-/* Locks. A node is locked by a call of its own or by what is above: it counts, slot by slot, the locked nodes that hold
- * it. The count of a node changes only when the node above begins or ends to be locked, so a node that hangs at several
- * places is counted as often as it is freed. Thread rule: locking is writing; the last release of a locked node counts
- * down from any thread. */
+/* Locks of trees. A node is locked by tdict_lock() on itself or by a locked node above. `locks_above` counts the slots
+ * of locked nodes that hold the node. The count changes only when the node above becomes locked or unlocked, so a node
+ * at several places is counted once per place. Each node owns its count.
+ * Thread rule: locking is writing. The last release of a locked node lowers the counts below it, from any thread. */
 #include "base/error.h"
 #include "tree/node.h"
 
@@ -9,16 +9,19 @@ void tdict_lock(tdict_tree *td) {
   if (!td) return;
   bool was_locked = tdict_node_is_locked(td);
   td->locked = true;
+  /* The nodes below already count this node as locked. */
   if (was_locked) return;
   td->pending = NULL;
+  /* Count the lock in all children, and go deeper only below nodes that were not locked before. */
   for (tdict_tree *list = td; list;) {
     tdict_tree *node = list;
     list = node->pending;
     for (uint32_t i = 0; i < node->keys->num_slots; i++) {
       tdict_tree *child = tdict_leaf_tree(node->leaves[i]);
       if (!child) continue;
-      bool new = atomic_fetch_add_explicit(&child->locks_above, 1, memory_order_relaxed) == 0 && !child->locked;
-      if (!new) continue;
+      bool is_newly_locked =
+          atomic_fetch_add_explicit(&child->locks_above, 1, memory_order_relaxed) == 0 && !child->locked;
+      if (!is_newly_locked) continue;
       child->pending = list;
       list = child;
     }
@@ -29,11 +32,12 @@ tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
   if (!td) return tdict_fail(err, TDICT_EINVAL, "unlock: td is NULL");
   int32_t above = atomic_load_explicit(&td->locks_above, memory_order_relaxed);
   if (above > 0)
-    return tdict_fail(err, TDICT_ELOCKED, "unlock: the tree hangs below a locked tree (at %d places); unlock that one",
-                      (int)above);
+    return tdict_fail(err, TDICT_ELOCKED,
+                      "unlock: the tree is below a locked tree (in %d places); unlock that tree first", (int)above);
   if (!td->locked) return TDICT_OK;
   td->locked = false;
-  tdict_node_unhold(td, true);
+  /* Clear the own locks of the trees below too, except where another locked tree holds them. */
+  tdict_node_uncount_lock(td, true);
   return TDICT_OK;
 }
 

@@ -1,6 +1,8 @@
-/* What only names of more than 8 bytes need. Thread rule: see name.h. */
+/* The parts of reading and hashing a name that only names of more than 8 bytes need. Borrow the text.
+ * Thread rule: see name.h. */
 #include "tree/name.h"
 
+/* Mixes in 16 bytes at a time; the last 16 may overlap the bytes before them. */
 uint32_t tdict_name_hash_long(const char *text, size_t length) {
   uint64_t hash = tdict_hash_begin(length);
   for (size_t at = 0; at + TDICT_SHORT_NAME < length; at += TDICT_SHORT_NAME)
@@ -12,12 +14,13 @@ uint32_t tdict_name_hash_long(const char *text, size_t length) {
 tdict_name tdict_name_read_long(const char *text, const char *end) {
   const size_t left = (size_t)(end - text);
   size_t length = left;
-  for (size_t at = 0; left - at > TDICT_WORD_BYTES;) { /* the last word overlaps: its first bytes are no stops */
+  for (size_t at = 0; left - at > TDICT_WORD_BYTES;) {
+    /* The last word overlaps the word before it. A stop among the bytes read twice would have ended the search. */
     at = left - at >= (size_t)2 * TDICT_WORD_BYTES ? at + TDICT_WORD_BYTES : left - TDICT_WORD_BYTES;
     uint64_t stops = tdict_word_stops(tdict_word_load(text + at));
     if (!stops) continue;
     length = at + (size_t)(unsigned)__builtin_ctzll(stops) / 8;
-    if (text[length] != '.') length = 0;
+    if (text[length] != '.') length = 0; /* a backslash: the caller reads the key byte by byte */
     break;
   }
   return tdict_name_of(text, length);

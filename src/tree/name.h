@@ -1,5 +1,5 @@
-/* A key as two words of its bytes and a hash, so that short keys are read, compared and stored without a loop over
- * bytes. Borrowed from whoever has the bytes. Thread rule: functions of their arguments. */
+/* A name is a key as two 8-byte words of its text and a hash. Short keys are thus read, compared and stored without a
+ * loop over bytes. The text is borrowed. Thread rule: pure functions. */
 #ifndef TDICT_TREE_NAME_H
 #define TDICT_TREE_NAME_H
 
@@ -8,19 +8,20 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Keeps what is done seldom out of a function that is called often, which then saves fewer registers. */
-#define TDICT_SELDOM __attribute__((noinline, cold))
+/* Marks a function that is called rarely. Not inlining it keeps its registers out of the caller, which is called
+ * often. */
+#define TDICT_COLD __attribute__((noinline, cold))
 
-enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words hold all of a short name */
+enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words of a tdict_name hold all bytes of a short name */
 
 typedef struct tdict_name {
   const char *text; /* not ended by 0 */
   size_t length;
-  uint64_t first, last; /* bytes [0, 8), those that are not there being 0, and, of more than 8 bytes, the last 8 */
+  uint64_t first, last; /* the first 8 bytes, padded with 0; and the last 8 bytes of a name of more than 8 */
   uint32_t hash;
 } tdict_name;
 
-/* Eight bytes, the first one lowest, so that shifts and counts mean the same everywhere. */
+/* Loads 8 bytes as a little-endian word, so that shifts and bit counts mean the same on every machine. */
 static inline uint64_t tdict_word_load(const char *bytes) {
   uint64_t word;
   memcpy(&word, bytes, sizeof word);
@@ -30,9 +31,9 @@ static inline uint64_t tdict_word_load(const char *bytes) {
   return word;
 }
 
-/* The same of 0 to 7 bytes, and none beyond them is read; the others are 0. */
+/* Loads 0 to 7 bytes as a little-endian word, padded with 0. Reads no byte beyond `length`. */
 static inline uint64_t tdict_word_load_part(const char *bytes, size_t length) {
-  if (length >= 4) { /* two halves, which overlap */
+  if (length >= 4) { /* two loads that overlap */
     uint32_t low, high;
     memcpy(&low, bytes, sizeof low);
     memcpy(&high, bytes + length - 4, sizeof high);
@@ -47,17 +48,18 @@ static inline uint64_t tdict_word_load_part(const char *bytes, size_t length) {
   return b[0] | (uint64_t)b[length / 2] << 8 * (length / 2) | (uint64_t)b[length - 1] << 8 * (length - 1);
 }
 
-/* The bits of the first `length` bytes of a word, 1 to 8. */
+/* Returns a mask of the first `length` bytes of a word; `length` is 1 to 8. */
 static inline uint64_t tdict_word_mask(size_t length) { return ~(uint64_t)0 >> (64 - 8 * length); }
 
-/* The top bit of each byte that is a dot or a backslash. Bytes above the lowest that is marked may be marked wrongly. */
+/* Sets the top bit of each byte that is a dot or a backslash. Only the lowest bit set is reliable: the subtraction
+ * carries into the bytes above it. */
 static inline uint64_t tdict_word_stops(uint64_t word) {
   const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
   return (((word ^ ones * '.') - ones) | ((word ^ ones * '\\') - ones)) & ~word & tops;
 }
 
 __extension__ typedef unsigned __int128 tdict_word_pair;
-/* Both halves of a product: each bit of it depends on many of both factors. */
+/* Multiplies and xors both halves of the product, so that each result bit depends on many bits of both factors. */
 static inline uint64_t tdict_hash_fold(uint64_t a, uint64_t b) {
   tdict_word_pair product = (tdict_word_pair)a * b;
   return (uint64_t)product ^ (uint64_t)(product >> 64);
@@ -67,18 +69,19 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
   return tdict_hash_fold(tdict_hash_fold(hash ^ first, last ^ 0x9e3779b97f4a7c15u), 0xd6e8feb86659fd93u);
 }
 
-/* Parts of the following that only long names need. They are handed no tdict_name, which then lies in registers. */
+/* Parts of the functions below that only names of more than 8 bytes need. They take no tdict_name pointer, so that the
+ * caller can keep its tdict_name in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
-tdict_name tdict_name_read_long(const char *text, const char *end); /* of length 0: see tdict_name_read() */
+tdict_name tdict_name_read_long(const char *text, const char *end); /* length 0: not read, as in tdict_name_read() */
 
-/* Fills in the words of a name whose text and length are there. */
+/* Fills in the words of a name from its text and length. */
 static inline void tdict_name_words(tdict_name *name) {
   const bool part = name->length < TDICT_WORD_BYTES;
   name->first = part ? tdict_word_load_part(name->text, name->length) : tdict_word_load(name->text);
   name->last = name->length > TDICT_WORD_BYTES ? tdict_word_load(name->text + name->length - 8) : 0;
 }
 
-/* Fills in the hash of a name whose words are there. */
+/* Fills in the hash of a name from its words. */
 static inline void tdict_name_hash(tdict_name *name) {
   name->hash = name->length > TDICT_SHORT_NAME
                    ? tdict_name_hash_long(name->text, name->length)
@@ -92,8 +95,8 @@ static inline tdict_name tdict_name_of(const char *text, size_t length) {
   return name;
 }
 
-/* Reads the key of a path that begins at `text` and ends with a dot or where the path does. False when it is empty or
- * has a backslash, in which case it is to be read with more care. */
+/* Reads the key at `text` up to a dot or the end of the path. Returns false if the key is empty or has a backslash; the
+ * caller then reads it by tdict_path_next(). */
 static inline bool tdict_name_read(tdict_name *name, const char *text, const char *end) {
   size_t left = (size_t)(end - text), length = left;
   uint64_t first = left >= TDICT_WORD_BYTES ? tdict_word_load(text) : tdict_word_load_part(text, left);
@@ -116,13 +119,13 @@ static inline bool tdict_name_read(tdict_name *name, const char *text, const cha
   return true;
 }
 
-/* True when the bytes at `stored`, of which eight may be read, begin with the name. */
+/* Returns true if the bytes at `stored` begin with the name. At least 8 bytes may be read at `stored`. */
 static inline bool tdict_name_is(const tdict_name *name, const char *stored) {
   if (name->length > TDICT_WORD_BYTES) return memcmp(stored, name->text, name->length) == 0;
   return name->length == 0 || (tdict_word_load(stored) & tdict_word_mask(name->length)) == name->first;
 }
 
-/* Copies the name to where at least eight bytes may be written. */
+/* Copies the name to `to`, where at least 8 bytes may be written. */
 static inline void tdict_name_copy(const tdict_name *name, char *to) {
   if (name->length > TDICT_SHORT_NAME) {
     memcpy(to, name->text, name->length);
@@ -137,8 +140,8 @@ static inline void tdict_name_copy(const tdict_name *name, char *to) {
   if (name->length > TDICT_WORD_BYTES) memcpy(to + name->length - 8, &last, sizeof last);
 }
 
-/* A prefix of up to 7 bytes and the key of up to 8 behind it as one name of a known text: the bytes that were just written
- * there are not read again, which would wait for them. */
+/* Makes the name of `text`, which is a prefix of `mark` bytes (up to 7) followed by a key of `length` bytes (up to 8).
+ * Uses the words of both parts instead of the text, because a load of bytes that were just stored would stall. */
 static inline tdict_name tdict_name_join(const char *text, uint64_t prefix, size_t mark, uint64_t key, size_t length) {
   tdict_name name = {text, mark + length, 0, 0, 0};
   const unsigned by = (unsigned)mark * 8;

@@ -1,5 +1,5 @@
-/* Nodes: making, counting, their slots, and copy on write of the key table and the leaves. A node owns one reference to
- * its table and one to its list of leaves. Thread rule: as in tdict/tree.h; counting is safe everywhere. */
+/* Nodes: creation, reference counts, slots, and copy-on-write of key tables and leaves. A node owns one reference to
+ * its key table and one to its list of leaves. Thread rule: as in tdict/tree.h; counting is thread-safe. */
 #include "tree/node.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum { FIRST_LEAVES = 8 };
 
-/* A node without keys, batch size and device; NULL without memory. The table is taken on success. */
+/* Makes a node without batch size and device. Takes `keys` on success. Returns NULL without memory. */
 static tdict_tree *new_node(tdict_keys *keys) {
   tdict_tree *td = malloc(sizeof *td);
   if (!td) return NULL;
@@ -32,7 +32,7 @@ static tdict_tree *new_empty_node(void) {
   return td;
 }
 
-static void take_after(tdict_tree *td, const tdict_tree *like) {
+static void copy_batch_and_device(tdict_tree *td, const tdict_tree *like) {
   td->batch_ndim = like->batch_ndim;
   memcpy(td->batch_size, like->batch_size, (size_t)like->batch_ndim * sizeof *td->batch_size);
   td->has_device = like->has_device;
@@ -41,7 +41,7 @@ static void take_after(tdict_tree *td, const tdict_tree *like) {
 
 tdict_tree *tdict_node_create_under(const tdict_tree *like) {
   tdict_tree *td = new_empty_node();
-  if (td) take_after(td, like);
+  if (td) copy_batch_and_device(td, like);
   return td;
 }
 
@@ -50,8 +50,8 @@ static tdict_slab *slab_of(tdict_leaf leaf) {
   return tensor ? tensor->slab : NULL;
 }
 
-/* A list with room for `cap` leaves, of which the first `count` are empty; NULL without memory. */
-static tdict_leaf *new_list(size_t cap, size_t count) {
+/* Makes a list with room for `cap` leaves, of which the first `count` are empty. Returns NULL without memory. */
+static tdict_leaf *new_leaf_list(size_t cap, size_t count) {
   tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
   if (!list) return NULL;
   atomic_init(&list->refs, 1);
@@ -59,28 +59,29 @@ static tdict_leaf *new_list(size_t cap, size_t count) {
   return list->leaves;
 }
 
-static tdict_status no_memory(size_t slots, tdict_error *err) {
+static tdict_status fail_node_memory(size_t slots, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "tree: no memory for a node of %zu keys", slots);
 }
 
-tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err) {
   size_t slots = like->keys->num_slots;
   tdict_tree *td = new_node(like->keys);
-  tdict_leaf *leaves = td && slots ? new_list(slots, slots) : NULL;
+  tdict_leaf *leaves = td && slots ? new_leaf_list(slots, slots) : NULL;
   if (!td || (slots && !leaves)) {
     free(td);
-    return no_memory(slots, err);
+    return fail_node_memory(slots, err);
   }
+  /* new_node() took the table without a reference, so that the failure above needs no release. */
   (void)tdict_keys_retain(like->keys);
-  take_after(td, like);
+  copy_batch_and_device(td, like);
   td->leaves = leaves;
   td->cap_leaves = (uint32_t)slots;
   *out = td;
   return TDICT_OK;
 }
 
-/* Copies leaves with a reference to each, trees as empty slots where `trees` is false. One count for all that follow
- * one another in a slab. */
+/* Copies leaves and adds a reference to each. With `trees` false, trees become empty slots. Consecutive tensors of one
+ * slab share a single atomic addition. */
 static void copy_leaves(tdict_leaf *to, const tdict_leaf *from, size_t count, bool trees) {
   for (size_t i = 0; i < count;) {
     tdict_leaf leaf = from[i];
@@ -102,18 +103,19 @@ static bool holds_trees(const tdict_tree *td) {
   return trees != 0;
 }
 
-tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
+tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
   const size_t slots = like->keys->num_slots;
+  /* A list with trees cannot be shared: each copy needs child nodes of its own. */
   *trees = holds_trees(like);
   if (*trees) {
-    tdict_status status = tdict_node_like(like, out, err);
+    tdict_status status = tdict_node_create_like(like, out, err);
     if (status == TDICT_OK) copy_leaves((*out)->leaves, like->leaves, slots, false);
     return status;
   }
   tdict_tree *td = new_node(like->keys);
-  if (!td) return no_memory(slots, err);
+  if (!td) return fail_node_memory(slots, err);
   (void)tdict_keys_retain(like->keys);
-  take_after(td, like);
+  copy_batch_and_device(td, like);
   if (like->leaves) atomic_fetch_add_explicit(&tdict_node_list(like)->refs, 1, memory_order_relaxed);
   td->leaves = like->leaves;
   td->cap_leaves = like->cap_leaves;
@@ -152,37 +154,39 @@ tdict_tree *tdict_retain(const tdict_tree *td) {
   return counted;
 }
 
-/* Puts a node whose last reference this is on the list of those to be freed: trees may be too deep for recursion. */
-static void drop(tdict_tree *td, tdict_tree **dying) {
+/* Drops a reference. If it was the last, pushes the node on *to_free: recursion could overflow the stack, because trees
+ * may be deep. */
+static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
+  /* acq_rel: the thread that frees the node must see all writes of former holders. */
   if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;
-  td->pending = *dying;
-  *dying = td;
+  td->pending = *to_free;
+  *to_free = td;
 }
 
-/* The end of the leaves from `i` on that are tensors of this slab: they lie in its own memory, so only their addresses
- * are looked at. */
-static uint32_t slab_run(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
+/* Returns the end of the run of tensors of this slab that begins at `i`. Compares addresses only,
+ * without reading the tensors: those of a slab are in its own memory. */
+static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
   const uintptr_t first = (uintptr_t)slab->tensors, bytes = slab->num_tensors * sizeof slab->tensors[0];
   while (i < count && td->leaves[i] - first < bytes && tdict_leaf_kind(td->leaves[i]) == TDICT_LEAF_TENSOR) i++;
   return i;
 }
 
-/* Gives back a node's part in a list of `count` leaves. */
-static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **dying) {
+/* Drops the node's reference to its list of `count` leaves, and releases the leaves with the last reference. */
+static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **to_free) {
   if (!td->leaves) return;
   tdict_leaf_list *list = tdict_node_list(td);
   if (atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) != 1) return;
   for (uint32_t i = 0; i < count;) {
     tdict_leaf leaf = td->leaves[i++];
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    if (tensor && tensor->slab) { /* one count for all that follow one another */
-      uint32_t end = slab_run(td, i, count, tensor->slab);
+    if (tensor && tensor->slab) { /* one atomic subtraction for the whole run */
+      uint32_t end = find_slab_run_end(td, i, count, tensor->slab);
       tdict_slab_release(tensor->slab, (int64_t)(end - i) + 1);
       i = end;
     } else if (tensor) {
       tdict_tensor_release(tensor);
     } else if (tdict_leaf_tree(leaf)) {
-      drop(tdict_leaf_tree(leaf), dying);
+      drop_node_reference(tdict_leaf_tree(leaf), to_free);
     } else {
       tdict_box_release(tdict_leaf_box(leaf));
     }
@@ -190,7 +194,7 @@ static void release_leaves(tdict_tree *td, uint32_t count, tdict_tree **dying) {
   free(list);
 }
 
-void tdict_node_unhold(tdict_tree *td, bool clear) {
+void tdict_node_uncount_lock(tdict_tree *td, bool clear) {
   td->pending = NULL;
   for (tdict_tree *list = td; list;) {
     tdict_tree *node = list;
@@ -207,13 +211,14 @@ void tdict_node_unhold(tdict_tree *td, bool clear) {
 }
 
 void tdict_release(tdict_tree *td) {
-  tdict_tree *dying = NULL;
-  if (td) drop(td, &dying);
-  while (dying) {
-    tdict_tree *node = dying;
-    dying = node->pending;
-    if (node->locked) tdict_node_unhold(node, false);
-    release_leaves(node, node->keys->num_slots, &dying);
+  tdict_tree *to_free = NULL;
+  if (td) drop_node_reference(td, &to_free);
+  while (to_free) {
+    tdict_tree *node = to_free;
+    to_free = node->pending;
+    /* Children that other trees hold must not stay locked by a tree that no longer exists. */
+    if (node->locked) tdict_node_uncount_lock(node, false);
+    release_leaves(node, node->keys->num_slots, &to_free);
     tdict_keys_release(node->keys);
     free(node);
   }
@@ -235,7 +240,8 @@ void tdict_leaf_release(tdict_leaf leaf) {
   tdict_box_release(tdict_leaf_box(leaf));
 }
 
-static bool own_keys(tdict_tree *td) {
+/* Replaces a shared key table by a private copy. Returns false without memory. */
+static bool own_key_table(tdict_tree *td) {
   if (atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1) return true;
   tdict_keys *own = tdict_keys_copy(td->keys);
   if (!own) return false;
@@ -244,11 +250,12 @@ static bool own_keys(tdict_tree *td) {
   return true;
 }
 
-/* A list of the node's own, with room for `cap` leaves, in place of a shared one; no tree is in it. */
-static bool leave_list(tdict_tree *td, size_t cap) {
+/* Replaces a shared list by a private copy with room for `cap` leaves. A shared list holds no trees, so releasing it
+ * frees no node. */
+static bool copy_shared_list(tdict_tree *td, size_t cap) {
   const uint32_t count = td->keys->num_slots;
   tdict_tree *none = NULL;
-  tdict_leaf *leaves = new_list(cap, 0);
+  tdict_leaf *leaves = new_leaf_list(cap, 0);
   if (!leaves) return false;
   copy_leaves(leaves, td->leaves, count, true);
   release_leaves(td, count, &none);
@@ -258,19 +265,20 @@ static bool leave_list(tdict_tree *td, size_t cap) {
 }
 
 bool tdict_node_own_leaves(tdict_tree *td) {
-  return !tdict_node_shares_leaves(td) || leave_list(td, td->keys->num_slots);
+  return !tdict_node_shares_leaves(td) || copy_shared_list(td, td->keys->num_slots);
 }
 
-bool tdict_node_own(tdict_tree *td) { return tdict_node_own_leaves(td) && own_keys(td); }
+bool tdict_node_own(tdict_tree *td) { return tdict_node_own_leaves(td) && own_key_table(td); }
 
 bool tdict_node_reserve(tdict_tree *td, size_t count) {
   const bool shared = tdict_node_shares_leaves(td);
   if (count <= td->cap_leaves && !shared) return true;
   size_t cap = td->cap_leaves;
-  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* a shared list may be long enough */
+  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* not for a shared list that is long enough */
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;
-  if (shared) return leave_list(td, cap);
+  /* Replace a shared list, or grow a private list in place. */
+  if (shared) return copy_shared_list(td, cap);
   tdict_leaf_list *list = td->leaves ? tdict_node_list(td) : NULL;
   const bool first = !list;
   tdict_leaf_list *grown = realloc(list, sizeof *grown + cap * sizeof *grown->leaves);
@@ -281,11 +289,13 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   return true;
 }
 
-static TDICT_SELDOM bool prepare_to_add(tdict_tree *td) {
-  return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_keys(td);
+/* Makes the leaves and the key table private and allocates a slot. */
+static TDICT_COLD bool prepare_to_add(tdict_tree *td) {
+  return tdict_node_reserve(td, (size_t)td->keys->num_slots + 1) && own_key_table(td);
 }
 
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf) {
+  /* acquire: pairs with the release of the last other holder, which may have read the table until then. */
   const bool ready = td->keys->num_slots < td->cap_leaves && !tdict_node_shares_leaves(td) &&
                      atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1;
   if (!ready && !prepare_to_add(td)) return false;
@@ -324,13 +334,13 @@ void tdict_node_compact(tdict_tree *td) {
   if (keys->num_slots - keys->num_live > keys->num_slots / 2) tdict_keys_compact(keys, td->leaves);
 }
 
-/* Writes what comes at `position` of a text that is cut in the middle, if it is shown at all. */
-typedef struct cut_text {
+/* Writes a text that is cut in the middle: the first `head` and the last `tail` bytes of `total` are kept. */
+typedef struct cut_writer {
   char *buffer;
   size_t total, head, tail, position;
-} cut_text;
+} cut_writer;
 
-static void put(cut_text *text, char c) {
+static void put_cut_char(cut_writer *text, char c) {
   size_t at = text->position++;
   if (text->head + text->tail == text->total || at < text->head)
     text->buffer[at] = c;
@@ -341,20 +351,23 @@ static void put(cut_text *text, char c) {
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes) {
   char copy[sizeof((tdict_error *)NULL)->path];
   size_t length = above ? strlen(above) : 0, total = length;
+  /* The text in `buffer` is both input and output: keep a copy of the input. */
   if (above && above == buffer && length < sizeof copy) above = memcpy(copy, buffer, length + 1);
   if (key) total += tdict_path_escape(key->name, NULL, 0) + (length != 0);
-  cut_text text = {buffer, total, total, 0, 0};
+  /* Decide what is cut: "..." replaces the middle. */
+  cut_writer text = {buffer, total, total, 0, 0};
   if (total >= bytes) {
     size_t kept = bytes - 1 - 3;
     text.head = kept / 2;
     text.tail = kept - text.head;
     memcpy(buffer + text.head, "...", 3);
   }
-  for (size_t i = 0; i < length; i++) put(&text, above[i]);
-  if (key && length) put(&text, '.');
+  /* Write what is kept. */
+  for (size_t i = 0; i < length; i++) put_cut_char(&text, above[i]);
+  if (key && length) put_cut_char(&text, '.');
   for (const char *c = key ? key->name : ""; *c; c++) {
-    if (*c == '.' || *c == '\\') put(&text, '\\');
-    put(&text, *c);
+    if (*c == '.' || *c == '\\') put_cut_char(&text, '\\');
+    put_cut_char(&text, *c);
   }
   buffer[total < bytes ? total : bytes - 1] = 0;
 }

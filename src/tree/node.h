@@ -1,4 +1,5 @@
-/* The tree's node, for the files of this layer and for transfers, which read whole trees and make their results.
+/* The node of a tree: its key table, its leaves, batch size, device and lock. For the files of this layer, for the
+ * operations and for transfers. A node owns one reference to its key table and one to its list of leaves.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_NODE_H
 #define TDICT_TREE_NODE_H
@@ -11,7 +12,7 @@
 #include "tree/box.h"
 #include "tree/keys.h"
 
-/* What hangs at a slot: a pointer with its kind in the low bits. 0 is an empty slot. */
+/* The value of a slot: a pointer with its kind in the two low bits. 0 is an empty slot. */
 typedef uintptr_t tdict_leaf;
 enum { TDICT_LEAF_TENSOR = 0, TDICT_LEAF_TREE = 1, TDICT_LEAF_OBJECT = 2, TDICT_LEAF_MASK = 3 };
 static inline int tdict_leaf_kind(tdict_leaf leaf) { return (int)(leaf & TDICT_LEAF_MASK); }
@@ -29,77 +30,81 @@ static inline tdict_box *tdict_leaf_box(tdict_leaf leaf) {
   return tdict_leaf_kind(leaf) == TDICT_LEAF_OBJECT ? (tdict_box *)tdict_leaf_pointer(leaf) : NULL;
 }
 
-/* The leaves of a node, and of its shallow copies until one of them changes. A list that several nodes count is read
- * only, has the same slots in all of them and holds no tree, since each copy has nodes of its own. */
+/* The leaves of a node. Shallow copies share the list until a node changes its leaves. A list with several references
+ * is read-only and holds no trees, because each copy has child nodes of its own. */
 typedef struct tdict_leaf_list {
-  _Atomic(int64_t) refs; /* nodes; the list holds one reference to each leaf */
+  _Atomic(int64_t) refs; /* counts the nodes; the list holds one reference to each leaf */
   tdict_leaf leaves[];
 } tdict_leaf_list;
 
 struct tdict_tree {
   _Atomic(int64_t) refs;
   tdict_keys *keys;   /* counted; slots [0, keys->num_slots) */
-  tdict_leaf *leaves; /* of a tdict_leaf_list, or NULL; one a slot; 0 for a deleted slot */
+  tdict_leaf *leaves; /* in a tdict_leaf_list, or NULL; one per slot; 0 for a deleted slot */
   uint32_t cap_leaves;
   int32_t batch_ndim;
-  bool has_device, locked; /* locked: by a call of its own */
+  bool has_device, locked; /* locked: by tdict_lock() on this node */
   tdict_device device;
-  _Atomic(int32_t) locks_above; /* relaxed: how often locked nodes hold this one; the last release of one counts down */
-  tdict_tree *pending;          /* the next node of a list that release, lock or a private copy works through */
+  _Atomic(int32_t) locks_above; /* relaxed: slots of locked nodes that hold this node; tdict_release() may lower it */
+  tdict_tree *pending; /* next node in the work list of release, lock or a deep copy, which replaces recursion */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };
 static inline bool tdict_node_is_locked(const tdict_tree *td) {
   return td->locked || atomic_load_explicit(&td->locks_above, memory_order_relaxed) > 0;
 }
 
+/* Returns the list that holds the leaves of a node, which must have leaves. */
 static inline tdict_leaf_list *tdict_node_list(const tdict_tree *td) {
   return (tdict_leaf_list *)(void *)((char *)td->leaves - offsetof(tdict_leaf_list, leaves));
 }
-/* True when other nodes share the leaves, which then hang at more places than they are counted for. */
+/* Returns true if other nodes share the leaves. Each leaf is then at more places than its references say. */
 static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
 
-/* TDICT_EINVAL if these counts are no batch size. `what` begins the message. */
+/* Returns TDICT_EINVAL if these counts are not a batch size. `what` begins the message. */
 tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *batch_size, tdict_error *err);
-/* A node with the batch size, device and key table of `like` and one empty leaf a slot, for a result whose leaves the
- * caller fills in; not locked. TDICT_ENOMEM. */
-tdict_status tdict_node_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* The same with the leaves of `like`; not locked. Where these hold trees, *trees is true and the slots of trees are
- * empty, to be filled in by the caller. TDICT_ENOMEM. */
-tdict_status tdict_node_share(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
-/* An empty node with the batch size and device of `like`, not locked; NULL without memory. */
+/* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
+ * The node is not locked. Returns TDICT_ENOMEM. */
+tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
+/* Makes a node as tdict_node_create_like() that shares the leaves of `like`. If these hold trees, *trees is true and the slots
+ * of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM. */
+tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
+/* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL without memory. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
-/* Make the leaves, or the leaves and the key table, the node's own, to be changed; false without memory. */
+/* Make sure that no other node shares the leaves, or the leaves and the key table, so that the node can change them.
+ * Return false without memory. */
 bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
-/* Room for slots up to `count` of leaves that are then the node's own; false without memory. */
+/* Makes the leaves private and allocates room for `count` slots. Returns false without memory. */
 bool tdict_node_reserve(tdict_tree *td, size_t count);
-/* Adds a key that is not there yet, with its hash; the leaf's reference is taken. False without memory, and nothing has
- * changed. */
+/* Adds a key, which must not be in the node. Takes the reference of the leaf on success. Returns false without memory;
+ * the node is then unchanged. */
 bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
-/* Deletes the key of a slot of a node that owns keys and leaves; the leaf's reference is the caller's. Slot numbers may
- * change. */
+/* Deletes the key of a slot. The node must own its keys and leaves. The caller owns the reference of the leaf. Slot
+ * numbers may change. */
 void tdict_node_remove(tdict_tree *td, uint32_t slot);
-/* Moves the slots together when more than half are empty; the node owns keys and leaves. */
+/* Compacts the slots if more than half are deleted. The node must own its keys and leaves. */
 void tdict_node_compact(tdict_tree *td);
-/* Changes the keys and leaves of two nodes with each other. Cannot fail; locks are not looked at. */
+/* Swaps the keys and leaves of two nodes. Cannot fail. Does not check locks. */
 void tdict_node_swap(tdict_tree *a, tdict_tree *b);
+/* Adds a reference to the tensor, tree or box of a leaf and returns the leaf. An empty leaf is allowed. */
 tdict_leaf tdict_leaf_retain(tdict_leaf leaf);
-/* The same, for loops. */
-static inline tdict_leaf tdict_leaf_hold(tdict_leaf leaf) {
+/* Retains a leaf, with the common case of a tensor inlined for loops. */
+static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   if (!t) return tdict_leaf_retain(leaf);
   atomic_fetch_add_explicit(t->slab ? &t->slab->refs : &t->refs, 1, memory_order_relaxed);
   return leaf;
 }
+/* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. May run callbacks. */
 void tdict_leaf_release(tdict_leaf leaf);
-/* Counts the lock of a node that has ended (unlocked, or about to be freed) out of all below it. `clear`: what no other
- * locked node holds loses its own lock too. */
-void tdict_node_unhold(tdict_tree *td, bool clear);
-/* Fills the path of a key of the node that `above` (escaped keys; NULL or "": none) leads to: "above.key", cut as
- * errors' paths are. `key` may be NULL, and `buffer` may be `above`. */
+/* Removes the lock of `td` from the counts of all nodes below it. Called after unlocking `td` or before freeing it.
+ * With `clear`, nodes that no other locked node holds lose their own lock too. */
+void tdict_node_uncount_lock(tdict_tree *td, bool clear);
+/* Writes the path "above.key" to `buffer`, with the key escaped. A long path is cut in the middle, as in tdict_error.
+ * `above` is escaped; NULL or "" is none. `key` may be NULL, and `buffer` may be `above`. */
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Objects at paths of a tree. The tree owns a reference to the box that an object lies in. Thread rule: as in
- * tdict/tree.h. */
+/* Sets and returns objects at paths of a tree. The tree owns a reference to the box of the object.
+ * Thread rule: as in tdict/tree.h. */
 #include "tdict/object.h"
 
 #include <string.h>
@@ -10,13 +10,15 @@
 
 static const char what[] = "set_object";
 
-static tdict_status set_object(tdict_place *place, const tdict_type *type, void *self, tdict_error *err) {
+static tdict_status set_object_at_place(tdict_place *place, const tdict_type *type, void *self, tdict_error *err) {
   tdict_status status = tdict_place_check_lock(place, err);
   if (status != TDICT_OK) return status;
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
-  if (box && box->self == self && box->type == type) return TDICT_OK; /* a second box would release it twice */
+  if (box && box->self == self && box->type == type)
+    return TDICT_OK; /* a second box of the same object would release it twice */
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
+  /* The tree adds a reference of its own. On failure the program still owns the object. */
   status = tdict_place_set(place, tdict_leaf_of_box(box), err);
   if (status == TDICT_OK)
     tdict_box_release(box);
@@ -33,18 +35,18 @@ tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = tdict_place_find(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
-  status = set_object(&place, type, self, err);
+  status = set_object_at_place(&place, type, self, err);
   tdict_place_reset(&place);
   return status;
 }
 
-static tdict_status wrong_type(tdict_leaf leaf, const tdict_type *wanted, const char *path, tdict_error *err) {
+static tdict_status fail_object_type(tdict_leaf leaf, const tdict_type *wanted, const char *path, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
   char found[TDICT_TEXT_LEAF_BYTES];
+  /* Two types can have the same name: types are compared by address. */
   bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
-  tdict_fail(err, TDICT_ETYPE, "get_object: %s stands there, wanted an object of %s %.60s",
-             tdict_text_leaf(leaf, found), same_name ? "another type named" : "type",
-             wanted->name ? wanted->name : "without a name");
+  tdict_fail(err, TDICT_ETYPE, "get_object: found %s, wanted an object of %s %.60s", tdict_text_leaf(leaf, found),
+             same_name ? "another type named" : "type", wanted->name ? wanted->name : "without a name");
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
@@ -64,7 +66,7 @@ tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdic
   if (box && box->type == type)
     *out = box->self;
   else
-    status = wrong_type(leaf, type, path, err);
+    status = fail_object_type(leaf, type, path, err);
   tdict_place_reset(&place);
   return status;
 }

@@ -1,5 +1,5 @@
-/* Objects in operations: see objects.h. What hooks give belongs to the box or tree that is made of it at once.
- * Thread rule: see objects.h. */
+/* Handles objects in operations on trees: calls their hooks, flattens and unflattens them. The result of a hook belongs
+ * at once to a box or tree, so no error can leak it. Thread rule: see objects.h. */
 #include "tree/objects.h"
 
 #include <stdlib.h>
@@ -10,156 +10,164 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* True when objects of this type take part themselves, not as their tensors. */
-static bool stays(const tdict_opening *o, const tdict_type *type) {
+/* Returns true if objects of this type stay objects in the operation, and are not flattened. */
+static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
-  case TDICT_WAY_SAME:
+  case TDICT_OBJECT_SHARE:
     return true;
-  case TDICT_WAY_CLONE:
+  case TDICT_OBJECT_CLONE:
     return TDICT_HOOK_OF(type, clone) != NULL;
-  case TDICT_WAY_INDEX:
+  case TDICT_OBJECT_INDEX:
     return TDICT_HOOK_OF(type, index) != NULL;
-  case TDICT_WAY_STACK:
+  case TDICT_OBJECT_STACK:
     return TDICT_HOOK_OF(type, stack) != NULL;
   default:
     return false;
   }
 }
 
-tdict_way tdict_way_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick) {
+tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick) {
+  /* A hook can take one element per dimension. Each further dimension must be kept whole and in order. */
   pick->depth = a->ndim_in - a->ndim_out;
-  if (pick->depth < 0) return TDICT_WAY_TENSORS;
+  if (pick->depth < 0) return TDICT_OBJECT_AS_TENSORS;
   for (int i = 0; i < a->ndim_out; i++) {
     const int dim = pick->depth + i;
     const tdict_axis *axis = &a->axes[i];
-    if (axis->from != dim || axis->count != shape[dim] || a->starts[dim] != 0) return TDICT_WAY_TENSORS;
-    if (axis->step != 1 && axis->count > 1) return TDICT_WAY_TENSORS;
+    if (axis->from != dim || axis->count != shape[dim] || a->starts[dim] != 0) return TDICT_OBJECT_AS_TENSORS;
+    if (axis->step != 1 && axis->count > 1) return TDICT_OBJECT_AS_TENSORS;
   }
   for (int i = 0; i < pick->depth; i++) pick->at[i] = a->starts[i];
-  return pick->depth ? TDICT_WAY_INDEX : TDICT_WAY_SAME;
+  return pick->depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
 }
 
-/* The end of a hook's call: what it said, when it failed or gave nothing. */
-static tdict_status judge(const tdict_type *type, const char *hook, tdict_status status, const void *given,
-                          tdict_error *said, tdict_error *err) {
-  if (status == TDICT_OK && given) return TDICT_OK;
-  if (status == TDICT_OK) status = (tdict_status)-1; /* nothing given */
-  status = tdict_hook_failed(type, hook, status, said);
-  if (err) *err = *said;
+/* Ends the call of a hook: returns TDICT_OK if it succeeded with a result. Otherwise writes its error, completed, to
+ * *err and returns the status. */
+static tdict_status finish_hook_call(const tdict_type *type, const char *hook, tdict_status status, const void *result,
+                                     tdict_error *hook_err, tdict_error *err) {
+  if (status == TDICT_OK && result) return TDICT_OK;
+  if (status == TDICT_OK) status = (tdict_status)-1; /* success without a result becomes TDICT_EHOOK */
+  status = tdict_hook_failed(type, hook, status, hook_err);
+  if (err) *err = *hook_err;
   return status;
 }
 
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) {
-  void *given = NULL;
-  tdict_error said = {0};
-  tdict_status status = box->type->clone(box->self, &given, &said);
-  status = judge(box->type, "clone", status, given, &said, err);
-  return status == TDICT_OK ? tdict_box_of(box, given, out, err) : status;
+  void *result = NULL;
+  tdict_error hook_err = {0};
+  tdict_status status = box->type->clone(box->self, &result, &hook_err);
+  status = finish_hook_call(box->type, "clone", status, result, &hook_err, err);
+  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
 }
 
-tdict_status tdict_box_index(tdict_box *box, const tdict_pick *pick, tdict_box **out, tdict_error *err) {
-  tdict_box *now = tdict_box_retain(box);
+tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err) {
+  /* Apply the index hook once per dimension, each time to the result before. */
+  tdict_box *current = tdict_box_retain(box);
   for (int i = 0; i < pick->depth; i++) {
-    void *given = NULL;
+    void *result = NULL;
     tdict_box *next = NULL;
-    tdict_error said = {0};
-    tdict_status status = box->type->index(now->self, pick->at[i], &given, &said);
-    status = judge(box->type, "index", status, given, &said, err);
-    if (status == TDICT_OK) status = tdict_box_of(now, given, &next, err);
-    tdict_box_release(now);
+    tdict_error hook_err = {0};
+    tdict_status status = box->type->index(current->self, pick->at[i], &result, &hook_err);
+    status = finish_hook_call(box->type, "index", status, result, &hook_err, err);
+    if (status == TDICT_OK) status = tdict_box_of(current, result, &next, err);
+    tdict_box_release(current);
     if (status != TDICT_OK) return status;
-    now = next;
+    current = next;
   }
-  *out = now;
+  *out = current;
   return TDICT_OK;
 }
 
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err) {
   const tdict_type *type = tdict_leaf_box(boxes[0])->type;
-  const void **items = malloc(count * sizeof *items); /* as many pointers as the caller has */
-  void *given = NULL;
-  tdict_error said = {0};
+  const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller holds as many pointers */
+  void *result = NULL;
+  tdict_error hook_err = {0};
   if (!items) return tdict_fail(err, TDICT_ENOMEM, "stack: no memory for a list of %zu objects", count);
   for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
-  tdict_status status = type->stack(items, count, &given, &said);
+  tdict_status status = type->stack(items, count, &result, &hook_err);
   free((void *)items);
-  status = judge(type, "stack", status, given, &said, err);
+  status = finish_hook_call(type, "stack", status, result, &hook_err, err);
   if (status != TDICT_OK) return status;
-  size_t own = 0; /* the hook may give one of the objects itself */
-  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != given) own++;
-  return tdict_box_of(tdict_leaf_box(boxes[own]), given, out, err);
+  size_t own = 0; /* the hook may have returned one of the items */
+  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
+  return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
 }
 
-static tdict_status refuse(const tdict_opening *o, const tdict_type *type, tdict_error *err) {
+static tdict_status fail_missing_hook(const tdict_flatten_rule *o, const tdict_type *type, tdict_error *err) {
   static const char *const hooks[] = {NULL, NULL, "clone", "index", "stack"};
   const char *hook = hooks[o->way];
   if (hook)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, which has neither a hook %s nor flatten",
-                      o->what, type->name, hook);
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, which has no hook flatten", o->what, type->name);
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have neither a %s hook nor flatten", o->what,
+                      type->name, hook);
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: objects of type %.60s have no flatten hook", o->what, type->name);
 }
 
-/* What flatten gave must hold tensors and trees. */
-static tdict_status check_flat(const tdict_opening *o, const tdict_tree *flat, tdict_error *err) {
+/* Returns TDICT_EHOOK if a flattened tree holds an object: objects inside objects are not supported. */
+static tdict_status check_flattened_tree(const tdict_flatten_rule *o, const tdict_tree *flat, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, flat, true);
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_box *box = tdict_leaf_box(leaf);
     if (box)
-      status =
-          tdict_fail(err, TDICT_EHOOK, "%s: what flatten gave holds an object of type %.60s, wanted tensors and trees",
-                     o->what, box->type->name);
+      status = tdict_fail(err, TDICT_EHOOK,
+                          "%s: the tree from flatten holds an object of type %.60s, wanted tensors and trees", o->what,
+                          box->type->name);
     else if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", o->what);
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", o->what);
   }
   tdict_cursor_reset(&cursor);
   return status;
 }
 
-tdict_status tdict_box_open(const tdict_opening *o, const tdict_box *box, const char *path, tdict_tree **out,
-                            tdict_error *err) {
+tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box, const char *path, tdict_tree **out,
+                               tdict_error *err) {
   tdict_tree *flat = NULL;
-  tdict_error said = {0};
-  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, refuse(o, box->type, err), path);
-  tdict_status status = box->type->flatten(box->self, &flat, &said);
-  status = judge(box->type, "flatten", status, flat, &said, err);
+  tdict_error hook_err = {0};
+  if (!TDICT_HOOK_OF(box->type, flatten)) return tdict_error_at(err, fail_missing_hook(o, box->type, err), path);
+  tdict_status status = box->type->flatten(box->self, &flat, &hook_err);
+  status = finish_hook_call(box->type, "flatten", status, flat, &hook_err, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  /* The tensors must fit the batch size of the tree that holds the object. */
   const tdict_demand demand = {o->what, o->batch_ndim, o->batch_size, NULL, path};
-  status = check_flat(o, flat, err);
+  status = check_flattened_tree(o, flat, err);
   status = status == TDICT_OK ? tdict_agree_adopt(&demand, flat, out, err) : tdict_error_at(err, status, path);
   tdict_release(flat);
   return status;
 }
 
-static tdict_status open_leaf(const tdict_opening *o, const tdict_cursor *cursor, tdict_leaf leaf, tdict_leaf *to,
-                              tdict_error *err) {
+/* Writes to *to the leaf for a copy: the same leaf with a reference, or the flattened tree of an object. */
+static tdict_status flatten_leaf(const tdict_flatten_rule *o, const tdict_cursor *cursor, tdict_leaf leaf,
+                                 tdict_leaf *to, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
-  if (!box || stays(o, box->type)) {
+  if (!box || handles_itself(o, box->type)) {
     *to = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
+  /* Flatten the object. The path is needed for errors only. */
   char path[PATH_BYTES];
   tdict_tree *flat = NULL;
   tdict_cursor_path(cursor, o->above, path, sizeof path);
-  tdict_status status = tdict_box_open(o, box, path, &flat, err);
+  tdict_status status = tdict_box_flatten(o, box, path, &flat, err);
   if (status == TDICT_OK) *to = tdict_leaf_of_tree(flat);
   return status;
 }
 
-tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree *td, tdict_tree **out,
+                                   tdict_error *err) {
   tdict_tree *made;
   tdict_cursor cursor;
-  tdict_status status = tdict_node_like(td, &made, err);
+  tdict_status status = tdict_node_create_like(td, &made, err);
   if (status != TDICT_OK) return status;
   tdict_cursor_init(&cursor, td, false);
+  /* Walk `td`. The mark of each frame is the address of the copied node. */
   cursor.frames[0].mark = (size_t)made;
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
-    status = from ? tdict_node_like(from, &node, err) : open_leaf(o, &cursor, leaf, to, err);
+    status = from ? tdict_node_create_like(from, &node, err) : flatten_leaf(o, &cursor, leaf, to, err);
     if (status != TDICT_OK || !from) continue;
     *to = tdict_leaf_of_tree(node);
     if (tdict_cursor_enter(&cursor, from))
@@ -176,18 +184,19 @@ tdict_status tdict_objects_open(const tdict_opening *o, const tdict_tree *td, td
   return TDICT_OK;
 }
 
-/* Counts the keys of a tree that have a leaf, trees not counted, and those that have lost theirs. False without memory. */
-static bool count_leaves(tdict_tree *td, size_t *there, size_t *gone) {
+/* Counts the leaves of a tree, except trees, and the keys whose leaf was dropped (0). Returns false without memory. */
+static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
   tdict_cursor cursor;
   bool ok = true;
-  *there = *gone = 0;
+  *kept = *dropped = 0;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_tree *node = td; ok && node;) {
-    for (uint32_t i = 0; i < node->keys->num_slots; i++) *gone += node->keys->slots[i].name && !node->leaves[i];
+    /* The cursor skips empty slots, so count keys without a leaf here. */
+    for (uint32_t i = 0; i < node->keys->num_slots; i++) *dropped += node->keys->slots[i].name && !node->leaves[i];
     node = NULL;
     for (tdict_leaf leaf; ok && !node && (leaf = tdict_cursor_next(&cursor)) != 0;) {
       node = tdict_leaf_tree(leaf);
-      *there += !node;
+      *kept += !node;
       ok = !node || tdict_cursor_enter(&cursor, node);
     }
   }
@@ -195,43 +204,46 @@ static bool count_leaves(tdict_tree *td, size_t *there, size_t *gone) {
   return ok;
 }
 
-static tdict_status close_leaf(const char *what, tdict_box *box, tdict_leaf *to, tdict_error *err) {
+/* Replaces the flattened tree in *to by an object, or by 0 if all leaves of the tree were dropped. */
+static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf *to, tdict_error *err) {
   tdict_tree *tree = tdict_leaf_tree(*to);
-  size_t there, gone;
-  void *given = NULL;
-  tdict_error said = {0};
+  size_t kept, dropped;
+  void *result = NULL;
+  tdict_error hook_err = {0};
   tdict_box *made;
   if (!tree) return TDICT_OK;
-  if (!count_leaves(tree, &there, &gone))
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
-  if (gone && there)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are left out, wanted all or none",
-                      what, gone, box->type->name);
-  if (gone) {
+  if (!count_kept_and_dropped(tree, &kept, &dropped))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
+  /* An object cannot be made from some of its tensors. */
+  if (dropped && kept)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are dropped, wanted all or none",
+                      what, dropped, box->type->name);
+  if (dropped) {
     *to = 0;
     tdict_release(tree);
     return TDICT_OK;
   }
-  tdict_status status = box->type->unflatten(box->self, tree, &given, &said);
-  status = judge(box->type, "unflatten", status, given, &said, err);
-  if (status == TDICT_OK) status = tdict_box_of(box, given, &made, err);
+  tdict_status status = box->type->unflatten(box->self, tree, &result, &hook_err);
+  status = finish_hook_call(box->type, "unflatten", status, result, &hook_err, err);
+  if (status == TDICT_OK) status = tdict_box_of(box, result, &made, err);
   if (status != TDICT_OK) return status;
   *to = tdict_leaf_of_box(made);
   tdict_release(tree);
   return TDICT_OK;
 }
 
-tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err) {
+tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, like, false);
+  /* Walk `like`. The mark of each frame is the address of the node of `made` at the same path. */
   cursor.frames[0].mark = (size_t)made;
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *node = tdict_leaf_tree(leaf);
     tdict_box *box = tdict_leaf_box(leaf);
-    if (box) status = close_leaf(what, box, to, err);
+    if (box) status = unflatten_leaf(what, box, to, err);
     if (status != TDICT_OK) {
       char path[PATH_BYTES];
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
@@ -241,7 +253,7 @@ tdict_status tdict_objects_close(const char *what, const tdict_tree *like, tdict
     if (tdict_cursor_enter(&cursor, node))
       cursor.frames[cursor.depth - 1].mark = (size_t)tdict_leaf_tree(*to);
     else
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
   }
   tdict_cursor_reset(&cursor);
   return status;
@@ -258,20 +270,21 @@ tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes
   return TDICT_OK;
 }
 
-tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *to, const tdict_opening *from,
+tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err) {
-  tdict_open_pair pair = {NULL, NULL};
+  tdict_flat_pair pair = {NULL, NULL};
   tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  /* Make room before flattening: if this fails, there is no tree to release. */
   if (pairs->count == pairs->cap) {
     size_t cap = pairs->cap ? pairs->cap * 2 : 8;
-    tdict_open_pair *items = realloc(pairs->items, cap * sizeof *items);
+    tdict_flat_pair *items = realloc(pairs->items, cap * sizeof *items);
     if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", to->what);
     pairs->items = items;
     pairs->cap = cap;
   }
-  status = tdict_box_open(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
-  if (status == TDICT_OK) status = tdict_box_open(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
+  status = tdict_box_flatten(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
+  if (status == TDICT_OK) status = tdict_box_flatten(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
   if (status == TDICT_OK)
     pairs->items[pairs->count++] = pair;
   else
@@ -279,11 +292,11 @@ tdict_status tdict_open_pairs_add(tdict_open_pairs *pairs, const tdict_opening *
   return status;
 }
 
-tdict_open_pair tdict_open_pairs_take(tdict_open_pairs *pairs, bool last) {
+tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last) {
   return pairs->items[last ? pairs->count - 1 : pairs->next++];
 }
 
-void tdict_open_pairs_reset(tdict_open_pairs *pairs) {
+void tdict_flat_pairs_reset(tdict_flat_pairs *pairs) {
   for (size_t i = 0; i < pairs->count; i++) {
     tdict_release(pairs->items[i].to);
     tdict_release(pairs->items[i].from);

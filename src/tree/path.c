@@ -1,5 +1,5 @@
-/* Paths: reading them key by key, escaping keys and joining them. Nothing here owns more than a reader's buffer.
- * Thread rule: functions of their arguments. */
+/* Reads paths key by key, escapes keys and joins them. Owns at most the buffer of a reader. Thread rule: thread-safe
+ * for different readers and buffers. */
 #include "tree/path.h"
 
 #include <stdlib.h>
@@ -20,13 +20,13 @@ void tdict_path_reset(tdict_path *path) {
   path->heap = NULL;
 }
 
-static tdict_status refuse(const tdict_path *path, const char *why, tdict_error *err) {
+static tdict_status fail_path(const tdict_path *path, const char *why, tdict_error *err) {
   return tdict_error_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
 }
 
-/* The end of the key at `text`: its dot or the 0. *escapes counts its backslashes; NULL when the last one escapes
- * nothing. */
-static const char *end_of_key(const char *text, size_t *escapes) {
+/* Returns the end of the key at `text`: its dot or the 0. *escapes is the number of backslashes. Returns NULL if the
+ * last backslash escapes nothing. */
+static const char *find_key_end(const char *text, size_t *escapes) {
   *escapes = 0;
   for (; *text && *text != '.'; text++)
     if (*text == '\\') {
@@ -39,8 +39,10 @@ static const char *end_of_key(const char *text, size_t *escapes) {
 static const char *const empty_key = "the path has an empty key";
 static const char *const bare_backslash = "the path ends with a backslash that escapes nothing";
 
+/* Removes the backslashes of a key into the reader's buffer, on the heap if the key is long. */
 static tdict_status unescape(tdict_path *path, const char *text, const char *end, tdict_error *err) {
   char *to = path->local;
+  /* The key without backslashes is never longer than the escaped key. */
   if ((size_t)(end - text) > sizeof path->local) {
     free(path->heap);
     to = path->heap = malloc((size_t)(end - text));
@@ -59,13 +61,15 @@ static tdict_status unescape(tdict_path *path, const char *text, const char *end
 
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err) {
   const char *text = path->rest, *end;
+  /* Most keys have no backslash and need no copy. */
   if (tdict_name_read(&path->name, text, path->end)) {
     end = text + path->name.length;
-  } else { /* an error, or a key with backslashes */
+  } else {
+    /* The key has a backslash or is empty: read it byte by byte. */
     size_t escapes;
-    end = end_of_key(text, &escapes);
-    if (!end) return refuse(path, bare_backslash, err);
-    if (end == text) return refuse(path, empty_key, err);
+    end = find_key_end(text, &escapes);
+    if (!end) return fail_path(path, bare_backslash, err);
+    if (end == text) return fail_path(path, empty_key, err);
     tdict_status status = unescape(path, text, end, err);
     if (status != TDICT_OK) return status;
   }
@@ -79,34 +83,34 @@ tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err) {
   if (path->last) return TDICT_OK;
   for (const char *text = path->rest;; text++) {
     size_t escapes;
-    const char *end = end_of_key(text, &escapes);
-    if (!end) return refuse(path, bare_backslash, err);
-    if (end == text) return refuse(path, empty_key, err);
+    const char *end = find_key_end(text, &escapes);
+    if (!end) return fail_path(path, bare_backslash, err);
+    if (end == text) return fail_path(path, empty_key, err);
     if (!*end) return TDICT_OK;
     text = end;
   }
 }
 
-/* Writes to a buffer that may be too short, counting on. */
-typedef struct writer {
+/* Writes to a buffer that may be too short, and counts the full length. */
+typedef struct path_writer {
   char *buffer;
   size_t bytes, length;
-} writer;
+} path_writer;
 
-static void put(writer *w, char c) {
+static void put_char(path_writer *w, char c) {
   if (w->length + 1 < w->bytes) w->buffer[w->length] = c;
   w->length++;
 }
 
-static size_t finish(const writer *w) {
+static size_t end_text(const path_writer *w) {
   if (w->bytes) w->buffer[w->length < w->bytes ? w->length : w->bytes - 1] = 0;
   return w->length;
 }
 
-static void put_escaped(writer *w, const char *key) {
+static void put_escaped_key(path_writer *w, const char *key) {
   for (; *key; key++) {
-    if (*key == '.' || *key == '\\') put(w, '\\');
-    put(w, *key);
+    if (*key == '.' || *key == '\\') put_char(w, '\\');
+    put_char(w, *key);
   }
 }
 
@@ -115,13 +119,13 @@ size_t tdict_path_escape(const char *key, char *buffer, size_t bytes) {
 }
 
 size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes) {
-  writer w;
+  path_writer w;
   w.buffer = buffer;
   w.bytes = bytes;
   w.length = 0;
   for (size_t i = 0; i < count; i++) {
-    if (i) put(&w, '.');
-    put_escaped(&w, keys[i]);
+    if (i) put_char(&w, '.');
+    put_escaped_key(&w, keys[i]);
   }
-  return finish(&w);
+  return end_text(&w);
 }

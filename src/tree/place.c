@@ -1,4 +1,5 @@
-/* Where a path leads, and putting something there. The trees are borrowed. Thread rule: as in tdict/tree.h. */
+/* Finds the node and slot that a path leads to, and sets leaves there. Borrows the trees.
+ * Thread rule: as in tdict/tree.h. */
 #include "tree/place.h"
 
 #include <stdio.h>
@@ -7,25 +8,26 @@
 #include "tree/suggest.h"
 #include "tree/text.h"
 
-static tdict_status refuse(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
+static tdict_status fail_at_key(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
   const tdict_path *path = &place->path;
   const tdict_name *name = &path->name;
   tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)(name->length < 80 ? name->length : 80), name->text, why);
   return tdict_error_at(err, status, path->whole);
 }
 
-static tdict_status leads_through(const tdict_place *place, tdict_leaf leaf, tdict_error *err) {
+static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf, tdict_error *err) {
   char found[TDICT_TEXT_LEAF_BYTES], why[TDICT_TEXT_LEAF_BYTES + 64];
   snprintf(why, sizeof why, "is %s, and the path leads through it: wanted a tree", tdict_text_leaf(leaf, found));
-  return refuse(place, TDICT_ETYPE, why, err);
+  return fail_at_key(place, TDICT_ETYPE, why, err);
 }
 
-/* Says which keys are there instead. */
-static TDICT_SELDOM tdict_status refuse_missing(const tdict_place *place, tdict_error *err) {
+/* Lists the keys that are most similar to the missing key. */
+static TDICT_COLD tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
-  snprintf(why, sizeof why, "is no key there%s",
+  /* The message has 256 bytes: 160 for the keys leave room for the name of the missing key. */
+  snprintf(why, sizeof why, "is no key of the tree%s",
            tdict_suggest(place->node->keys, &place->path.name, keys, sizeof keys));
-  return refuse(place, TDICT_ENOTFOUND, why, err);
+  return fail_at_key(place, TDICT_ENOTFOUND, why, err);
 }
 
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
@@ -40,9 +42,10 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
+    /* The path goes on where no tree is. Report an invalid path before a leaf in the way. */
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
-      if (status == TDICT_OK && leaf) status = leads_through(place, leaf, err);
+      if (status == TDICT_OK && leaf) status = fail_through_leaf(place, leaf, err);
       if (status == TDICT_OK) return TDICT_OK;
       break;
     }
@@ -56,7 +59,8 @@ tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const cha
                              tdict_error *err) {
   tdict_status status = tdict_place_find(place, td, path, what, err);
   if (status != TDICT_OK || place->slot >= 0) return status;
-  status = err ? refuse_missing(place, err) : TDICT_ENOTFOUND;
+  /* Finding similar keys takes microseconds: skip the search if the caller passed no error. */
+  status = err ? fail_missing_key(place, err) : TDICT_ENOTFOUND;
   tdict_path_reset(&place->path);
   return status;
 }
@@ -65,36 +69,37 @@ void tdict_place_reset(tdict_place *place) { tdict_path_reset(&place->path); }
 
 tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err) {
   if (!tdict_node_is_locked(place->node)) return TDICT_OK;
-  return refuse(place, TDICT_ELOCKED, "cannot be changed: the tree is locked", err);
+  return fail_at_key(place, TDICT_ELOCKED, "cannot be changed: the tree is locked", err);
 }
 
-static tdict_status no_memory(const tdict_place *place, tdict_error *err) {
+static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err) {
   tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a key or node", place->path.what);
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Adds the key read last to a chain's end and goes on to what it holds: the leaf, or the next node, which is *below. */
-static tdict_status extend_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
-                                 tdict_error *err) {
+/* Adds the key read last to `tail`, the last node of a chain. Its value is the leaf, or a new node if more keys follow.
+ * *below is that new node, or NULL. */
+static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
+                                      tdict_error *err) {
   const tdict_path *path = &place->path;
   tdict_tree *next = path->last ? NULL : tdict_node_create_under(tail);
-  if (!path->last && !next) return no_memory(place, err);
+  if (!path->last && !next) return fail_place_memory(place, err);
   tdict_leaf held = next ? tdict_leaf_of_tree(next) : tdict_leaf_retain(leaf);
   if (!tdict_node_add_name(tail, &path->name, held)) {
     tdict_leaf_release(held);
-    return no_memory(place, err);
+    return fail_place_memory(place, err);
   }
   *below = next;
   return TDICT_OK;
 }
 
-/* The nodes for the keys that follow, the last one holding the leaf, in *out. */
-static tdict_status build_chain(tdict_place *place, tdict_leaf leaf, tdict_tree **out, tdict_error *err) {
+/* Makes a chain of nodes for the keys that follow. The last node holds the leaf. Writes the first node to *out. */
+static tdict_status build_node_chain(tdict_place *place, tdict_leaf leaf, tdict_tree **out, tdict_error *err) {
   tdict_tree *top = tdict_node_create_under(place->node);
-  if (!top) return no_memory(place, err);
+  if (!top) return fail_place_memory(place, err);
   for (tdict_tree *tail = top; tail;) {
     tdict_status status = tdict_path_next(&place->path, err);
-    if (status == TDICT_OK) status = extend_chain(place, tail, leaf, &tail, err);
+    if (status == TDICT_OK) status = extend_node_chain(place, tail, leaf, &tail, err);
     if (status != TDICT_OK) {
       tdict_release(top);
       return status;
@@ -107,21 +112,25 @@ static tdict_status build_chain(tdict_place *place, tdict_leaf leaf, tdict_tree 
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err) {
   tdict_tree *node = place->node;
   tdict_path *path = &place->path;
+  /* Replace the leaf of an existing key. */
   if (place->slot >= 0) {
-    if (!tdict_node_own_leaves(node)) return no_memory(place, err);
+    if (!tdict_node_own_leaves(node)) return fail_place_memory(place, err);
     *old = node->leaves[place->slot];
     node->leaves[place->slot] = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
+  /* Make the value of the new key. */
   tdict_leaf held;
   if (path->last) {
     held = tdict_leaf_retain(leaf);
-  } else { /* what is new is whole before it is linked: reading on loses the first key, which is read again */
+  } else {
+    /* Build the chain of new nodes before linking it, so that a failure leaves the tree unchanged. */
     tdict_tree *top = NULL;
     const char *begin = path->begin;
-    tdict_status status = build_chain(place, leaf, &top, err);
+    tdict_status status = build_node_chain(place, leaf, &top, err);
     if (status != TDICT_OK) return status;
     held = tdict_leaf_of_tree(top);
+    /* Building the chain read the remaining keys. Read the first new key again. */
     path->rest = begin;
     status = tdict_path_next(path, err);
     if (status != TDICT_OK) {
@@ -129,9 +138,10 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
       return status;
     }
   }
+  /* Link it. */
   if (!tdict_node_add_name(node, &path->name, held)) {
     tdict_leaf_release(held);
-    return no_memory(place, err);
+    return fail_place_memory(place, err);
   }
   *old = 0;
   return TDICT_OK;

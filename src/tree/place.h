@@ -1,5 +1,5 @@
-/* Where a path leads, and putting something there. A place is the caller's; the trees in it are borrowed.
- * Thread rule: as in tdict/tree.h. */
+/* A place is the node and slot that a path leads to. Finds places and sets leaves there. The caller owns the place,
+ * which borrows its trees. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_PLACE_H
 #define TDICT_TREE_PLACE_H
 
@@ -7,14 +7,15 @@
 #include "tree/path.h"
 
 typedef struct tdict_place {
-  tdict_tree *node; /* the deepest tree on the way that is there */
-  int64_t slot;     /* of the key read last in it; -1: it has no such key */
+  tdict_tree *node; /* the deepest tree on the path that exists */
+  int64_t slot;     /* slot of the key read last, in `node`; -1 if the node has no such key */
   tdict_path path;
 } tdict_place;
 
-/* The quick way for paths without backslashes: the node that the last key, which is *name, belongs in. NULL when that
- * node is not there or the path is to be read with more care; what is wrong with it, the functions below say. */
-static inline tdict_tree *tdict_place_plain(const tdict_tree *td, const char *path, const char *end, tdict_name *name) {
+/* Finds the node of the last key of a path without backslashes, and writes that key to *name. Returns NULL if the node
+ * does not exist or the path is not that simple. The caller then uses the functions below, which also report errors. */
+static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char *path, const char *end,
+                                                tdict_name *name) {
   while (tdict_name_read(name, path, end)) {
     path += name->length;
     if (path == end) return (tdict_tree *)(uintptr_t)td;
@@ -26,23 +27,25 @@ static inline tdict_tree *tdict_place_plain(const tdict_tree *td, const char *pa
   return NULL;
 }
 
-/* Goes as far as the path leads. TDICT_EINVAL no path; TDICT_ETYPE it leads through a tensor or an object;
- * TDICT_ENOMEM. The place is to be reset on success only. */
+/* Follows a path as far as its trees exist. Returns TDICT_EINVAL for an invalid path, TDICT_ETYPE if the path leads
+ * through a tensor or an object, and TDICT_ENOMEM. Reset the place after success only. */
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                               tdict_error *err);
-/* The same; TDICT_ENOTFOUND when nothing stands there. */
+/* As tdict_place_find(), but returns TDICT_ENOTFOUND if there is no entry at the path. */
 tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                              tdict_error *err);
 void tdict_place_reset(tdict_place *place);
+/* Returns the leaf at the place, or 0 if there is none. */
 static inline tdict_leaf tdict_place_leaf(const tdict_place *place) {
   return place->slot < 0 ? 0 : place->node->leaves[place->slot];
 }
-/* TDICT_ELOCKED when the node may not be changed. */
+/* Returns TDICT_ELOCKED if the node is locked. */
 tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
-/* Puts a leaf there, with a reference of the tree's own, and nodes on the way. *old is what stood there (0: nothing),
- * its reference handed over. TDICT_ENOMEM, and nothing has changed. */
+/* Sets the leaf at the place and creates the missing nodes on the path. The tree adds a reference to the leaf. *old is
+ * the replaced leaf, which the caller owns; 0 if there was none. Returns TDICT_ENOMEM; the tree is then unchanged. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
-/* The same, and releases what stood there, when all is in place: a callback may run then. */
+/* As tdict_place_put(), but releases the replaced leaf. The release comes last, because it may run a callback that
+ * reads the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
 
 #endif

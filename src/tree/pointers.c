@@ -22,29 +22,31 @@ void tdict_pointers_clear(tdict_pointers *map) {
   map->count = 0;
 }
 
-/* The pair of a key, or the free one where it belongs. */
-static tdict_pointer_pair *pair_of(const tdict_pointers *map, const void *key) {
+/* Returns the pair of a key, or the free pair where the key belongs. The map must not be empty. */
+static tdict_pointer_pair *find_pair(const tdict_pointers *map, const void *key) {
+  /* The low bits of pointers are equal. Multiply, and use the high bits. */
   uint64_t mixed = (uint64_t)(uintptr_t)key * 0x9e3779b97f4a7c15u;
   size_t i = (size_t)(mixed >> 32) & (map->cap - 1);
   while (map->pairs[i].key && map->pairs[i].key != key) i = (i + 1) & (map->cap - 1);
   return &map->pairs[i];
 }
 
-static bool grow(tdict_pointers *map) {
+static bool grow_pairs(tdict_pointers *map) {
   tdict_pointers larger = {NULL, map->count, map->cap ? map->cap * 2 : FIRST_CAP};
   larger.pairs = calloc(larger.cap, sizeof *larger.pairs);
   if (!larger.pairs) return false;
   for (size_t i = 0; i < map->cap; i++)
-    if (map->pairs[i].key) *pair_of(&larger, map->pairs[i].key) = map->pairs[i];
+    if (map->pairs[i].key) *find_pair(&larger, map->pairs[i].key) = map->pairs[i];
   free(map->pairs);
   *map = larger;
   return true;
 }
 
 int tdict_pointers_add(tdict_pointers *map, const void *key, void *value) {
-  if (map->cap && pair_of(map, key)->key) return 0;
-  if ((map->count + 1) * 2 > map->cap && !grow(map)) return -1;
-  tdict_pointer_pair *pair = pair_of(map, key);
+  if (map->cap && find_pair(map, key)->key) return 0;
+  /* Half the pairs stay free, so every search ends. */
+  if ((map->count + 1) * 2 > map->cap && !grow_pairs(map)) return -1;
+  tdict_pointer_pair *pair = find_pair(map, key);
   pair->key = key;
   pair->value = value;
   map->count++;
@@ -52,5 +54,5 @@ int tdict_pointers_add(tdict_pointers *map, const void *key, void *value) {
 }
 
 void *tdict_pointers_get(const tdict_pointers *map, const void *key) {
-  return map->cap ? pair_of(map, key)->value : NULL;
+  return map->cap ? find_pair(map, key)->value : NULL;
 }

@@ -1,4 +1,4 @@
-/* A map from pointers to pointers, for nodes and storages that are met more than once. Owned by one call.
+/* A map from pointers to pointers, to recognize nodes and storages that a walk meets again. Owned by one call.
  * Thread rule: one thread. */
 #ifndef TDICT_TREE_POINTERS_H
 #define TDICT_TREE_POINTERS_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 typedef struct tdict_pointer_pair {
-  const void *key; /* NULL: free */
+  const void *key; /* NULL: the pair is free */
   void *value;
 } tdict_pointer_pair;
 typedef struct tdict_pointers {
@@ -17,11 +17,11 @@ typedef struct tdict_pointers {
 
 void tdict_pointers_init(tdict_pointers *map);
 void tdict_pointers_reset(tdict_pointers *map);
-/* Forgets all and keeps the room. */
+/* Removes all pairs and keeps the memory. */
 void tdict_pointers_clear(tdict_pointers *map);
-/* 1: added; 0: it was there and is as it was; -1: no memory. */
+/* Adds a pair. Returns 1 if added, 0 if the key was in the map (its value is unchanged), -1 without memory. */
 int tdict_pointers_add(tdict_pointers *map, const void *key, void *value);
-/* The value, or NULL. */
+/* Returns the value of a key, or NULL if the key is not in the map. */
 void *tdict_pointers_get(const tdict_pointers *map, const void *key);
 
 #endif

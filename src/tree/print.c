@@ -1,5 +1,5 @@
-/* The text of a tree: a line a key, in columns. Elements are never read and nothing is changed. Thread rule: as in
- * tdict/tree.h. */
+/* Prints a tree: a line per key, in columns. Reads no elements and changes nothing. Borrows the tree.
+ * Thread rule: as in tdict/tree.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,26 +9,26 @@
 #include "tree/text.h"
 
 enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };
-enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* of texts */
+enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* sizes of text buffers */
 
-/* Where the text goes: a buffer that may be too short, or a file. */
-typedef struct sink {
+/* The output: a buffer that may be too short, or a file. */
+typedef struct text_output {
   char *buffer;
   size_t bytes, length;
   FILE *file;
   int error; /* errno of the first write that failed */
-} sink;
+} text_output;
 
 typedef struct printer {
-  sink *to;             /* NULL: only the widths are measured */
-  size_t lines, hidden; /* keys shown, and keys beyond MOST_LINES */
+  text_output *to;        /* NULL in the first pass, which only measures the columns */
+  size_t lines, left_out; /* keys printed, and keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
-  const tdict_tensor *tensors[MOST_LINES]; /* those shown, in order */
-  size_t users[MOST_LINES];                /* how many of the tree's tensors lie over each, itself counted */
-  size_t num_tensors;                      /* shown so far */
+  const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
+  size_t overlaps[MOST_LINES];             /* for each: how many tensors of the tree overlap it, itself included */
+  size_t num_tensors;                      /* printed so far in this pass */
 } printer;
 
-static void emit(sink *to, const char *text, size_t length) {
+static void emit(text_output *to, const char *text, size_t length) {
   if (to->file) {
     if (!to->error && fwrite(text, 1, length, to->file) != length) to->error = errno ? errno : EIO;
   } else if (to->length + 1 < to->bytes) {
@@ -38,16 +38,17 @@ static void emit(sink *to, const char *text, size_t length) {
   to->length += length;
 }
 
-static void emit_text(sink *to, const char *text) { emit(to, text, strlen(text)); }
+static void emit_text(text_output *to, const char *text) { emit(to, text, strlen(text)); }
 
-static void emit_spaces(sink *to, size_t count) {
+static void emit_spaces(text_output *to, size_t count) {
   static const char spaces[] = "                ";
   for (; count >= sizeof spaces - 1; count -= sizeof spaces - 1) emit(to, spaces, sizeof spaces - 1);
   emit(to, spaces, count);
 }
 
-/* Bytes of the character at `text`, 0 when it cannot be printed: a control character, or not UTF-8. */
-static size_t printable(const char *text) {
+/* Returns the number of bytes of the UTF-8 character at `text`. Returns 0 for a control character or invalid UTF-8;
+ * their bytes are printed as hex. */
+static size_t count_printable_bytes(const char *text) {
   const unsigned char *c = (const unsigned char *)text;
   if (c[0] < 0x80) return c[0] >= 0x20 && c[0] < 0x7f;
   size_t length = c[0] >= 0xf0 && c[0] < 0xf5   ? 4
@@ -56,18 +57,19 @@ static size_t printable(const char *text) {
                                                 : 0;
   for (size_t i = 1; i < length; i++)
     if ((c[i] & 0xc0) != 0x80) return 0;
+  /* Reject control characters, overlong forms, surrogates and values above U+10FFFF. */
   if (length == 2 && c[0] == 0xc2 && c[1] < 0xa0) return 0;
   if (length == 3 && ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0))) return 0;
   if (length == 4 && ((c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90))) return 0;
   return length;
 }
 
-/* Writes a key as it is but for what cannot be printed and, when it is to be `escaped`, a backslash; returns its width.
- * `to` may be NULL. */
-static size_t emit_clean(sink *to, const char *key, bool escaped) {
+/* Writes a text with unprintable bytes as \\xNN and, if `escaped`, backslashes doubled. Returns its width. `to` may be
+ * NULL. */
+static size_t emit_printable(text_output *to, const char *key, bool escaped) {
   size_t width = 0;
   while (*key) {
-    size_t length = printable(key);
+    size_t length = count_printable_bytes(key);
     char text[8];
     if (length && !(escaped && *key == '\\')) {
       if (to) emit(to, key, length);
@@ -84,9 +86,9 @@ static size_t emit_clean(sink *to, const char *key, bool escaped) {
   return width;
 }
 
-static size_t emit_key(sink *to, const char *key) { return emit_clean(to, key, true); }
+static size_t emit_key(text_output *to, const char *key) { return emit_printable(to, key, true); }
 
-static void emit_node(sink *to, const tdict_tree *td) {
+static void emit_node(text_output *to, const tdict_tree *td) {
   char text[SHAPE_BYTES];
   emit_text(to, "tree batch=");
   emit_text(to, tdict_text_shape(td->batch_ndim, td->batch_size, text, sizeof text));
@@ -98,67 +100,71 @@ static void emit_node(sink *to, const tdict_tree *td) {
   emit_text(to, "\n");
 }
 
-static void widen(size_t *width, size_t wanted, size_t most) {
+static void widen_column(size_t *width, size_t wanted, size_t most) {
   if (wanted > most) wanted = most;
   if (wanted > *width) *width = wanted;
 }
 
-static void emit_column(sink *to, const char *text, size_t width) {
+static void emit_column(text_output *to, const char *text, size_t width) {
   size_t length = strlen(text);
   emit_text(to, text);
   emit_spaces(to, (length < width ? width - length : 0) + 1);
 }
 
-static void show_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
+static void print_tensor(printer *p, const tdict_tensor *t, size_t name_width) {
   char dtype[DEVICE_BYTES], shape[SHAPE_BYTES], device[DEVICE_BYTES];
   size_t dtype_width = strlen(tdict_dtype_format(t->dtype, dtype, sizeof dtype));
   tdict_text_shape(t->ndim, t->dims, shape, sizeof shape);
+  /* First pass: measure the columns and note the tensor. */
   if (!p->to) {
-    widen(&p->name_width, name_width, WIDEST_NAME);
-    widen(&p->dtype_width, dtype_width, DEVICE_BYTES);
-    widen(&p->shape_width, strlen(shape), WIDEST_SHAPE);
+    widen_column(&p->name_width, name_width, WIDEST_NAME);
+    widen_column(&p->dtype_width, dtype_width, DEVICE_BYTES);
+    widen_column(&p->shape_width, strlen(shape), WIDEST_SHAPE);
     p->tensors[p->num_tensors++] = t;
     return;
   }
+  /* Second pass: print. */
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
   emit_column(p->to, dtype, p->dtype_width);
   emit_column(p->to, shape, p->shape_width);
   emit_text(p->to, tdict_device_format(tdict_tensor_device(t), device, sizeof device));
   if (tdict_tensor_is_pinned(t)) emit_text(p->to, " pinned");
-  if (p->users[p->num_tensors++] > 1) emit_text(p->to, " shared");
+  if (p->overlaps[p->num_tensors++] > 1) emit_text(p->to, " shared");
   emit_text(p->to, "\n");
 }
 
-static void show_object(printer *p, const tdict_box *box, size_t name_width) {
+static void print_object(printer *p, const tdict_box *box, size_t name_width) {
   if (!p->to) {
-    widen(&p->name_width, name_width, WIDEST_NAME);
+    widen_column(&p->name_width, name_width, WIDEST_NAME);
     return;
   }
   emit_spaces(p->to, (name_width < p->name_width ? p->name_width - name_width : 0) + 2);
   emit_text(p->to, "object ");
-  emit_clean(p->to, box->type->name, false);
+  emit_printable(p->to, box->type->name, false);
   size_t (*print)(const void *self, char *buffer, size_t bytes) = TDICT_HOOK_OF(box->type, print);
   if (print) {
     char text[OBJECT_BYTES];
     text[0] = 0;
     size_t length = print(box->self, text, sizeof text);
+    /* A hook may forget the 0. */
     text[sizeof text - 1] = 0;
     if (text[0]) emit_text(p->to, "  ");
-    emit_clean(p->to, text, false);
+    emit_printable(p->to, text, false);
     if (length >= sizeof text) emit_text(p->to, "...");
   }
   emit_text(p->to, "\n");
 }
 
-/* Shows or measures what is below a node at `depth`. Recursion is for the levels that no memory could be had for. */
-static void show_below(printer *p, const tdict_tree *td, size_t depth) {
+/* Prints or measures everything below a node at `depth`. Recurses only if no memory is left for a deeper cursor. */
+static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     size_t level = depth + cursor.depth - 1;
+    /* Print or measure the key and its entry. */
     if (p->lines == MOST_LINES) {
-      p->hidden++;
+      p->left_out++;
     } else {
       p->lines++;
       if (p->to) emit_spaces(p->to, 2 * level);
@@ -167,41 +173,44 @@ static void show_below(printer *p, const tdict_tree *td, size_t depth) {
         emit_text(p->to, ": ");
         emit_node(p->to, tree);
       }
-      if (tdict_leaf_tensor(leaf)) show_tensor(p, tdict_leaf_tensor(leaf), width);
-      if (tdict_leaf_box(leaf)) show_object(p, tdict_leaf_box(leaf), width);
+      if (tdict_leaf_tensor(leaf)) print_tensor(p, tdict_leaf_tensor(leaf), width);
+      if (tdict_leaf_box(leaf)) print_object(p, tdict_leaf_box(leaf), width);
     }
+    /* Go deeper. The first pass can stop at the limit; the second also counts the keys left out. */
     if (!tree || (p->lines == MOST_LINES && !p->to)) continue;
-    if (!tdict_cursor_enter(&cursor, tree)) show_below(p, tree, level + 1);
+    if (!tdict_cursor_enter(&cursor, tree)) print_below(p, tree, level + 1);
   }
   tdict_cursor_reset(&cursor);
 }
 
-/* True when the bytes from first to last of two tensors meet: one is the other, or a view of it, or both of a third. */
-static bool meet(const tdict_tensor *a, const tdict_tensor *b) {
+/* Returns true if the byte ranges of two tensors overlap: they are the same tensor, or one is a view of the other, or
+ * both are views of a third. */
+static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   int64_t low_a, end_a, low_b, end_b;
   if (a->storage != b->storage || !a->numel || !b->numel) return false;
   const size_t item_a = tdict_dtype_bytes(a->dtype), item_b = tdict_dtype_bytes(b->dtype);
   if (!tdict_layout_extent(a->ndim, a->dims, tdict_tensor_dims_strides(a), item_a, &low_a, &end_a)) return false;
   if (!tdict_layout_extent(b->ndim, b->dims, tdict_tensor_dims_strides(b), item_b, &low_b, &end_b)) return false;
+  /* Compare the byte ranges relative to the data of `a`. */
   const int64_t apart = (int64_t)((uintptr_t)b->data - (uintptr_t)a->data);
   return low_a < apart + end_b && apart + low_b < end_a;
 }
 
-/* Counts the tensors that lie over those shown. Recursion as above. */
-static void count_users(printer *p, const tdict_tree *td) {
+/* Counts for each printed tensor the tensors that overlap it. Recurses as print_below(). */
+static void count_overlaps(printer *p, const tdict_tree *td) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     tdict_tree *tree = tdict_leaf_tree(leaf);
     for (size_t i = 0; tensor && i < p->num_tensors; i++)
-      p->users[i] += p->tensors[i] == tensor || meet(p->tensors[i], tensor);
-    if (tree && !tdict_cursor_enter(&cursor, tree)) count_users(p, tree);
+      p->overlaps[i] += p->tensors[i] == tensor || tensors_overlap(p->tensors[i], tensor);
+    if (tree && !tdict_cursor_enter(&cursor, tree)) count_overlaps(p, tree);
   }
   tdict_cursor_reset(&cursor);
 }
 
-static void emit_sums(sink *to, const tdict_tree *td) {
+static void emit_totals(text_output *to, const tdict_tree *td) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   char text[96];
   size_t leaves = tdict_num_leaves(td), objects = tdict_num_objects(td), bytes = tdict_bytes(td);
@@ -223,34 +232,37 @@ static void emit_sums(sink *to, const tdict_tree *td) {
   emit_text(to, "\n");
 }
 
-static void show(sink *to, const tdict_tree *td) {
+/* Measures the columns in a first pass and prints in a second, because the widths depend on all lines. */
+static void print_tree(text_output *to, const tdict_tree *td) {
+  /* Measure. */
   printer p = {.to = NULL};
-  show_below(&p, td, 1);
-  count_users(&p, td);
+  print_below(&p, td, 1);
+  count_overlaps(&p, td);
+  /* Print. */
   p.to = to;
-  p.lines = p.hidden = p.num_tensors = 0;
+  p.lines = p.left_out = p.num_tensors = 0;
   emit_node(to, td);
-  show_below(&p, td, 1);
-  if (p.hidden) {
+  print_below(&p, td, 1);
+  if (p.left_out) {
     char text[64];
-    snprintf(text, sizeof text, "  ... %zu more key%s\n", p.hidden, p.hidden == 1 ? "" : "s");
+    snprintf(text, sizeof text, "  ... %zu more key%s\n", p.left_out, p.left_out == 1 ? "" : "s");
     emit_text(to, text);
   }
-  emit_sums(to, td);
+  emit_totals(to, td);
 }
 
 size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes) {
-  sink to = {buffer, bytes, 0, NULL, 0};
-  show(&to, td);
+  text_output to = {buffer, bytes, 0, NULL, 0};
+  print_tree(&to, td);
   if (bytes) buffer[to.length < bytes ? to.length : bytes - 1] = 0;
   return to.length;
 }
 
 tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err) {
   if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", td ? "file" : "td");
-  sink to = {NULL, 0, 0, file, 0};
-  show(&to, td);
-  /* A full disk shows when the file's buffer is written. */
+  text_output to = {NULL, 0, 0, file, 0};
+  print_tree(&to, td);
+  /* A full disk is only reported when the buffer of the file is written. */
   if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
   if (!to.error) return TDICT_OK;
   return tdict_fail_native(err, TDICT_EIO, to.error, "print: the file could not be written (errno %d)", to.error);

@@ -1,38 +1,40 @@
-/* What a message says about a key that is not there. See suggest.h. */
+/* Suggests keys for a message about a missing key. See suggest.h for ownership and threads. */
 #include "tree/suggest.h"
 
 #include <ctype.h>
 #include <stdio.h>
 
-/* All keys are compared by how they begin and end, which is quick; the few that are most alike by their distance. */
+/* A cheap measure is computed for up to MOST_COMPARED keys. The edit distance, which is slow, ranks only the MOST_ALIKE
+ * best of them. */
 enum { MOST_COMPARED = 1024, MOST_ALIKE = 8, MOST_SHOWN = 5, COMPARED_BYTES = 24, KEY_BYTES = 32 };
 
 typedef struct candidate {
   const tdict_key *key;
-  int rank; /* the smaller the nearer */
+  int rank; /* smaller is more similar */
 } candidate;
 typedef struct candidates {
   candidate at[MOST_ALIKE];
   int count;
 } candidates;
 
-static bool same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+static bool equal_ignoring_case(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* The bytes that differ between what two names have in common at their beginnings and at their ends. */
-static int unlikeness(const tdict_name *a, const tdict_key *b) {
+/* Returns the length of the longer name without the common prefix and suffix. Costs one pass over the bytes. */
+static int count_middle_bytes(const tdict_name *a, const tdict_key *b) {
   const size_t shorter = a->length < b->length ? a->length : b->length;
   const size_t longer = a->length < b->length ? b->length : a->length;
   size_t head = 0, tail = 0;
-  while (head < shorter && same_letter(a->text[head], b->name[head])) head++;
-  while (tail < shorter - head && same_letter(a->text[a->length - 1 - tail], b->name[b->length - 1 - tail])) tail++;
+  while (head < shorter && equal_ignoring_case(a->text[head], b->name[head])) head++;
+  while (tail < shorter - head && equal_ignoring_case(a->text[a->length - 1 - tail], b->name[b->length - 1 - tail]))
+    tail++;
   const size_t rest = longer - head - tail;
   return rest < 1000 ? (int)rest : 1000;
 }
 
-static int smaller(int a, int b) { return a < b ? a : b; }
+static int min_int(int a, int b) { return a < b ? a : b; }
 
-/* Levenshtein's distance of the first bytes of two names, in which case does not count. */
-static int distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
+/* Returns the Levenshtein distance of the first bytes of two names. Ignores case. */
+static int edit_distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
   int row[COMPARED_BYTES + 1];
   const int a_length = (int)(a_bytes < COMPARED_BYTES ? a_bytes : COMPARED_BYTES);
   const int b_length = (int)(b_bytes < COMPARED_BYTES ? b_bytes : COMPARED_BYTES);
@@ -41,16 +43,16 @@ static int distance(const char *a, size_t a_bytes, const char *b, size_t b_bytes
     int diagonal = row[0];
     row[0] = i;
     for (int j = 1; j <= b_length; j++) {
-      const int replaced = diagonal + !same_letter(a[i - 1], b[j - 1]);
+      const int replaced = diagonal + !equal_ignoring_case(a[i - 1], b[j - 1]);
       diagonal = row[j];
-      row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+      row[j] = min_int(replaced, min_int(row[j], row[j - 1]) + 1);
     }
   }
   return row[b_length];
 }
 
-/* Keeps the nearest in order; of two that are as near, the one that came first. */
-static void keep_nearest(candidates *best, candidate next) {
+/* Inserts a candidate by rank and drops the worst if the list is full. Equal ranks keep their order. */
+static void insert_candidate(candidates *best, candidate next) {
   int at = best->count;
   if (at == MOST_ALIKE && best->at[at - 1].rank <= next.rank) return;
   if (at == MOST_ALIKE)
@@ -61,8 +63,8 @@ static void keep_nearest(candidates *best, candidate next) {
   best->at[at] = next;
 }
 
-/* Candidates in the order of the table, so that those as near as each other keep it. */
-static void sort_by_table(candidates *all) {
+/* Sorts by position in the table, so that candidates of equal distance keep the order of the keys. */
+static void sort_in_key_order(candidates *all) {
   for (int i = 1; i < all->count; i++)
     for (int at = i; at > 0 && all->at[at - 1].key > all->at[at].key; at--) {
       const candidate moved = all->at[at];
@@ -74,23 +76,26 @@ static void sort_by_table(candidates *all) {
 static candidates find_nearest(const tdict_keys *keys, const tdict_name *name) {
   candidates alike = {.count = 0}, nearest = {.count = 0};
   int compared = 0;
+  /* Choose by the cheap measure. */
   for (uint32_t i = 0; i < keys->num_slots && compared < MOST_COMPARED; i++) {
     const tdict_key *key = &keys->slots[i];
     if (!key->name) continue;
     compared++;
-    keep_nearest(&alike, (candidate){key, unlikeness(name, key)});
+    insert_candidate(&alike, (candidate){key, count_middle_bytes(name, key)});
   }
-  sort_by_table(&alike);
+  /* Rank by edit distance. */
+  sort_in_key_order(&alike);
   for (int i = 0; i < alike.count; i++) {
     const tdict_key *key = alike.at[i].key;
-    keep_nearest(&nearest, (candidate){key, distance(name->text, name->length, key->name, key->length)});
+    insert_candidate(&nearest, (candidate){key, edit_distance(name->text, name->length, key->name, key->length)});
   }
   return nearest;
 }
 
 char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes) {
+  /* Find the keys. A slash in the name suggests a wrong separator. */
   const candidates best = find_nearest(keys, name);
-  const int count = smaller(best.count, MOST_SHOWN);
+  const int count = min_int(best.count, MOST_SHOWN);
   int shown = 0;
   bool slash = false;
   for (size_t i = 0; i < name->length; i++) slash = slash || name->text[i] == '/';
@@ -101,6 +106,7 @@ char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer
     const int cut = best.at[shown].key->length > KEY_BYTES;
     const size_t length = (size_t)snprintf(text, sizeof text, "%s%.*s%s", shown ? ", " : "", KEY_BYTES - 3 * cut,
                                            best.at[shown].key->name, cut ? "..." : "");
+    /* Stop while the count of the keys left out still fits. */
     if (at + length + sizeof ", ... (4294967295 more)" > bytes) break;
     at += (size_t)snprintf(buffer + at, bytes - at, "%s", text);
   }

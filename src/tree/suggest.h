@@ -1,5 +1,5 @@
-/* What a message says about a key that is not there. Reads the table only. Thread rule: a table is read by many threads
- * or written by one. */
+/* Text for messages about a missing key: the keys that are most similar. Reads the table only.
+ * Thread rule: many threads may read a table, or one may write it. */
 #ifndef TDICT_TREE_SUGGEST_H
 #define TDICT_TREE_SUGGEST_H
 
@@ -7,8 +7,8 @@
 
 #include "tree/keys.h"
 
-/* Writes what helps to find the key that was meant, and returns the buffer: the table's keys, nearest first, up to as
- * many as fit, then how many were left out; before them, for a name with a slash, that paths use dots. */
+/* Writes the keys of the table, most similar first, and how many were left out. Returns the buffer. If `name` has a
+ * slash, the text first says that paths use dots. */
 char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Short texts for messages and for print. Functions of their arguments; thread-safe. */
+/* Short texts for messages and for print. Writes to buffers of the caller. Thread-safe. */
 #include "tree/text.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* Short texts for messages and for print. Functions of their arguments; thread-safe. */
+/* Short texts for messages and for print. Write to buffers of the caller. Thread-safe. */
 #ifndef TDICT_TREE_TEXT_H
 #define TDICT_TREE_TEXT_H
 
 #include "tensor/text.h"
 #include "tree/node.h"
 
-/* Writes what hangs at a slot, "a tensor", "a tree" or "an object of type x", and returns the buffer. */
+/* Writes "a tensor", "a tree" or "an object of type x", and returns the buffer. */
 enum { TDICT_TEXT_LEAF_BYTES = 96 };
 char *tdict_text_leaf(tdict_leaf leaf, char buffer[TDICT_TEXT_LEAF_BYTES]);
 

@@ -1,4 +1,4 @@
-/* Walking whole trees: visitors and sums. Nothing is changed; what visitors are shown is borrowed. Thread rule: as in
+/* Walks whole trees: visitors and sums. Changes nothing. Visitors borrow the entries. Thread rule: as in
  * tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
@@ -6,15 +6,15 @@
 #include "base/error.h"
 #include "tree/cursor.h"
 
-/* The path of what is being shown, grown as the walk goes down. */
+/* The path of the current entry. The buffer is reused for all entries and grows with the depth. */
 typedef struct path_buffer {
   char *text;
   size_t length, cap;
 } path_buffer;
 
-/* Makes the text what leads to a node, which is `mark` bytes long, and the node's key. */
-static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
-  size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, the key with all escaped, the 0 */
+/* Cuts the path to its first `mark` bytes, which lead to a node, and appends a key of that node. */
+static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
+  size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, each byte of the key escaped, the 0 */
   if (!path->text || most > path->cap) {
     size_t cap = path->cap * 2 > most ? path->cap * 2 : most;
     char *text = realloc(path->text, cap);
@@ -33,9 +33,9 @@ static bool put_key(path_buffer *path, size_t mark, const tdict_key *key) {
   return true;
 }
 
-/* Calls the visitor with an error of the walk's own, so that what the caller's error held before is not taken for the
- * visitor's words. */
-static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
+/* Calls the visitor with an error of its own. The error of the caller may hold an old message, which would otherwise
+ * look like the message of the visitor. */
+static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
   static const char what[] = "walk: the visitor";
   if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
   tdict_error own;
@@ -43,16 +43,18 @@ static tdict_status show(const tdict_entry *entry, tdict_visitor visit, void *us
   own.path[0] = own.message[0] = 0;
   tdict_status status = tdict_callback_status(visit(user, entry, &own), what, &own);
   if (status == TDICT_OK) return TDICT_OK;
+  /* The visitor returned a failure but did not fill the error. */
   if (own.status == 0) tdict_fail(&own, status, "walk: ended by the visitor");
   if (!own.path[0]) tdict_error_at(&own, status, entry->path);
   *err = own;
   return status;
 }
 
-static tdict_status walk(tdict_cursor *cursor, path_buffer *path, tdict_visitor visit, void *user, tdict_error *err) {
+static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_visitor visit, void *user,
+                                tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     const tdict_key *key = tdict_cursor_key(cursor);
-    if (!put_key(path, cursor->frames[cursor->depth - 1].mark, key))
+    if (!append_key(path, cursor->frames[cursor->depth - 1].mark, key))
       return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a path");
     const tdict_box *box = tdict_leaf_box(leaf);
     const tdict_entry entry = {path->text,
@@ -62,9 +64,10 @@ static tdict_status walk(tdict_cursor *cursor, path_buffer *path, tdict_visitor 
                                tdict_leaf_tree(leaf),
                                box ? box->self : NULL,
                                box ? box->type : NULL};
-    tdict_status status = show(&entry, visit, user, err);
+    tdict_status status = call_visitor(&entry, visit, user, err);
     if (status != TDICT_OK) return status;
     if (!entry.tree) continue;
+    /* The mark is the length of the path of the entered tree. */
     if (!tdict_cursor_enter(cursor, entry.tree)) return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a level");
     cursor->frames[cursor->depth - 1].mark = path->length;
   }
@@ -76,55 +79,56 @@ tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user, t
   path_buffer path = {NULL, 0, 0};
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
-  tdict_status status = walk(&cursor, &path, visit, user, err);
+  tdict_status status = walk_cursor(&cursor, &path, visit, user, err);
   tdict_cursor_reset(&cursor);
   free(path.text);
   return status;
 }
 
-/* Of its elements, as the object says by itself. */
+/* Returns the result of the `bytes` hook, or 0 if the type has none. */
 static size_t object_bytes(const tdict_box *box) {
   size_t (*bytes)(const void *self) = TDICT_HOOK_OF(box->type, bytes);
   return bytes ? bytes(box->self) : 0;
 }
 
-typedef enum sum_of { SUM_TENSORS, SUM_OBJECTS, SUM_BYTES } sum_of;
+typedef enum sum_kind { SUM_TENSORS, SUM_OBJECTS, SUM_BYTES } sum_kind;
 
-static size_t amount(tdict_leaf leaf, sum_of what) {
+static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
   const tdict_box *box = tdict_leaf_box(leaf);
   if (what != SUM_BYTES) return (what == SUM_OBJECTS) == (box != NULL);
   return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
 }
 
-/* Recursion is for the levels that no memory could be had for. */
-static size_t sum(const tdict_tree *td, sum_of what) {
+/* Adds up all leaves. Recurses only if no memory is left for a deeper cursor, because these calls cannot fail. */
+static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree)
-      total += amount(leaf, what);
+      total += measure_leaf(leaf, what);
     else if (!tdict_cursor_enter(&cursor, tree))
-      total += sum(tree, what);
+      total += sum_leaves(tree, what);
   }
   tdict_cursor_reset(&cursor);
   return total;
 }
 
-size_t tdict_num_leaves(const tdict_tree *td) { return sum(td, SUM_TENSORS); }
-size_t tdict_num_objects(const tdict_tree *td) { return sum(td, SUM_OBJECTS); }
-size_t tdict_bytes(const tdict_tree *td) { return sum(td, SUM_BYTES); }
+size_t tdict_num_leaves(const tdict_tree *td) { return sum_leaves(td, SUM_TENSORS); }
+size_t tdict_num_objects(const tdict_tree *td) { return sum_leaves(td, SUM_OBJECTS); }
+size_t tdict_bytes(const tdict_tree *td) { return sum_leaves(td, SUM_BYTES); }
 
-/* `seen` holds storages and boxes. */
-static bool add_unique(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
-  const void *last = NULL; /* tensors of one storage often follow one another */
+/* Adds the bytes of each storage and object once. `seen` holds the storages and boxes that were counted. */
+static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
+  const void *last = NULL; /* consecutive tensors often share a storage: skip the map for them */
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (tree) {
       if (!tdict_cursor_enter(cursor, tree)) return false;
       continue;
     }
+    /* Objects are counted by box, tensors by storage. */
     const tdict_box *box = tdict_leaf_box(leaf);
     const tdict_storage *storage = box ? NULL : tdict_leaf_tensor(leaf)->storage;
     const void *counted = box ? (const void *)box : storage;
@@ -144,10 +148,10 @@ tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *
   tdict_cursor cursor;
   tdict_pointers_init(&seen);
   tdict_cursor_init(&cursor, td, true);
-  bool ok = add_unique(&cursor, &seen, &total);
+  bool ok = add_unique_bytes(&cursor, &seen, &total);
   tdict_cursor_reset(&cursor);
   tdict_pointers_reset(&seen);
-  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory to remember what was counted");
+  if (!ok) return tdict_fail(err, TDICT_ENOMEM, "unique_bytes: no memory for the set of counted storages");
   *out = total;
   return TDICT_OK;
 }

@@ -60,7 +60,7 @@ static void refused(const char *at, bool reads, bool writes, tdict_status status
   assert_int_equal(fd, -1);
 }
 
-CASE(file_of_another_kind_is_refused) {
+CASE(file_that_is_not_regular_is_refused) {
   make_folder();
   refused(path, true, false, TDICT_EIO, "cannot be opened");
   assert_int_equal(td_last_error.native, ENOENT);

@@ -1,4 +1,4 @@
-/* The mark on a kernel that cannot wipe pages, and without memory: the process's number tells then. */
+/* Fork marks on a kernel without MADV_WIPEONFORK, and without memory for a page: the process id is compared. */
 #include "base/forkmark.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static void check_by_number(void) {
   tdict_forkmark_release(mark);
 }
 
-CASE(forkmark_by_number) {
+CASE(forkmark_falls_back_to_the_process_id) {
   no_wipe = true;
   check_by_number();
   no_wipe = false;

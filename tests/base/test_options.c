@@ -33,7 +33,7 @@ CASE(options_same_size_is_copied) {
   assert_memory_equal(&known, &given, sizeof known);
 }
 
-CASE(options_shorter_keeps_the_rest) {
+CASE(options_shorter_keeps_later_defaults) {
   known_options known = defaults;
   older_options given = {sizeof given, 10, 20};
   td_ok(tdict_options_read(&known, sizeof known, &given, "options", err));

@@ -58,7 +58,7 @@ CASE(stream_copy_fills_up_with_zeros) {
   }
 }
 
-CASE(stream_copy_knows_its_processor) {
+CASE(stream_copy_selects_a_supported_kind) {
   assert_true(tdict_stream_has(TDICT_STREAM_PLAIN));
   assert_true(tdict_stream_has(tdict_stream_best()));
   assert_false(tdict_stream_has(TDICT_STREAM_KINDS));

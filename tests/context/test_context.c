@@ -11,7 +11,7 @@
 #include "support/rest.h"
 #include "support/test.h"
 
-CASE(version_is_the_headers) {
+CASE(version_matches_the_headers) {
   assert_int_equal(tdict_version(), TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
 }
 
@@ -259,7 +259,7 @@ static void *destroy(void *user) {
 }
 
 /* The context is entered by its simulated driver alone, which the test keeps to let it run again. */
-SIM_CASE(context_destroy_waits_for_a_device_that_stands_still) {
+SIM_CASE(context_destroy_waits_for_a_held_device) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_driver *d = NULL;
@@ -313,7 +313,7 @@ GPU_CASE(memory_outlives_context) {
   tdict_tensor_release(copy);
 }
 
-GPU_CASE(context_two_at_once) {
+GPU_CASE(context_two_in_one_process) {
   tdict_context *a = td_context(NULL), *b = td_context(NULL);
   tdict_tree *src = make_tree(), *in_a = NULL, *in_b = NULL;
   td_ok(tdict_to_device(a, src, td_device(), NULL, &in_a, err));

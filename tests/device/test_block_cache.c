@@ -16,97 +16,98 @@ static tdict_cu count_free(tdict_driver *d, void *data, tdict_cu_stream stream) 
   num_frees++;
   return counting.real->mem_free_async(d, data, stream);
 }
-static void begin_counting(bench *b) {
+static void begin_counting(fixture *b) {
   shim_begin(&counting, b->d);
   counting.ops.mem_alloc_async = count_alloc;
   counting.ops.mem_free_async = count_free;
   num_allocs = num_frees = 0;
 }
 
-static void give(const bench *b, tdict_block *block) { b->memory->ops->free(b->memory, block, NULL, 0); }
+static void give(const fixture *b, tdict_block *block) { b->memory->ops->free(b->memory, block, NULL, 0); }
 
-GPU_CASE(kept_blocks_need_no_driver) {
-  bench b = bench_open(NULL);
-  tdict_block first = bench_take(&b, MIB), again;
+GPU_CASE(kept_blocks_are_reused_without_the_driver) {
+  fixture b = fixture_open(NULL);
+  tdict_block first = fixture_take(&b, MIB), again;
   begin_counting(&b);
   for (int i = 0; i < 10; i++) {
     give(&b, &first);
-    again = bench_take(&b, MIB);
+    again = fixture_take(&b, MIB);
     assert_ptr_equal(again.data, first.data);
     first = again;
   }
   assert_int_equal(num_allocs + num_frees, 0);
-  tdict_memory_counts n = bench_memory(&b);
+  tdict_memory_counts n = fixture_memory(&b);
   assert_int_equal(n.live_bytes, MIB);
   assert_int_equal(n.num_allocations, 11);
   assert_int_equal(n.num_reused, 10);
   give(&b, &first);
-  n = bench_memory(&b);
+  n = fixture_memory(&b);
   assert_int_equal(n.live_bytes, 0);
   assert_true(n.cached_bytes >= MIB && n.peak_bytes >= n.cached_bytes);
   tdict_context_trim(b.context, td_device(), 0);
   assert_int_equal(num_frees, 1);
-  assert_int_equal(bench_memory(&b).cached_bytes, 0);
+  assert_int_equal(fixture_memory(&b).cached_bytes, 0);
   shim_end(&counting, b.d);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* The smallest that is large enough, and at most an eighth too large; what it is too large is live, too. */
-GPU_CASE(kept_blocks_fit) {
-  bench b = bench_open(NULL);
-  tdict_block small = bench_take(&b, 900 * KIB), fits = bench_take(&b, 1000 * KIB), large = bench_take(&b, 1024 * KIB);
+GPU_CASE(kept_blocks_are_reused_by_size) {
+  fixture b = fixture_open(NULL);
+  tdict_block small = fixture_take(&b, 900 * KIB), fits = fixture_take(&b, 1000 * KIB),
+              large = fixture_take(&b, 1024 * KIB);
   void *at[3] = {small.data, fits.data, large.data};
   give(&b, &fits);
   give(&b, &large);
   give(&b, &small);
-  tdict_block got = bench_take(&b, 950 * KIB);
+  tdict_block got = fixture_take(&b, 950 * KIB);
   assert_ptr_equal(got.data, at[1]);
   assert_int_equal(got.bytes, 1000 * KIB);
-  assert_int_equal(bench_memory(&b).live_bytes, 1000 * KIB);
-  tdict_block next = bench_take(&b, 950 * KIB);
+  assert_int_equal(fixture_memory(&b).live_bytes, 1000 * KIB);
+  tdict_block next = fixture_take(&b, 950 * KIB);
   assert_ptr_equal(next.data, at[2]);
   begin_counting(&b);
-  tdict_block none = bench_take(&b, 799 * KIB); /* 900 would be more than an eighth too large */
+  tdict_block none = fixture_take(&b, 799 * KIB); /* 900 would be more than an eighth too large */
   assert_int_equal(num_allocs, 1);
   assert_int_equal(none.bytes, 799 * KIB);
   shim_end(&counting, b.d);
   give(&b, &none);
   give(&b, &next);
   give(&b, &got);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* No more than device_cache_bytes, no more than was in use at once, no more than the list holds: the oldest go first. */
 GPU_CASE(kept_blocks_are_bounded) {
   tdict_context_options o = tdict_context_options_default();
   o.device_cache_bytes = MIB;
-  bench b = bench_open(&o);
+  fixture b = fixture_open(&o);
   tdict_block blocks[TDICT_KEPT_BLOCKS + 8];
-  for (int i = 0; i < 3; i++) blocks[i] = bench_take(&b, 512 * KIB);
+  for (int i = 0; i < 3; i++) blocks[i] = fixture_take(&b, 512 * KIB);
   begin_counting(&b);
   for (int i = 0; i < 3; i++) give(&b, &blocks[i]);
   assert_int_equal(num_frees, 1);
   assert_int_equal(b.gpu->kept.bytes, MIB);
   assert_ptr_equal(b.gpu->kept.blocks[0].data, blocks[1].data);
-  tdict_block two = bench_take(&b, 2 * MIB);
+  tdict_block two = fixture_take(&b, 2 * MIB);
   give(&b, &two); /* larger than all that may be kept */
   assert_int_equal(b.gpu->kept.bytes, MIB);
   shim_end(&counting, b.d);
-  bench_close(&b);
+  fixture_close(&b);
 
-  b = bench_open(NULL);
+  b = fixture_open(NULL);
   enum { MANY = TDICT_KEPT_BLOCKS + 8 };
-  for (int i = 0; i < MANY; i++) blocks[i] = bench_take(&b, 4 * KIB);
+  for (int i = 0; i < MANY; i++) blocks[i] = fixture_take(&b, 4 * KIB);
   for (int i = 0; i < MANY; i++) give(&b, &blocks[i]);
   assert_int_equal(b.gpu->kept.count, TDICT_KEPT_BLOCKS);
   assert_int_equal(b.gpu->kept.bytes, TDICT_KEPT_BLOCKS * 4 * KIB);
   tdict_gpu_trim(b.gpu, 8 * KIB);
   assert_int_equal(b.gpu->kept.count, 2);
-  tdict_block large = bench_take(&b, 96 * MIB), other = bench_take(&b, 97 * MIB);
+  tdict_block large = fixture_take(&b, 96 * MIB), other = fixture_take(&b, 97 * MIB);
   give(&b, &large);
   give(&b, &other);
   assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* as much as was live at once, so the small ones had to go */
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 typedef struct held {
@@ -116,7 +117,7 @@ static void hold(void *user) {
   while (!atomic_load(&((held *)user)->open)) usleep(100);
 }
 /* A use on a new stream that is done when the kernel there has been let go. */
-static tdict_fence *use_held(const bench *b, held *kernel, tdict_stream *stream) {
+static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *stream) {
   tdict_fence *use = NULL;
   td_ok(tdict_stream_create(b->context, td_device(), stream, err));
   td_ok(tdict_sim_launch(*stream, hold, kernel, err));
@@ -125,46 +126,46 @@ static tdict_fence *use_held(const bench *b, held *kernel, tdict_stream *stream)
 }
 
 /* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is done. */
-SIM_CASE(kept_blocks_wait_for_their_uses) {
-  bench b = bench_open(NULL);
+SIM_CASE(kept_blocks_are_reused_after_their_uses) {
+  fixture b = fixture_open(NULL);
   tdict_stream s;
   held kernel = {false};
   tdict_fence *use = use_held(&b, &kernel, &s);
-  tdict_block busy = bench_take(&b, MIB), ready = bench_take(&b, MIB);
+  tdict_block busy = fixture_take(&b, MIB), ready = fixture_take(&b, MIB);
   void *where = busy.data;
   give(&b, &ready);
   tdict_fence *fences[1] = {use};
   b.memory->ops->free(b.memory, &busy, fences, 1);
-  tdict_device_counts counts = bench_counts(&b);
-  tdict_block first = bench_take(&b, MIB), second = bench_take(&b, MIB);
+  tdict_device_counts counts = fixture_counts(&b);
+  tdict_block first = fixture_take(&b, MIB), second = fixture_take(&b, MIB);
   assert_ptr_equal(first.data, ready.data);
   assert_ptr_not_equal(second.data, where);
   atomic_store(&kernel.open, true);
   b.d->ops->stream_synchronize(b.d, b.gpu->free_stream);
-  tdict_block third = bench_take(&b, MIB);
+  tdict_block third = fixture_take(&b, MIB);
   assert_ptr_equal(third.data, where);
-  assert_int_equal(bench_counts(&b).num_events, counts.num_events); /* the event went back */
+  assert_int_equal(fixture_counts(&b).num_events, counts.num_events); /* the event went back */
   give(&b, &first);
   give(&b, &second);
   give(&b, &third);
   tdict_stream_destroy(b.context, s);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* A context that ends while a kept block is in use waits for the use; the block is no leak. */
-SIM_CASE(kept_blocks_end_with_their_gpu) {
-  bench b = bench_open(NULL);
+SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
+  fixture b = fixture_open(NULL);
   tdict_stream s;
   held kernel = {false};
   tdict_fence *use = use_held(&b, &kernel, &s);
-  tdict_block busy = bench_take(&b, MIB);
+  tdict_block busy = fixture_take(&b, MIB);
   tdict_fence *fences[1] = {use};
   b.memory->ops->free(b.memory, &busy, fences, 1);
   tdict_driver *d = tdict_driver_retain(b.d);
   atomic_store(&kernel.open, true);
   b.d->ops->stream_synchronize(b.d, s.handle);
   tdict_stream_destroy(b.context, s);
-  bench_close(&b);
+  fixture_close(&b);
   tdict_driver_sim_count left;
   tdict_driver_sim_counts(d, 0, &left);
   assert_int_equal(left.num_allocations, 0);
@@ -173,14 +174,14 @@ SIM_CASE(kept_blocks_end_with_their_gpu) {
 
 /* Threads that free at once keep no more than they may, at no moment. */
 typedef struct freeing {
-  const bench *b;
+  const fixture *b;
   size_t most; /* that was ever seen kept */
 } freeing;
 static void *take_and_give(void *user) {
   freeing *f = user;
   tdict_block_cache *kept = &f->b->gpu->kept;
   for (int i = 0; i < 100000; i++) {
-    tdict_block block = bench_take(f->b, 256 * KIB);
+    tdict_block block = fixture_take(f->b, 256 * KIB);
     give(f->b, &block);
     pthread_mutex_lock(&kept->lock);
     if (kept->bytes > f->most) f->most = kept->bytes;
@@ -192,7 +193,7 @@ GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
   enum { THREADS = 8 };
   tdict_context_options o = tdict_context_options_default();
   o.device_cache_bytes = 512 * KIB;
-  bench b = bench_open(&o);
+  fixture b = fixture_open(&o);
   freeing f[THREADS];
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -201,5 +202,5 @@ GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
   }
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   for (int i = 0; i < THREADS; i++) assert_in_range(f[i].most, 0, 512 * KIB);
-  bench_close(&b);
+  fixture_close(&b);
 }

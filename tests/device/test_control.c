@@ -12,12 +12,12 @@ static void drain(tdict_driver *d) {
 }
 
 GPU_CASE(stream_create_and_destroy) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
-  tdict_device_counts begin = bench_counts(&b);
+  tdict_device_counts begin = fixture_counts(&b);
   tdict_stream streams[3];
-  tdict_block block = bench_take(&b, 4 * MIB);
+  tdict_block block = fixture_take(&b, 4 * MIB);
   unsigned char *found = malloc(4 * MIB);
   void *host;
   assert_non_null(found);
@@ -31,7 +31,7 @@ GPU_CASE(stream_create_and_destroy) {
     assert_non_null(streams[i].handle);
     for (int k = 0; k < i; k++) assert_ptr_not_equal(streams[k].handle, streams[i].handle);
   }
-  assert_int_equal(bench_counts(&b).num_streams, begin.num_streams + 3);
+  assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams + 3);
   for (int i = 0; i < 3; i++) { /* what is queued still runs */
     size_t third = 4 * MIB / 3 + 1, at = (size_t)i * third, bytes = i == 2 ? 4 * MIB - at : third;
     CU(SUCCESS, copy_h2d_async, (char *)block.data + at, (char *)host + at, bytes, streams[i].handle);
@@ -40,24 +40,24 @@ GPU_CASE(stream_create_and_destroy) {
   drain(d);
   raw_read(raw, found, block.data, 4 * MIB);
   assert_memory_equal(found, host, 4 * MIB);
-  assert_int_equal(bench_counts(&b).num_streams, begin.num_streams);
+  assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
   tdict_stream_destroy(b.context, (tdict_stream){td_device(), NULL}); /* the legacy stream is nobody's to end */
   tdict_stream_destroy(b.context, (tdict_stream){{td_device().type, 63}, host});
-  assert_int_equal(bench_counts(&b).num_streams, begin.num_streams);
+  assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
   assert_int_equal(tdict_counted_host_free(d, host, 4 * MIB), TDICT_CU_SUCCESS);
   free(found);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* A stream whose work has not run is destroyed, and its work runs all the same. */
-SIM_CASE(stream_destroy_keeps_what_is_queued) {
-  bench b = bench_open(NULL);
+SIM_CASE(stream_destroy_lets_queued_work_run) {
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_stream stream;
-  tdict_block block = bench_take(&b, 4096);
+  tdict_block block = fixture_take(&b, 4096);
   unsigned char found[4096];
   void *host;
   assert_int_equal(tdict_counted_host_alloc(d, &host, 4096), TDICT_CU_SUCCESS);
@@ -74,9 +74,9 @@ SIM_CASE(stream_destroy_keeps_what_is_queued) {
   assert_memory_equal(found, host, 4096);
   td_ok(tdict_sim_resume(b.context, err));
   assert_int_equal(tdict_counted_host_free(d, host, 4096), TDICT_CU_SUCCESS);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 CASE(stream_create_refuses) {
@@ -115,8 +115,8 @@ static tdict_cu refuse_stream(tdict_driver *d, tdict_cu_stream *out, unsigned fl
 }
 
 SIM_CASE(stream_create_fails_with_the_driver) {
-  bench b = bench_open(NULL);
-  tdict_device_counts begin = bench_counts(&b);
+  fixture b = fixture_open(NULL);
+  tdict_device_counts begin = fixture_counts(&b);
   tdict_stream stream = {tdict_cpu(), NULL};
   shim s;
   shim_begin(&s, b.d);
@@ -125,56 +125,56 @@ SIM_CASE(stream_create_fails_with_the_driver) {
   shim_end(&s, b.d);
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
   assert_null(stream.handle);
-  assert_int_equal(bench_counts(&b).num_streams, begin.num_streams);
-  bench_close(&b);
+  assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
+  fixture_close(&b);
 }
 
 GPU_CASE(context_counts_follow_use) {
-  bench b = bench_open(NULL);
-  tdict_device_counts begin = bench_counts(&b), now;
+  fixture b = fixture_open(NULL);
+  tdict_device_counts begin = fixture_counts(&b), now;
   tdict_storage *pinned = NULL;
-  tdict_block block = bench_take(&b, 3 * MIB);
+  tdict_block block = fixture_take(&b, 3 * MIB);
   td_ok(tdict_storage_create(tdict_pinned_memory(b.context), 5 * MIB, false, &pinned, err));
-  now = bench_counts(&b);
+  now = fixture_counts(&b);
   assert_int_equal(now.pinned_bytes, begin.pinned_bytes + 5 * MIB);
   assert_int_equal(now.device_bytes, begin.device_bytes + 3 * MIB);
   assert_true(now.peak_pinned_bytes >= now.pinned_bytes);
   tdict_storage_release(pinned);
-  bench_give(&b, &block);
-  assert_int_equal(bench_counts(&b).pinned_bytes, begin.pinned_bytes + 5 * MIB); /* cached, and still locked */
-  assert_int_equal(bench_counts(&b).device_bytes, begin.device_bytes);
+  fixture_give(&b, &block);
+  assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes + 5 * MIB); /* cached, and still locked */
+  assert_int_equal(fixture_counts(&b).device_bytes, begin.device_bytes);
   tdict_context_trim(b.context, tdict_cpu(), 0);
-  assert_int_equal(bench_counts(&b).pinned_bytes, begin.pinned_bytes);
-  assert_int_equal(bench_counts(&b).peak_pinned_bytes, now.peak_pinned_bytes);
-  bench_close(&b);
+  assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes);
+  assert_int_equal(fixture_counts(&b).peak_pinned_bytes, now.peak_pinned_bytes);
+  fixture_close(&b);
 }
 
 GPU_CASE(context_trim) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_memory *pinned = tdict_pinned_memory(b.context);
   tdict_memory_counts n;
   tdict_storage *s[3] = {NULL, NULL, NULL};
   for (int i = 0; i < 3; i++) td_ok(tdict_storage_create(pinned, (size_t)(i + 1) * MIB, false, &s[i], err));
   for (int i = 0; i < 3; i++) tdict_storage_release(s[i]);
-  tdict_block block = bench_take(&b, 64 * MIB);
-  bench_give(&b, &block);
+  tdict_block block = fixture_take(&b, 64 * MIB);
+  fixture_give(&b, &block);
   tdict_context_trim(b.context, (tdict_device){td_device().type, 63}, 0); /* absent: nothing */
   tdict_context_trim(b.context, (tdict_device){55, 0}, 0);
   tdict_memory_get_counts(pinned, &n);
   assert_int_equal(n.cached_bytes, 6 * MIB);
-  assert_true(bench_memory(&b).cached_bytes >= (size_t)64 * MIB);
+  assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_context_trim(b.context, tdict_cpu(), 5 * MIB); /* the one MiB is the oldest, and enough */
   tdict_memory_get_counts(pinned, &n);
   assert_int_equal(n.cached_bytes, 5 * MIB);
-  assert_true(bench_memory(&b).cached_bytes >= (size_t)64 * MIB);
+  assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_context_trim(b.context, td_device(), SIZE_MAX);
-  assert_true(bench_memory(&b).cached_bytes >= (size_t)64 * MIB);
+  assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_context_trim(b.context, td_device(), 0);
-  assert_int_equal(bench_memory(&b).cached_bytes, 0);
+  assert_int_equal(fixture_memory(&b).cached_bytes, 0);
   tdict_memory_get_counts(pinned, &n);
   assert_int_equal(n.cached_bytes, 5 * MIB);
   tdict_context_trim(b.context, tdict_cpu(), 0);
   tdict_memory_get_counts(pinned, &n);
   assert_int_equal(n.cached_bytes, 0);
-  bench_close(&b);
+  fixture_close(&b);
 }

@@ -12,8 +12,8 @@ static totals read_totals(const tdict_driver *d) {
                   atomic_load(&d->num_events)};
 }
 
-GPU_CASE(counted_makes_and_ends) {
-  bench b = bench_open(NULL);
+GPU_CASE(counts_follow_create_and_destroy) {
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   totals begin = read_totals(d), now;
   tdict_cu_stream stream;
@@ -42,11 +42,11 @@ GPU_CASE(counted_makes_and_ends) {
   assert_int_equal(now.events, begin.events);
   assert_int_equal(now.pinned, begin.pinned);
   free(pages);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-SIM_CASE(counted_failures_count_nothing) {
-  bench b = bench_open(NULL);
+SIM_CASE(counts_ignore_failed_calls) {
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   tdict_cu_stream stream = NULL;
   tdict_cu_event event = NULL;
@@ -67,7 +67,7 @@ SIM_CASE(counted_failures_count_nothing) {
 }
 
 static void *make_often(void *user) {
-  bench *b = user;
+  fixture *b = user;
   tdict_gpu_scope scope;
   if (tdict_gpu_enter(b->gpu, &scope, NULL) != TDICT_OK) return user;
   for (int i = 0; i < 100; i++) {
@@ -83,8 +83,8 @@ static void *make_often(void *user) {
   return NULL;
 }
 
-GPU_CASE(counted_from_many_threads) {
-  bench b = bench_open(NULL);
+GPU_CASE(counts_from_many_threads) {
+  fixture b = fixture_open(NULL);
   pthread_t threads[4];
   totals begin = read_totals(b.d);
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, make_often, &b), 0);
@@ -97,5 +97,5 @@ GPU_CASE(counted_from_many_threads) {
   assert_true(end.peak >= begin.pinned + 4096 && end.peak <= begin.pinned + 4 * 4096);
   end.peak = begin.peak;
   assert_memory_equal(&begin, &end, sizeof begin);
-  bench_close(&b);
+  fixture_close(&b);
 }

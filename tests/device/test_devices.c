@@ -92,7 +92,7 @@ CASE(devices_cpu_may_be_the_default) {
   tdict_storage *s = NULL;
   assert_true(tdict_device_equal(tdict_devices_default(devices, &why), tdict_cpu()));
   assert_int_equal(why.status, TDICT_ENODEVICE);
-  assert_non_null(strstr(why.message, "another device")); /* there is a gpu, it was not asked for */
+  assert_non_null(strstr(why.message, "another device")); /* a gpu exists, the options name the cpu */
   td_fails(TDICT_EINVAL, "cpu", tdict_devices_gpu(devices, tdict_cpu(), &gpu, err));
   td_fails(TDICT_EINVAL, "cpu", tdict_devices_gpu(devices, any, &gpu, err));
   assert_null(tdict_gpu_of_memory(tdict_devices_memory(devices, any)));
@@ -158,7 +158,7 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   tdict_driver_release(d);
 }
 
-CASE(devices_remember_many_absent_ones) {
+CASE(devices_keep_one_memory_per_absent_device) {
   enum { COUNT = 300 };
   tdict_driver *d = open_sim();
   tdict_devices *devices = open_devices(any, d);

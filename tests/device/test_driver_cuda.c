@@ -13,12 +13,12 @@
 #endif
 
 /* What a body works with: a driver whose device 0 has its primary context current. */
-typedef struct bench {
+typedef struct fixture {
   tdict_driver *d;
   const tdict_driver_ops *ops;
   tdict_cu_context context;
   bool fake;
-} bench;
+} fixture;
 
 static tdict_status open_cuda(tdict_driver **out, tdict_error *err) {
 #if TDICT_CUDA
@@ -30,7 +30,7 @@ static tdict_status open_cuda(tdict_driver **out, tdict_error *err) {
 #endif
 }
 
-static void cu_ok_(bench *b, tdict_cu result, const char *call) {
+static void cu_ok_(fixture *b, tdict_cu result, const char *call) {
   if (result == TDICT_CU_SUCCESS) return;
   const char *name, *text;
   b->ops->error_text(b->d, result, &name, &text);
@@ -38,9 +38,9 @@ static void cu_ok_(bench *b, tdict_cu result, const char *call) {
 }
 #define cu_ok(call) cu_ok_(b, b->ops->call, #call)
 
-static void run_body(tdict_driver *d, bool fake, void (*body)(bench *b)) {
-  bench it = {.d = d, .ops = d->ops, .fake = fake};
-  bench *b = &it;
+static void run_body(tdict_driver *d, bool fake, void (*body)(fixture *b)) {
+  fixture it = {.d = d, .ops = d->ops, .fake = fake};
+  fixture *b = &it;
   tdict_cu_context popped = NULL;
   cu_ok(ctx_retain(d, 0, &b->context));
   cu_ok(ctx_push(d, b->context));
@@ -61,7 +61,7 @@ static tdict_driver *need_cuda(void) {
   return d;
 }
 
-static void on_gpu(void (*body)(bench *b)) { run_body(need_cuda(), false, body); }
+static void on_gpu(void (*body)(fixture *b)) { run_body(need_cuda(), false, body); }
 
 /* Loads a stand-in from beside this program; what asks for libcuda.so.1 afterwards is given it. */
 static fake_settings *load_fake(const char *file) {
@@ -82,7 +82,7 @@ static fake_settings *load_fake(const char *file) {
   return settings;
 }
 
-static void on_fake(void (*body)(bench *b)) {
+static void on_fake(void (*body)(fixture *b)) {
   fake_settings *settings = load_fake("fake_libcuda.so");
   tdict_driver *d = NULL;
   td_ok(open_cuda(&d, err));
@@ -103,13 +103,13 @@ static unsigned char *filled(size_t bytes, int seed) {
 /* Device memory that holds 0xA5. */
 /* A copy of so few bytes may return before they are there, and streams that do not block wait for none of the default
  * stream's; what reads them back does. */
-static void put(bench *b, void *device, const void *host, size_t bytes) {
+static void put(fixture *b, void *device, const void *host, size_t bytes) {
   unsigned char first;
   cu_ok(copy_h2d(b->d, device, host, bytes));
   cu_ok(copy_d2h(b->d, &first, device, sizeof first));
 }
 
-static void *device_filled(bench *b, size_t bytes) {
+static void *device_filled(fixture *b, size_t bytes) {
   unsigned char *old = filled(bytes, 0);
   void *device = NULL;
   cu_ok(mem_alloc(b->d, &device, bytes));
@@ -118,7 +118,7 @@ static void *device_filled(bench *b, size_t bytes) {
   return device;
 }
 
-static void names(bench *b) {
+static void names(fixture *b) {
   int version = 0, count = 0, value = 0;
   size_t bytes = 0;
   char name[128] = "";
@@ -144,7 +144,7 @@ static void names(bench *b) {
 CUDA_CASE(cuda_open_and_names_gpu) { on_gpu(names); }
 CASE(cuda_open_and_names_fake) { on_fake(names); }
 
-static void contexts(bench *b) {
+static void contexts(fixture *b) {
   tdict_cu_context now = NULL, again = NULL, popped = NULL;
   void *device = NULL;
   cu_ok(ctx_current(b->d, &now));
@@ -170,7 +170,7 @@ static void contexts(bench *b) {
 CUDA_CASE(cuda_context_push_and_pop_gpu) { on_gpu(contexts); }
 CASE(cuda_context_push_and_pop_fake) { on_fake(contexts); }
 
-static void copy_of(bench *b, size_t bytes, int seed) {
+static void copy_of(fixture *b, size_t bytes, int seed) {
   unsigned char *source = filled(bytes, seed), *result = filled(bytes, 0);
   void *one = device_filled(b, bytes), *two = device_filled(b, bytes), *pinned = NULL;
   put(b, one, source, bytes);
@@ -199,7 +199,7 @@ static void copy_of(bench *b, size_t bytes, int seed) {
   free(source);
   free(result);
 }
-static void copies(bench *b) {
+static void copies(fixture *b) {
   copy_of(b, 1, 1);
   copy_of(b, 4097, 2);
   copy_of(b, ((size_t)3 << 20) + 13, 3);
@@ -207,7 +207,7 @@ static void copies(bench *b) {
 CUDA_CASE(cuda_copies_round_trip_gpu) { on_gpu(copies); }
 CASE(cuda_copies_round_trip_fake) { on_fake(copies); }
 
-static void check_range(bench *b, void *address, size_t bytes, bool device) {
+static void check_range(fixture *b, void *address, size_t bytes, bool device) {
   for (int i = 0; i < 2; i++) {
     tdict_cu_pointer p;
     memset(&p, 0xA5, sizeof p);
@@ -220,14 +220,14 @@ static void check_range(bench *b, void *address, size_t bytes, bool device) {
     assert_true(p.range_bytes < (size_t)1 << 30); /* no address */
   }
 }
-static void check_unknown(bench *b, void *address) {
+static void check_unknown(fixture *b, void *address) {
   tdict_cu_pointer p;
   memset(&p, 0xA5, sizeof p);
   cu_ok(pointer(b->d, address, &p));
   assert_false(p.known);
   assert_false(p.device);
 }
-static void pinned(bench *b) {
+static void pinned(fixture *b) {
   enum { PAGE = 4096, BYTES = 8 * PAGE };
   void *host = aligned_alloc(PAGE, BYTES), *taken = NULL, *device = NULL;
   assert_non_null(host);
@@ -252,12 +252,12 @@ static void pinned(bench *b) {
 CUDA_CASE(cuda_pinned_and_pointers_gpu) { on_gpu(pinned); }
 CASE(cuda_pinned_and_pointers_fake) { on_fake(pinned); }
 
-static uint64_t pool_value(bench *b, tdict_cu_pool pool, int attribute) {
+static uint64_t pool_value(fixture *b, tdict_cu_pool pool, int attribute) {
   uint64_t value = 0xA5A5A5A5A5A5A5A5u;
   cu_ok(pool_get(b->d, pool, attribute, &value));
   return value;
 }
-static void pools(bench *b) {
+static void pools(fixture *b) {
   const size_t bytes = ((size_t)5 << 20) + 3;
   tdict_cu_pool pool = NULL;
   tdict_cu_stream s = NULL;
@@ -300,7 +300,7 @@ static void pools(bench *b) {
 CUDA_CASE(cuda_pools_alloc_and_trim_gpu) { on_gpu(pools); }
 CASE(cuda_pools_alloc_and_trim_fake) { on_fake(pools); }
 
-static void events(bench *b) {
+static void events(fixture *b) {
   const size_t bytes = (size_t)16 << 20;
   tdict_cu_stream one = NULL, two = NULL;
   tdict_cu_event from = NULL, to = NULL, never = NULL;
@@ -358,7 +358,7 @@ static void check_rows(const unsigned char *got, size_t pitch, const unsigned ch
     for (size_t i = WIDTH; i < pitch; i++) assert_int_equal(got[row * pitch + i], 0xA5);
   }
 }
-static void rectangles(bench *b) {
+static void rectangles(fixture *b) {
   unsigned char *source = filled(ROWS * LOOSE, 9), *result = filled(ROWS * LOOSER, 0);
   void *one = device_filled(b, ROWS * TIGHT), *two = device_filled(b, ROWS * LOOSER), *host = NULL;
   tdict_cu_stream s = NULL;
@@ -390,7 +390,7 @@ CUDA_CASE(cuda_rectangles_gpu) { on_gpu(rectangles); }
 CASE(cuda_rectangles_fake) { on_fake(rectangles); }
 
 /* Copies that name the context of each side, here the same one twice. */
-static void peers(bench *b) {
+static void peers(fixture *b) {
   unsigned char *source = filled(ROWS * LOOSE, 10), *result = filled(ROWS * LOOSER, 0);
   void *one = device_filled(b, ROWS * LOOSE), *two = device_filled(b, ROWS * LOOSER);
   tdict_cu_stream s = NULL;
@@ -420,19 +420,19 @@ CASE(cuda_peer_copies_fake) {
   tdict_cu_pool pool = NULL;
   int can = -1;
   td_ok(open_cuda(&d, err));
-  bench it = {.d = d, .ops = d->ops}, *b = &it;
+  fixture it = {.d = d, .ops = d->ops}, *b = &it;
   cu_ok(device_can_reach(d, 0, 1, &can));
   assert_int_equal(can, 1);
   cu_ok(device_can_reach(d, 1, 0, &can)); /* which is asked is not which is reached */
   assert_int_equal(can, 0);
   assert_int_equal(d->ops->device_can_reach(d, 0, 2, &can), TDICT_CU_INVALID_DEVICE);
   cu_ok(pool_create(d, 0, &pool));
-  cu_ok(pool_let_in(d, pool, 1)); /* the stand-in looks at what it is given */
+  cu_ok(pool_allow_peer(d, pool, 1)); /* the stand-in looks at what it is given */
   cu_ok(pool_destroy(d, pool));
   tdict_driver_release(d);
 }
 
-static void capture_modes(bench *b) {
+static void capture_modes(fixture *b) {
   int mode = TDICT_CU_CAPTURE_RELAXED;
   cu_ok(capture_mode(b->d, &mode));
   assert_int_equal(mode, TDICT_CU_CAPTURE_GLOBAL);
@@ -447,7 +447,7 @@ CUDA_CASE(cuda_capture_mode_exchange_gpu) { on_gpu(capture_modes); }
 CASE(cuda_capture_mode_exchange_fake) { on_fake(capture_modes); }
 
 /* A capture is begun by calls that the table has not. */
-static void capture_status(bench *b) {
+static void capture_status(fixture *b) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *graph = NULL, *found;
   assert_non_null(library);
   int (*begin)(void *, int), (*end)(void *, void **), (*destroy)(void *);
@@ -471,7 +471,7 @@ static void capture_status(bench *b) {
 }
 CUDA_CASE(cuda_capture_status_gpu) { on_gpu(capture_status); }
 
-static void fills(bench *b) {
+static void fills(fixture *b) {
   enum { BYTES = 1000 };
   unsigned char result[BYTES] = {0};
   void *device = device_filled(b, BYTES);
@@ -487,7 +487,7 @@ static void fills(bench *b) {
 CUDA_CASE(cuda_fill_gpu) { on_gpu(fills); }
 CASE(cuda_fill_fake) { on_fake(fills); }
 
-static void error_texts(bench *b) {
+static void error_texts(fixture *b) {
   const char *name = NULL, *text = NULL;
   cu_ok(error_text(b->d, TDICT_CU_OUT_OF_MEMORY, &name, &text));
   assert_string_equal(name, "CUDA_ERROR_OUT_OF_MEMORY");
@@ -502,7 +502,7 @@ static void error_texts(bench *b) {
 CUDA_CASE(cuda_error_text_gpu) { on_gpu(error_texts); }
 CASE(cuda_error_text_fake) { on_fake(error_texts); }
 
-CASE(cuda_absent_says_why) {
+CASE(cuda_reports_missing_library) {
   tdict_driver *d = NULL;
   tdict_error err = {0};
   tdict_status status = open_cuda(&d, &err);
@@ -518,14 +518,14 @@ CASE(cuda_absent_says_why) {
   assert_int_equal(open_cuda(&d, NULL), TDICT_ENODEVICE);
 }
 
-CASE(cuda_old_driver_is_named) {
+CASE(cuda_reports_old_driver) {
   load_fake("fake_libcuda.so")->version = 11040;
   tdict_driver *d = NULL;
   td_fails(TDICT_ENODEVICE, "is for CUDA 11.4, wanted 12.0", open_cuda(&d, err));
   assert_null(d);
 }
 
-CASE(cuda_version_failure_is_told) {
+CASE(cuda_reports_version_failure) {
   load_fake("fake_libcuda.so")->version_result = 34; /* CUDA_ERROR_STUB_LIBRARY */
   tdict_driver *d = NULL;
   td_fails(TDICT_ENODEVICE, "34", open_cuda(&d, err));
@@ -533,11 +533,11 @@ CASE(cuda_version_failure_is_told) {
   assert_null(d);
 }
 
-CASE(cuda_init_failure_is_named) {
+CASE(cuda_reports_init_failure) {
   fake_settings *settings = load_fake("fake_libcuda.so");
   tdict_driver *d = NULL;
   settings->init_result = TDICT_CU_NO_DEVICE;
-  td_fails(TDICT_ENODEVICE, "cuInit answered CUDA_ERROR_NO_DEVICE (a text", open_cuda(&d, err));
+  td_fails(TDICT_ENODEVICE, "cuInit returned CUDA_ERROR_NO_DEVICE (a text", open_cuda(&d, err));
   assert_int_equal(td_last_error.native, TDICT_CU_NO_DEVICE);
   settings->init_result = 803; /* a code that the stand-in has no name for */
   td_fails(TDICT_ENODEVICE, "unknown error code", open_cuda(&d, err));
@@ -545,7 +545,7 @@ CASE(cuda_init_failure_is_named) {
   assert_null(d);
 }
 
-CASE(cuda_without_devices_says_so) {
+CASE(cuda_reports_missing_devices) {
   load_fake("fake_libcuda.so")->device_count = 0;
   tdict_driver *d = NULL;
   td_fails(TDICT_ENODEVICE, "no GPU", open_cuda(&d, err));
@@ -553,7 +553,7 @@ CASE(cuda_without_devices_says_so) {
   assert_null(d);
 }
 
-CASE(cuda_missing_entry_is_named) {
+CASE(cuda_reports_missing_entry) {
   load_fake("fake_libcuda.so")->missing = "cuMemAllocFromPoolAsync";
   tdict_driver *d = NULL;
   td_fails(TDICT_ENODEVICE, "lacks cuMemAllocFromPoolAsync of CUDA 11.2", open_cuda(&d, err));
@@ -562,7 +562,7 @@ CASE(cuda_missing_entry_is_named) {
 }
 
 /* Without cuGetProcAddress_v2 the entries are taken by their symbols. */
-CASE(cuda_opens_by_symbols) {
+CASE(cuda_opens_without_cuGetProcAddress) {
   fake_settings *settings = load_fake("fake_libcuda_symbols.so");
   tdict_driver *d = NULL;
   td_ok(open_cuda(&d, err));

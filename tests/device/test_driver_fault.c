@@ -38,7 +38,7 @@ static void arm(tdict_driver *d, tdict_fault_kind kind, int64_t n, bool lasts) {
   tdict_driver_fault_arm(d, &fault);
 }
 
-CASE(driver_fault_passes_all_on) {
+CASE(driver_fault_forwards_every_call) {
   pair p = open_pair();
   tdict_driver *d = p.d;
   assert_int_equal(d->device_type, TDICT_DEVICE_SIM);
@@ -122,7 +122,7 @@ CASE(driver_fault_nth_call_fails) {
 }
 
 /* What is to fail is not begun; what waits or ends takes effect all the same. */
-CASE(driver_fault_effects) {
+CASE(driver_fault_fails_before_or_after_the_call) {
   pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_driver_sim_count counts;
@@ -204,7 +204,7 @@ static void around(bool begins) {
   calls += begins;
   if (depth > most) most = depth;
 }
-CASE(driver_fault_tells_around_calls) {
+CASE(driver_fault_calls_the_around_hook) {
   pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_cu_event e;
@@ -223,7 +223,7 @@ CASE(driver_fault_tells_around_calls) {
 
 /* A context over it, and every kind's name. */
 /* The controls of the simulated device reach it through what stands before it, twice here. */
-CASE(driver_fault_before_a_held_device) {
+CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
   tdict_context_options o = tdict_context_options_default();
   tdict_driver *inner = NULL, *middle = NULL, *d = NULL;
@@ -237,7 +237,7 @@ CASE(driver_fault_before_a_held_device) {
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &middle, err));
   td_ok(tdict_driver_fault_open(middle, &d, err));
-  assert_ptr_equal(tdict_driver_last(d), inner);
+  assert_ptr_equal(tdict_driver_innermost(d), inner);
   td_ok(tdict_context_create_over(&o, d, &c, err));
   td_ok(tdict_stream_create(c, o.device, &s, err));
   CU(SUCCESS, ctx_retain, 0, &context);
@@ -275,7 +275,7 @@ CASE(driver_fault_under_a_context) {
   o.device = tdict_sim(0);
   o.num_threads = 1;
   arm(d, TDICT_FAULT_POOL, 1, false);
-  td_fails(TDICT_EDEVICE, "cuMemPoolCreate answered 999", tdict_context_create_over(&o, d, &context, err));
+  td_fails(TDICT_EDEVICE, "cuMemPoolCreate returned 999", tdict_context_create_over(&o, d, &context, err));
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
   assert_null(context);
   td_ok(tdict_context_create_over(&o, d, &context, err));

@@ -32,8 +32,8 @@ static const char *scope_leaves(tdict_gpu *gpu, tdict_cu_context outside) {
 static void *scope_on_a_new_thread(void *user) { return (void *)(uintptr_t)scope_leaves(user, NULL); }
 
 GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
-  bench b = bench_open(NULL);
-  const char *wrong = scope_leaves(b.gpu, b.gpu->context); /* the bench's own is current */
+  fixture b = fixture_open(NULL);
+  const char *wrong = scope_leaves(b.gpu, b.gpu->context); /* the fixture's own is current */
   assert_null(wrong);
   tdict_gpu_leave(b.gpu, &b.scope);
   tdict_gpu_leave(b.gpu, &b.scope); /* what was not entered is not left */
@@ -44,7 +44,7 @@ GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
   assert_int_equal(pthread_create(&thread, NULL, scope_on_a_new_thread, b.gpu), 0);
   pthread_join(thread, &result);
   assert_null(result);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 static tdict_cu refuse_push(tdict_driver *d, tdict_cu_context context) {
@@ -53,10 +53,10 @@ static tdict_cu refuse_push(tdict_driver *d, tdict_cu_context context) {
 }
 
 SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_gpu_scope scope;
   tdict_block block = {0};
-  tdict_memory_counts before = bench_memory(&b);
+  tdict_memory_counts before = fixture_memory(&b);
   shim s;
   shim_begin(&s, b.d);
   s.ops.ctx_push = refuse_push;
@@ -66,51 +66,51 @@ SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
   tdict_gpu_leave(b.gpu, &scope);
   td_fails(TDICT_EDEVICE, "cuCtxPushCurrent", b.memory->ops->allocate(b.memory, 10, &block, err));
   shim_end(&s, b.d);
-  tdict_memory_counts after = bench_memory(&b);
+  tdict_memory_counts after = fixture_memory(&b);
   assert_memory_equal(&before, &after, sizeof before);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-GPU_CASE(gpu_check_tells_memory_from_the_rest) {
-  bench b = bench_open(NULL);
+GPU_CASE(gpu_check_separates_out_of_memory) {
+  fixture b = fixture_open(NULL);
   td_ok(tdict_gpu_check(b.gpu, TDICT_CU_SUCCESS, "cuX", err));
   td_fails(TDICT_ENOMEM, "cuX", tdict_gpu_check(b.gpu, TDICT_CU_OUT_OF_MEMORY, "cuX", err));
   assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
   td_fails(TDICT_EDEVICE, "cuY", tdict_gpu_check(b.gpu, TDICT_CU_INVALID_VALUE, "cuY", err));
   assert_non_null(strstr(td_last_error.message, "INVALID_VALUE"));
   td_fails(TDICT_EDEVICE, "12345", tdict_gpu_check(b.gpu, 12345, "cuZ", err)); /* a code that no driver knows */
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 GPU_CASE(gpu_keeps_idle_streams_and_events) {
   enum { COUNT = 40 };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_cu_stream streams[COUNT];
   tdict_cu_event events[COUNT];
-  tdict_device_counts begin = bench_counts(&b), most;
+  tdict_device_counts begin = fixture_counts(&b), most;
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < COUNT; i++) {
       td_ok(tdict_gpu_take_stream(b.gpu, &streams[i], err));
       td_ok(tdict_gpu_take_event(b.gpu, &events[i], err));
       for (int k = 0; k < i; k++) assert_true(streams[k] != streams[i] && events[k] != events[i]);
     }
-    if (round == 0) most = bench_counts(&b);
-    assert_int_equal(bench_counts(&b).num_streams, most.num_streams);
-    assert_int_equal(bench_counts(&b).num_events, most.num_events);
+    if (round == 0) most = fixture_counts(&b);
+    assert_int_equal(fixture_counts(&b).num_streams, most.num_streams);
+    assert_int_equal(fixture_counts(&b).num_events, most.num_events);
     for (int i = 0; i < COUNT; i++) {
       tdict_gpu_give_stream(b.gpu, streams[i]);
       tdict_gpu_give_event(b.gpu, events[i]);
     }
   }
   assert_in_range(most.num_streams, begin.num_streams, begin.num_streams + COUNT);
-  assert_int_equal(bench_counts(&b).num_streams, most.num_streams);
-  assert_int_equal(bench_counts(&b).num_events, most.num_events);
-  bench_close(&b);
+  assert_int_equal(fixture_counts(&b).num_streams, most.num_streams);
+  assert_int_equal(fixture_counts(&b).num_events, most.num_events);
+  fixture_close(&b);
 }
 
-GPU_CASE(gpu_gives_survive_enomem) {
-  bench b = bench_open(NULL);
-  tdict_device_counts begin = bench_counts(&b);
+GPU_CASE(gpu_give_survives_enomem) {
+  fixture b = fixture_open(NULL);
+  tdict_device_counts begin = fixture_counts(&b);
   tdict_cu_stream stream;
   tdict_cu_event event;
   assert_int_equal(b.gpu->num_streams + b.gpu->num_events, 0);
@@ -120,9 +120,9 @@ GPU_CASE(gpu_gives_survive_enomem) {
   tdict_gpu_give_stream(b.gpu, stream);
   tdict_gpu_give_event(b.gpu, event);
   td_fail_alloc_stop();
-  assert_int_equal(bench_counts(&b).num_streams, begin.num_streams);
-  assert_int_equal(bench_counts(&b).num_events, begin.num_events);
-  bench_close(&b);
+  assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
+  assert_int_equal(fixture_counts(&b).num_events, begin.num_events);
+  fixture_close(&b);
 }
 
 typedef struct barrier {
@@ -136,12 +136,12 @@ static void hold_stream(void *user) {
 
 /* Work on `stream` waits for what is on `after`, and what comes later on `after` does not matter. */
 SIM_CASE(gpu_follow_orders_two_streams) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   tdict_cu_stream after, stream;
   barrier first = {false, false}, later = {false, false};
   void *host;
-  tdict_block block = bench_take(&b, 4096);
+  tdict_block block = fixture_take(&b, 4096);
   CU(SUCCESS, host_alloc, &host, 4096, TDICT_CU_HOST_PORTABLE);
   td_ok(tdict_gpu_take_stream(b.gpu, &after, err));
   td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
@@ -162,8 +162,8 @@ SIM_CASE(gpu_follow_orders_two_streams) {
   tdict_gpu_give_stream(b.gpu, stream);
   tdict_gpu_give_stream(b.gpu, after);
   CU(SUCCESS, host_free, host, 4096);
-  bench_give(&b, &block);
-  bench_close(&b);
+  fixture_give(&b, &block);
+  fixture_close(&b);
 }
 
 static tdict_storage *wrap(void *data, size_t bytes, uint32_t flags) {
@@ -174,7 +174,7 @@ static tdict_storage *wrap(void *data, size_t bytes, uint32_t flags) {
 
 GPU_CASE(gpu_is_pinned_asks_the_driver) {
   enum { BYTES = 3 << 20 };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_storage *own = NULL, *plain = NULL, *claimed, *lied, *silent;
   char *pages = aligned_alloc(4096, 2 * 4096), *pageable = malloc(4096);
   assert_true(pages && pageable);
@@ -197,48 +197,48 @@ GPU_CASE(gpu_is_pinned_asks_the_driver) {
   assert_false(tdict_gpu_is_pinned(b.gpu, silent, pages, 4096));
   assert_false(tdict_gpu_is_pinned(b.gpu, lied, pageable, 1));
   assert_false(tdict_gpu_is_pinned(b.gpu, plain, plain->data, 1));
-  tdict_block block = bench_take(&b, 4096);
+  tdict_block block = fixture_take(&b, 4096);
   assert_false(tdict_gpu_is_pinned(b.gpu, own, block.data, 1)); /* device memory is not pinned memory */
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   tdict_storage *all[] = {own, plain, claimed, lied, silent};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_storage_release(all[i]);
   assert_int_equal(tdict_counted_host_unregister(b.d, pages, 4096), TDICT_CU_SUCCESS);
   free(pages);
   free(pageable);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-GPU_CASE(gpu_pinner_locks_and_lets_go) {
-  bench b = bench_open(NULL);
+GPU_CASE(gpu_pinner_registers_and_unregisters) {
+  fixture b = fixture_open(NULL);
   tdict_pinner p = tdict_gpu_pinner(b.gpu, NULL);
-  size_t begin = bench_counts(&b).pinned_bytes;
+  size_t begin = fixture_counts(&b).pinned_bytes;
   void *pages = aligned_alloc(4096, 4096), *own = NULL;
   assert_non_null(pages);
   tdict_gpu_leave(b.gpu, &b.scope); /* it enters by itself */
   td_ok(p.ops->reg(p.self, pages, 4096, err));
   td_ok(p.ops->allocate(p.self, 8192, &own, err));
   memset(own, 1, 8192);
-  assert_int_equal(bench_counts(&b).pinned_bytes, begin + 3 * 4096);
+  assert_int_equal(fixture_counts(&b).pinned_bytes, begin + 3 * 4096);
   p.ops->unreg(p.self, pages, 4096);
   p.ops->free(p.self, own, 8192);
-  assert_int_equal(bench_counts(&b).pinned_bytes, begin);
+  assert_int_equal(fixture_counts(&b).pinned_bytes, begin);
   free(pages);
   p.ops->retain(p.self);
   assert_int_equal(atomic_load(&b.gpu->refs), 3); /* the devices', the pinned pool's, ours */
   p.ops->release(p.self);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* A node that is on no machine: pages are pinned all the same, and the log says so once. */
 static void count_refusals(void *user, int32_t level, const char *text) {
-  if (level == TDICT_LOG_INFO && strstr(text, "node 1023 was asked for")) ++*(int *)user;
+  if (level == TDICT_LOG_INFO && strstr(text, "binding it to node 1023 failed")) ++*(int *)user;
 }
-GPU_CASE(gpu_tells_once_that_a_node_is_refused) {
+GPU_CASE(gpu_logs_a_refused_node_once) {
   tdict_context_options o = tdict_context_options_default();
   int lines = 0;
   o.log = count_refusals;
   o.user = &lines;
-  bench b = bench_open(&o);
+  fixture b = fixture_open(&o);
   b.gpu->node = 1023;
   tdict_pinner p = tdict_gpu_pinner(b.gpu, NULL);
   for (int i = 0; i < 3; i++) {
@@ -249,18 +249,18 @@ GPU_CASE(gpu_tells_once_that_a_node_is_refused) {
     tdict_pinned_pages_put(&p, &pages);
     assert_int_equal(lines, 1);
   }
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 GPU_CASE(gpu_open_refuses_absent_ordinals) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_gpu *gpu = NULL;
   int count = 0;
   b.d->ops->device_count(b.d, &count);
   td_fails(TDICT_ENODEVICE, "absent", tdict_gpu_open(b.d, count, 0, &gpu, err));
   td_fails(TDICT_ENODEVICE, "absent", tdict_gpu_open(b.d, -1, 0, &gpu, err));
   assert_null(gpu);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* Opening a gpu step by step: the call that is to fail, by its number. */
@@ -283,7 +283,7 @@ static tdict_cu open_stream(tdict_driver *d, tdict_cu_stream *out, unsigned flag
   return calls_left-- == 0 ? TDICT_CU_UNKNOWN : opening.real->stream_create(d, out, flags);
 }
 
-CASE(gpu_open_leaves_nothing_behind_when_it_fails) {
+CASE(gpu_open_leaks_nothing_when_it_fails) {
   tdict_driver *d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_driver_sim_count n;
@@ -359,7 +359,7 @@ CASE(gpu_open_survives_enomem) {
   tdict_driver_release(d);
 }
 
-CASE(gpu_close_ends_all_it_made) {
+CASE(gpu_release_destroys_what_it_created) {
   tdict_driver *d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_gpu_scope scope;
@@ -403,8 +403,8 @@ static void *take_and_give(void *user) {
 }
 
 GPU_CASE(gpu_from_many_threads) {
-  bench b = bench_open(NULL);
-  tdict_device_counts begin = bench_counts(&b), end;
+  fixture b = fixture_open(NULL);
+  tdict_device_counts begin = fixture_counts(&b), end;
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, b.gpu), 0);
   for (int i = 0; i < 4; i++) {
@@ -412,8 +412,8 @@ GPU_CASE(gpu_from_many_threads) {
     pthread_join(threads[i], &wrong);
     assert_null(wrong);
   }
-  end = bench_counts(&b);
+  end = fixture_counts(&b);
   assert_true(end.num_streams <= begin.num_streams + 8);
   assert_true(end.num_events <= begin.num_events + 4);
-  bench_close(&b);
+  fixture_close(&b);
 }

@@ -10,95 +10,95 @@ enum { KIB = 1 << 10, MIB = 1 << 20 };
 GPU_CASE(gpu_memory_exact_sizes) {
   static const size_t asked[] = {0, 1, 255, 256, 257, 1000000, 5 * MIB + 1};
   enum { COUNT = sizeof asked / sizeof *asked };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_block blocks[COUNT];
   size_t sum = 0;
   for (int i = 0; i < COUNT; i++) {
-    blocks[i] = bench_take(&b, asked[i]);
+    blocks[i] = fixture_take(&b, asked[i]);
     size_t rounded = asked[i] ? (asked[i] + 255) / 256 * 256 : 256;
     sum += rounded;
     assert_int_equal(blocks[i].bytes, rounded);
     assert_int_equal((uintptr_t)blocks[i].data % 256, 0);
-    assert_int_equal(bench_memory(&b).live_bytes, sum);
-    assert_int_equal(bench_memory(&b).num_allocations, i + 1);
-    assert_true(bench_memory(&b).peak_bytes >= sum + bench_memory(&b).cached_bytes);
+    assert_int_equal(fixture_memory(&b).live_bytes, sum);
+    assert_int_equal(fixture_memory(&b).num_allocations, i + 1);
+    assert_true(fixture_memory(&b).peak_bytes >= sum + fixture_memory(&b).cached_bytes);
   }
   for (int i = 0; i < COUNT; i++)
     for (int k = 0; k < COUNT; k++) { /* none lies in another */
       char *begin = blocks[i].data, *other = blocks[k].data;
       assert_true(i == k || other >= begin + blocks[i].bytes || other + blocks[k].bytes <= begin);
     }
-  tdict_device_counts n = bench_counts(&b);
+  tdict_device_counts n = fixture_counts(&b);
   assert_int_equal(n.device_bytes, sum);
-  for (int i = 0; i < COUNT; i++) bench_give(&b, &blocks[i]);
-  assert_int_equal(bench_memory(&b).live_bytes, 0);
-  assert_true(bench_memory(&b).peak_bytes >= sum);
-  bench_close(&b);
+  for (int i = 0; i < COUNT; i++) fixture_give(&b, &blocks[i]);
+  assert_int_equal(fixture_memory(&b).live_bytes, 0);
+  assert_true(fixture_memory(&b).peak_bytes >= sum);
+  fixture_close(&b);
 }
 
-GPU_CASE(gpu_memory_reuses_what_is_free) {
-  bench b = bench_open(NULL);
+GPU_CASE(gpu_memory_reuses_freed_blocks) {
+  fixture b = fixture_open(NULL);
   tdict_memory_counts n;
-  tdict_block block = bench_take(&b, 64 * MIB);
-  bench_give(&b, &block);
-  n = bench_memory(&b);
+  tdict_block block = fixture_take(&b, 64 * MIB);
+  fixture_give(&b, &block);
+  n = fixture_memory(&b);
   assert_int_equal(n.live_bytes, 0);
   assert_true(n.cached_bytes >= (size_t)64 * MIB);
   size_t peak = n.peak_bytes;
   for (int i = 0; i < 5; i++) {
-    block = bench_take(&b, 64 * MIB);
-    bench_give(&b, &block);
+    block = fixture_take(&b, 64 * MIB);
+    fixture_give(&b, &block);
   }
-  n = bench_memory(&b);
+  n = fixture_memory(&b);
   assert_int_equal(n.num_allocations, 6);
   assert_int_equal(n.num_reused, 5);
   assert_int_equal(n.peak_bytes, peak);
   assert_true(peak >= (size_t)64 * MIB && peak < (size_t)128 * MIB);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 GPU_CASE(gpu_memory_trims) {
-  bench b = bench_open(NULL);
-  tdict_block block = bench_take(&b, 64 * MIB);
+  fixture b = fixture_open(NULL);
+  tdict_block block = fixture_take(&b, 64 * MIB);
   b.memory->ops->free(b.memory, &block, NULL, 0);
   tdict_gpu_trim(b.gpu, SIZE_MAX);
-  assert_true(bench_memory(&b).cached_bytes >= (size_t)64 * MIB);
+  assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_gpu_trim(b.gpu, 0); /* waits for the free by itself */
-  assert_int_equal(bench_memory(&b).cached_bytes, 0);
-  bench_close(&b);
+  assert_int_equal(fixture_memory(&b).cached_bytes, 0);
+  fixture_close(&b);
 }
 
-GPU_CASE(gpu_memory_cache_may_be_nothing) {
+GPU_CASE(gpu_memory_without_cache) {
   tdict_context_options o = tdict_context_options_default();
   o.device_cache_bytes = 0;
-  bench b = bench_open(&o);
-  tdict_block block = bench_take(&b, 64 * MIB);
-  bench_give(&b, &block);
-  assert_int_equal(bench_memory(&b).cached_bytes, 0);
-  bench_close(&b);
+  fixture b = fixture_open(&o);
+  tdict_block block = fixture_take(&b, 64 * MIB);
+  fixture_give(&b, &block);
+  assert_int_equal(fixture_memory(&b).cached_bytes, 0);
+  fixture_close(&b);
 }
 
-static void check_refused(bench *b, size_t bytes, tdict_status wanted, const char *text) {
-  tdict_memory_counts before = bench_memory(b), after;
+static void check_refused(fixture *b, size_t bytes, tdict_status wanted, const char *text) {
+  tdict_memory_counts before = fixture_memory(b), after;
   tdict_block block = {0};
   td_fails(wanted, text, b->memory->ops->allocate(b->memory, bytes, &block, err));
-  after = bench_memory(b);
+  after = fixture_memory(b);
   assert_null(block.data);
   assert_int_equal(after.live_bytes, before.live_bytes);
   assert_int_equal(after.peak_bytes, before.peak_bytes);
   assert_int_equal(after.num_allocations, before.num_allocations);
 }
 
-GPU_CASE(gpu_memory_says_when_there_is_no_room) {
-  bench b = bench_open(NULL);
-  tdict_block block = bench_take(&b, 512);
+GPU_CASE(gpu_memory_reports_out_of_memory) {
+  fixture b = fixture_open(NULL);
+  tdict_block block = fixture_take(&b, 512);
   check_refused(&b, (size_t)1 << 50, TDICT_ENOMEM, "no room for 1125899906842624 bytes beside the 512 that are live");
   assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
   check_refused(&b, SIZE_MAX, TDICT_EOVERFLOW, "18446744073709551615");
-  tdict_block other = bench_take(&b, MIB); /* and goes on */
-  bench_give(&b, &other);
-  bench_give(&b, &block);
-  bench_close(&b);
+  tdict_block other = fixture_take(&b, MIB); /* and goes on */
+  fixture_give(&b, &other);
+  fixture_give(&b, &block);
+  fixture_close(&b);
 }
 
 typedef struct slow_free {
@@ -112,24 +112,24 @@ static void take_a_while(void *user) {
 }
 
 /* What is on its way back counts as room: the allocation waits for it rather than fail. */
-SIM_CASE(gpu_memory_takes_what_is_on_its_way_back) {
+SIM_CASE(gpu_memory_waits_for_queued_frees) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   sim.memory_bytes = 16 * MIB;
   o.sim = &sim;
-  bench b = bench_open(&o);
+  fixture b = fixture_open(&o);
   slow_free f = {false, false};
-  tdict_block block = bench_take(&b, 12 * MIB);
+  tdict_block block = fixture_take(&b, 12 * MIB);
   td_ok(tdict_sim_launch((tdict_stream){td_device(), b.gpu->free_stream}, take_a_while, &f, err));
   b.memory->ops->free(b.memory, &block, NULL, 0);
   assert_false(atomic_load(&f.passed));
   atomic_store(&f.asked, true);
-  block = bench_take(&b, 10 * MIB);
+  block = fixture_take(&b, 10 * MIB);
   assert_true(atomic_load(&f.passed));
-  bench_give(&b, &block);
-  block = bench_take(&b, 13 * MIB); /* in the way now: what is cached */
-  bench_give(&b, &block);
-  bench_close(&b);
+  fixture_give(&b, &block);
+  block = fixture_take(&b, 13 * MIB); /* in the way now: what is cached */
+  fixture_give(&b, &block);
+  fixture_close(&b);
 }
 
 static bool slow_poll(tdict_fence *fence) { return fence == NULL; }
@@ -155,16 +155,16 @@ SIM_CASE(gpu_memory_is_freed_after_its_fences) {
     tdict_fence fence;
     atomic_bool *seen;
   } slow = {{&ops}, &waited};
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_fence *fences[1] = {&slow.fence};
-  tdict_block block = bench_take(&b, 4096);
+  tdict_block block = fixture_take(&b, 4096);
   shim_begin(&freeing, b.d);
   freeing.ops.mem_free_async = note_free;
   b.memory->ops->free(b.memory, &block, fences, 1);
   shim_end(&freeing, b.d);
   assert_true(atomic_load(&waited));
   assert_false(atomic_load(&freed_too_early));
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* A rectangle copied by the library and the same by two loops; the rest of the destination keeps its 0xA5. */
@@ -184,9 +184,9 @@ static void copy_by_loops(const rect_case *r, unsigned char *dst, const unsigned
     memcpy(dst + ROOM / 2 + (int64_t)i * r->dst_pitch, src + ROOM / 2 + (int64_t)i * r->src_pitch, r->width);
 }
 
-static void check_copies(bench *b, raw_memory *raw, tdict_direction direction) {
+static void check_copies(fixture *b, raw_memory *raw, tdict_direction direction) {
   unsigned char *source = malloc(ROOM), *wanted = malloc(ROOM), *found = malloc(ROOM);
-  tdict_block src = bench_take(b, ROOM), dst = bench_take(b, ROOM);
+  tdict_block src = fixture_take(b, ROOM), dst = fixture_take(b, ROOM);
   assert_true(source && wanted && found);
   for (size_t i = 0; i < sizeof rects / sizeof *rects; i++) {
     const rect_case *r = &rects[i];
@@ -203,34 +203,34 @@ static void check_copies(bench *b, raw_memory *raw, tdict_direction direction) {
     if (direction != TDICT_COPY_OUT) raw_read(raw, found, dst.data, ROOM);
     if (memcmp(found, wanted, ROOM) != 0) fail_msg("rectangle %zu in direction %d differs", i, (int)direction);
   }
-  bench_give(b, &src);
-  bench_give(b, &dst);
+  fixture_give(b, &src);
+  fixture_give(b, &dst);
   free(source);
   free(wanted);
   free(found);
 }
 
 GPU_CASE(gpu_memory_copies_rectangles) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   check_copies(&b, raw, TDICT_COPY_IN);
   check_copies(&b, raw, TDICT_COPY_OUT);
   check_copies(&b, raw, TDICT_COPY_WITHIN);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* To the host in pieces: rows wider than the pinned buffer, and more rows than it holds. */
-GPU_CASE(gpu_memory_copies_out_more_than_its_buffer) {
+GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
   static const rect_case large[] = {{3 * MIB + 5, 2, 3 * MIB + 7, 3 * MIB + 11},
                                     {700, 5000, 750, 800},
                                     {TDICT_GPU_BOUNCE_BYTES, 3, TDICT_GPU_BOUNCE_BYTES, TDICT_GPU_BOUNCE_BYTES},
                                     {TDICT_GPU_BOUNCE_BYTES + 1, 1, 0, 0}};
   enum { BYTES = 7 * MIB };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char *source = malloc(BYTES), *found = malloc(BYTES);
-  tdict_block block = bench_take(&b, BYTES);
+  tdict_block block = fixture_take(&b, BYTES);
   assert_true(source && found);
   td_fill_random(source, BYTES, 3);
   raw_write(raw, block.data, source, BYTES);
@@ -246,12 +246,12 @@ GPU_CASE(gpu_memory_copies_out_more_than_its_buffer) {
       assert_true(all_bytes(at + r->width, gap, 0xA5));
     }
   }
-  assert_true(bench_counts(&b).pinned_bytes <= TDICT_GPU_BOUNCE_BYTES);
-  bench_give(&b, &block);
+  assert_true(fixture_counts(&b).pinned_bytes <= TDICT_GPU_BOUNCE_BYTES);
+  fixture_give(&b, &block);
   free(source);
   free(found);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 static shim pitching;
@@ -263,10 +263,10 @@ static tdict_cu refuse_long_pitch(tdict_driver *d, const tdict_cu_rect *r, tdict
 GPU_CASE(gpu_queue_rect_rows_far_apart) {
   enum { WIDTH = 5000 };
   static const int64_t pitch = ((int64_t)1 << 31) + 512;
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char source[2 * WIDTH], found[2 * WIDTH];
-  tdict_block block = bench_take(&b, (size_t)pitch + WIDTH);
+  tdict_block block = fixture_take(&b, (size_t)pitch + WIDTH);
   bool is_sim = td_device().type == TDICT_DEVICE_SIM;
   td_fill_random(source, sizeof source, 8);
   if (is_sim) {
@@ -280,20 +280,20 @@ GPU_CASE(gpu_queue_rect_rows_far_apart) {
   if (is_sim) shim_end(&pitching, b.d);
   raw_read(raw, found, (char *)block.data + pitch, WIDTH);
   assert_memory_equal(found, source + WIDTH, WIDTH);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 GPU_CASE(gpu_queue_rect_negative_pitches) {
   enum { WIDTH = 100, HEIGHT = 20, BYTES = WIDTH * HEIGHT };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char found[BYTES];
   void *host;
   tdict_cu_stream stream;
-  tdict_block block = bench_take(&b, BYTES);
+  tdict_block block = fixture_take(&b, BYTES);
   assert_int_equal(tdict_counted_host_alloc(d, &host, BYTES), TDICT_CU_SUCCESS);
   td_fill_random(host, BYTES, 9);
   raw_fill(raw, block.data, 0xA5, BYTES);
@@ -306,15 +306,15 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
     assert_memory_equal(found + i * WIDTH, (unsigned char *)host + (HEIGHT - 1 - i) * WIDTH, WIDTH);
   tdict_gpu_give_stream(b.gpu, stream);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one, too); the
  * library cuts its own there. */
 enum { AROUND = 3 * MIB };
-static void copy_over_border(bench *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
+static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream stream, raw_memory *raw) {
   static unsigned char sent[AROUND], found[AROUND];
   tdict_driver *d = b->d;
   td_fill_random(sent, AROUND, 11);
@@ -347,13 +347,13 @@ static void copy_over_border(bench *b, char *at, char *device, tdict_cu_stream s
   for (size_t i = 0; i + 1 < ROWS; i++) assert_int_equal(at[i * PITCH + WIDTH], 0x5A);
 }
 
-GPU_CASE(gpu_copies_are_cut_at_borders_of_pinned_memory) {
+GPU_CASE(gpu_copies_are_split_at_registrations) {
   tdict_context_options o = tdict_context_options_default();
   o.pin_piece_bytes = TDICT_PINNED_PIECE;
-  bench b = bench_open(&o);
+  fixture b = fixture_open(&o);
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_storage *pinned = NULL;
-  tdict_block block = bench_take(&b, AROUND);
+  tdict_block block = fixture_take(&b, AROUND);
   tdict_cu_stream stream;
   td_ok(tdict_storage_create(tdict_pinned_memory(b.context), TDICT_PINNED_PIECE + 2 * AROUND, false, &pinned, err));
   assert_int_equal(tdict_pinned_pool_way(tdict_pinned_memory(b.context), pinned), TDICT_PINNED_REGISTERED);
@@ -363,9 +363,9 @@ GPU_CASE(gpu_copies_are_cut_at_borders_of_pinned_memory) {
   copy_over_border(&b, (char *)pinned->data + TDICT_PINNED_PIECE - MIB - 17, block.data, stream, raw);
   tdict_gpu_give_stream(b.gpu, stream);
   tdict_storage_release(pinned);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* Copies that are queued together are right with a driver that has a call for it and with one that has none. */
@@ -377,11 +377,11 @@ static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_lin
 
 GPU_CASE(gpu_queue_lines) {
   enum { COUNT = TDICT_CU_MOST_LINES, BYTES = COUNT * 3000 };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   static unsigned char sent[BYTES], found[BYTES];
-  tdict_block block = bench_take(&b, BYTES);
+  tdict_block block = fixture_take(&b, BYTES);
   tdict_cu_stream stream;
   void *host;
   shim old;
@@ -415,17 +415,17 @@ GPU_CASE(gpu_queue_lines) {
   }
   tdict_gpu_give_stream(b.gpu, stream);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 GPU_CASE(gpu_memory_fills) {
   enum { BYTES = 100003 };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char *found = malloc(BYTES);
-  tdict_block block = bench_take(&b, BYTES);
+  tdict_block block = fixture_take(&b, BYTES);
   assert_non_null(found);
   raw_fill(raw, block.data, 0xA5, BYTES);
   td_ok(b.memory->ops->fill(b.memory, (char *)block.data + 1, 0x3C, BYTES - 2, err));
@@ -433,10 +433,10 @@ GPU_CASE(gpu_memory_fills) {
   assert_true(all_bytes(found + 1, BYTES - 2, 0x3C));
   assert_int_equal(found[0], 0xA5);
   assert_int_equal(found[BYTES - 1], 0xA5);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   free(found);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* A copy that fails half way is drained before its stream, its buffer and the program's memory are anyone's again. */
@@ -454,9 +454,9 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
 }
 
 SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   char host[512] = {0};
-  tdict_block block = bench_take(&b, 4096);
+  tdict_block block = fixture_take(&b, 4096);
   shim_begin(&failing, b.d);
   failing.ops.copy_h2d_async = fail_row;
   failing.ops.copy_d2h_async = fail_row_out;
@@ -471,18 +471,18 @@ SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
     assert_int_equal(waits_after_failure, 1);
   }
   shim_end(&failing, b.d);
-  bench_give(&b, &block);
-  bench_close(&b);
+  fixture_give(&b, &block);
+  fixture_close(&b);
 }
 
-GPU_CASE(gpu_of_memory_knows_its_own) {
-  bench b = bench_open(NULL);
+GPU_CASE(gpu_of_memory_returns_its_gpu) {
+  fixture b = fixture_open(NULL);
   assert_ptr_equal(tdict_gpu_of_memory(b.memory), b.gpu);
   assert_null(tdict_gpu_of_memory(NULL));
   assert_null(tdict_gpu_of_memory(tdict_pinned_memory(b.context)));
   assert_null(tdict_gpu_of_memory(tdict_device_memory(b.context, tdict_cpu())));
   assert_false(b.memory->pinned);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 static void *use_memory(void *user) {
@@ -503,7 +503,7 @@ static void *use_memory(void *user) {
 }
 
 GPU_CASE(gpu_memory_from_many_threads) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_memory, b.memory), 0);
   for (int i = 0; i < 4; i++) {
@@ -511,7 +511,7 @@ GPU_CASE(gpu_memory_from_many_threads) {
     pthread_join(threads[i], &wrong);
     assert_null(wrong);
   }
-  assert_int_equal(bench_memory(&b).live_bytes, 0);
-  assert_int_equal(bench_memory(&b).num_allocations, 120);
-  bench_close(&b);
+  assert_int_equal(fixture_memory(&b).live_bytes, 0);
+  assert_int_equal(fixture_memory(&b).num_allocations, 120);
+  fixture_close(&b);
 }

@@ -20,7 +20,7 @@ static bool noted_wait(tdict_fence *f, int64_t deadline_ns) {
 static void noted_retain(tdict_fence *f) { ((noted_fence *)f)->releases--; }
 static void noted_release(tdict_fence *f) { ((noted_fence *)f)->releases += ((noted_fence *)f)->waits == 1; }
 
-CASE(host_memory_is_plain) {
+CASE(host_memory_allocates_and_frees) {
   static const tdict_fence_ops ops = {noted_poll, noted_wait, NULL, noted_retain, noted_release};
   tdict_memory *m = tdict_host_memory();
   noted_fence f = {{&ops}, 0, 0};
@@ -49,7 +49,7 @@ CASE(host_memory_is_plain) {
   assert_int_equal(counts.live_bytes + counts.cached_bytes + counts.peak_bytes, 0);
 }
 
-CASE(absent_memory_gives_its_reason) {
+CASE(absent_memory_reports_its_reason) {
   tdict_error reason = {0};
   assert_int_equal(tdict_fail_native(&reason, TDICT_ENODEVICE, 100, "it rains"), TDICT_ENODEVICE);
   tdict_memory *m = tdict_absent_memory_create(tdict_cuda(3), &reason);
@@ -73,7 +73,7 @@ CASE(absent_memory_gives_its_reason) {
   td_fail_alloc_stop();
 }
 
-CASE(no_memory_refuses_for_ever) {
+CASE(no_memory_refuses_every_allocation) {
   tdict_memory *m = tdict_no_memory();
   tdict_block block;
   m->ops->retain(m);

@@ -2,8 +2,8 @@
 #include "device/placement.h"
 
 #include "base/log.h"
+#include "device/fake_sysfs.h"
 #include "device/gpu_help.h"
-#include "device/made_up_machine.h"
 #include "memory/pinned_blocks.h"
 #include "sched/latch.h"
 
@@ -20,7 +20,7 @@ static tdict_placement find(const machine *m) {
   return tdict_placement_find(m->root, bus, &mask);
 }
 
-CASE(placement_takes_the_gpus_node) {
+CASE(placement_uses_the_node_of_the_gpu) {
   machine m = make_machine("0-1\n", "1\n");
   put_file(&m, "devices/system/node/node0/cpulist", "0-7\n");
   put_file(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
@@ -37,7 +37,7 @@ CASE(placement_takes_the_gpus_node) {
   drop_machine(&m);
 }
 
-CASE(placement_says_what_it_does_not_know) {
+CASE(placement_reports_unknown_node) {
   machine m = make_machine(NULL, "1\n");
   assert_int_equal(find(&m).kind, TDICT_PLACEMENT_ONE_NODE);
   drop_machine(&m);
@@ -78,7 +78,7 @@ static cpu_set_t mask_of_worker(tdict_pool *pool) {
   tdict_latch_init(&l.done, 1);
   tdict_pool_submit(pool, &l.task);
   tdict_latch_wait(&l.done, INT64_MAX);
-  tdict_latch_reset(&l.done);
+  tdict_latch_destroy(&l.done);
   return l.mask;
 }
 
@@ -88,7 +88,7 @@ static void keep_text(void *user, int32_t level, const char *text) {
 }
 
 /* Two simulated devices; the default one's node is that of pinned memory. */
-CASE(placement_is_found_when_a_gpu_is_opened) {
+CASE(gpu_open_finds_its_memory_node) {
   enum { ONE_NODE, NOT_KNOWN, KNOWN };
   for (int kind = ONE_NODE; kind <= KNOWN; kind++) {
     machine m = make_machine(kind == ONE_NODE ? "0\n" : "0-1\n", NULL);
@@ -111,7 +111,7 @@ CASE(placement_is_found_when_a_gpu_is_opened) {
 
 /* One of this machine's own processors plays the gpu's node. */
 SIM_CASE(placement_moves_the_workers) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   cpu_set_t own, first;
   char text[256] = "", list[32];
   tdict_log *log;
@@ -141,5 +141,5 @@ SIM_CASE(placement_moves_the_workers) {
   tdict_pool_destroy(pool);
   tdict_log_release(log);
   drop_machine(&m);
-  bench_close(&b);
+  fixture_close(&b);
 }

@@ -28,11 +28,11 @@ SIM_CASE(stream_synchronize_waits) {
 /* Copies, on GPUs too. */
 GPU_CASE(stream_synchronize_waits_for_copies) {
   enum { BYTES = 8 << 20 };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_stream s;
-  tdict_block block = bench_take(&b, BYTES);
+  tdict_block block = fixture_take(&b, BYTES);
   unsigned char *found = malloc(BYTES);
   void *host;
   assert_non_null(found);
@@ -46,10 +46,10 @@ GPU_CASE(stream_synchronize_waits_for_copies) {
   assert_memory_equal(found, host, BYTES);
   tdict_stream_destroy(b.context, s);
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   free(found);
   raw_close(raw);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 DEVICE_CASE(stream_synchronize_refuses) {
@@ -66,7 +66,7 @@ static tdict_cu answer_lost(tdict_driver *d, tdict_cu_stream s) {
   return TDICT_CU_ILLEGAL_ADDRESS;
 }
 SIM_CASE(stream_synchronize_reports_faults) {
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   tdict_stream s;
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
   const tdict_driver_ops *real = b.d->ops;
@@ -77,5 +77,5 @@ SIM_CASE(stream_synchronize_reports_faults) {
   b.d->ops = real;
   td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* from then on */
   tdict_stream_destroy(b.context, s);
-  bench_close(&b);
+  fixture_close(&b);
 }

@@ -13,21 +13,21 @@ static void at_gate(void *user) {
   for (int i = 0; i < 200000 && !atomic_load(&g->open); i++) usleep(100);
   atomic_store(&g->done, true);
 }
-static tdict_stream busy_stream(const bench *b, gate *g) {
+static tdict_stream busy_stream(const fixture *b, gate *g) {
   tdict_stream s = {0};
   memset(g, 0, sizeof *g);
   td_ok(tdict_stream_create(b->context, td_device(), &s, err));
   td_ok(tdict_sim_launch(s, at_gate, g, err));
   return s;
 }
-static tdict_fence *use_of(const bench *b, tdict_stream s) {
+static tdict_fence *use_of(const fixture *b, tdict_stream s) {
   tdict_fence *use = NULL;
   td_ok(tdict_use_create(b->gpu, s.handle, &use, err));
   return use;
 }
 
-SIM_CASE(use_is_done_when_its_stream_is) {
-  bench b = bench_open(NULL);
+SIM_CASE(use_is_done_when_the_queued_work_is) {
+  fixture b = fixture_open(NULL);
   gate g;
   tdict_stream s = busy_stream(&b, &g);
   tdict_fence *use = use_of(&b, s);
@@ -39,7 +39,7 @@ SIM_CASE(use_is_done_when_its_stream_is) {
   /* a stream waits instead of the host */
   tdict_driver *d = b.d;
   tdict_stream behind = {0};
-  tdict_block block = bench_take(&b, 4096);
+  tdict_block block = fixture_take(&b, 4096);
   void *host = NULL;
   CU(SUCCESS, host_alloc, &host, 4096, TDICT_CU_HOST_PORTABLE);
   td_ok(tdict_stream_create(b.context, td_device(), &behind, err));
@@ -64,35 +64,35 @@ SIM_CASE(use_is_done_when_its_stream_is) {
   CU(SUCCESS, stream_synchronize, s.handle);
   CU(SUCCESS, stream_synchronize, behind.handle);
   CU(SUCCESS, host_free, host, 4096);
-  bench_give(&b, &block);
+  fixture_give(&b, &block);
   tdict_stream_destroy(b.context, s);
   tdict_stream_destroy(b.context, behind);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* The event goes back to the gpu and is used again; the gpu lives as long as the use. */
-SIM_CASE(use_gives_its_event_back) {
-  bench b = bench_open(NULL);
+SIM_CASE(use_returns_its_event_to_the_gpu) {
+  fixture b = fixture_open(NULL);
   tdict_stream s = {0};
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
   tdict_fence *use = use_of(&b, s);
-  int64_t events = bench_counts(&b).num_events;
+  int64_t events = fixture_counts(&b).num_events;
   for (int i = 0; i < 10; i++) {
     use->ops->release(use);
     use = use_of(&b, s);
   }
-  assert_int_equal(bench_counts(&b).num_events, events);
+  assert_int_equal(fixture_counts(&b).num_events, events);
   tdict_driver *d = tdict_driver_retain(b.d);
   tdict_stream_destroy(b.context, s);
-  bench_close(&b);
+  fixture_close(&b);
   assert_true(use->ops->poll(use)); /* the context is gone, the gpu is not */
   use->ops->release(use);
   tdict_driver_release(d);
 }
 
 /* Of another driver: a stream cannot wait, and the caller is told so. */
-SIM_CASE(use_of_another_driver_is_no_streams) {
-  bench b = bench_open(NULL), other = bench_open(NULL);
+SIM_CASE(use_cannot_be_queued_on_another_driver) {
+  fixture b = fixture_open(NULL), other = fixture_open(NULL);
   tdict_stream s = {0};
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
   tdict_fence *use = use_of(&b, s);
@@ -102,8 +102,8 @@ SIM_CASE(use_of_another_driver_is_no_streams) {
   tdict_gpu_give_stream(other.gpu, foreign);
   use->ops->release(use);
   tdict_stream_destroy(b.context, s);
-  bench_close(&other);
-  bench_close(&b);
+  fixture_close(&other);
+  fixture_close(&b);
 }
 
 static tdict_cu refuse_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
@@ -119,8 +119,8 @@ static tdict_cu event_fault(tdict_driver *d, tdict_cu_event e) {
   (void)d, (void)e;
   return TDICT_CU_ILLEGAL_ADDRESS;
 }
-SIM_CASE(use_fails_clean) {
-  bench b = bench_open(NULL);
+SIM_CASE(use_create_fails_without_leaks) {
+  fixture b = fixture_open(NULL);
   shim x;
   tdict_fence *use = NULL;
   tdict_stream s = {0};
@@ -128,7 +128,7 @@ SIM_CASE(use_fails_clean) {
   use = use_of(&b, s); /* an event is made and kept */
   use->ops->release(use);
   use = NULL;
-  int64_t events = bench_counts(&b).num_events;
+  int64_t events = fixture_counts(&b).num_events;
   shim_begin(&x, b.d);
   x.ops.event_record = refuse_record;
   td_fails(TDICT_EDEVICE, "cuEventRecord", tdict_use_create(b.gpu, s.handle, &use, err));
@@ -137,7 +137,7 @@ SIM_CASE(use_fails_clean) {
   td_fails(TDICT_ECAPTURE, "captured", tdict_use_create(b.gpu, s.handle, &use, err));
   x.ops.stream_capture_status = x.real->stream_capture_status;
   assert_null(use);
-  assert_int_equal(bench_counts(&b).num_events, events);
+  assert_int_equal(fixture_counts(&b).num_events, events);
   use = use_of(&b, s);
   x.ops.event_query = event_fault; /* an event that answers an error will never be done: nobody waits for ever */
   x.ops.event_synchronize = event_fault;
@@ -146,5 +146,5 @@ SIM_CASE(use_fails_clean) {
   shim_end(&x, b.d);
   use->ops->release(use);
   tdict_stream_destroy(b.context, s);
-  bench_close(&b);
+  fixture_close(&b);
 }

@@ -1,7 +1,7 @@
-"""Compares the CUDA declarations of src/device/driver_cuda.c with cuda.h, where a toolkit is found; else skipped (77).
+"""Gate: the CUDA declarations of src/device/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) without a toolkit.
 
 usage: cuda_header.py ROOT CC
-Looked at: CUDA_HOME, the folder of nvcc, /usr/local/cuda."""
+Searches CUDA_HOME, the folder of nvcc, and /usr/local/cuda."""
 
 import os
 import pathlib

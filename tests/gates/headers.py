@@ -1,8 +1,8 @@
-"""Gate: every public header stands alone, in C99, C++11 and C++17.
+"""Gate: every public header compiles alone as C99, C++11 and C++17.
 
 usage: headers.py ROOT CC CXX
-Each header is compiled by itself, with warnings as errors; none holds atomics or a CUDA header; every public name is
-used by tests/headers/client.c, which is compiled, linked and run in both languages by CTest entries of its own."""
+Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header.
+tests/headers/client.c must use every public name. Other CTest entries compile and run it in both languages."""
 
 import re
 import subprocess

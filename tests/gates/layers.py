@@ -1,9 +1,9 @@
 """Gate: includes point down only, between layers and inside a folder.
 
 usage: layers.py ROOT
-A folder of src/ is a layer, with its sub-folders; public headers belong to the layers of the table. BELOW says what each
-layer may include. A header and the .c of its name are a unit. Units include each other without a cycle, and a
-folder has at most MOST_UNITS of them."""
+A folder of src/ with its sub-folders is a layer. A table gives the layer of each public header. BELOW names the layers
+that each layer may include. A header and the .c file of the same name are a unit. Units must not include each other in
+a cycle. A folder has at most MOST_UNITS units."""
 
 import pathlib
 import re

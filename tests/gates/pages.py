@@ -1,7 +1,8 @@
-"""Gate: the pages say what is there.
+"""Gate: links and code in the pages are correct.
 
 usage: pages.py ROOT
-Relative links of *.md and docs/*.md lead to files; paths in backticks are there; README.md shows examples/first_batch.c and has at most 120 lines."""
+Relative links in *.md and docs/*.md, and paths in backticks, must name existing files. README.md must show
+examples/first_batch.c, and has at most README_LINES lines."""
 
 import re
 

@@ -1,10 +1,10 @@
-"""Gate: every promise of a public header has its test.
+"""Gate: every promise of a public header has a test.
 
 usage: promises.py ROOT
-tests/promises.txt lists each public name with its promises and their cases. Its cases exist, its names are in the header
-that it says, and every public function that returns a tdict_status has a promise. A public header holds no tag [T:case].
-Each name in the last column of a page's table between "<!-- cases begin -->" and "<!-- cases end -->" is a case, too. A
-case's name is used once in the whole repository and its macro stands at the start of a line."""
+tests/promises.txt lists public names with their promises and test cases. The cases must exist, and the names must be in
+the given header. Every public function that returns a tdict_status must have a promise. Public headers must not contain
+a tag [T:case]. A page's table between "<!-- cases begin -->" and "<!-- cases end -->" must name existing cases in its last
+column. The name of a case must be unique in the repository, and its macro must begin a line."""
 
 import re
 

@@ -1,7 +1,8 @@
-"""Gate of the gates: in a copy of the tree one fault at a time is planted, and the gate that watches for it must fail.
+"""Gate: the other gates can fail. Plants one fault at a time in a copy of the tree, and runs the gate that must find it.
 
 usage: selftest.py ROOT CC CXX
-A fault is a file or several, a text to add to each, and words that the gate's answer must hold, so that it fails for that fault. The gate is first run on the copy without a fault: what it complains of there does not count."""
+A fault is a text to add to one or more files, and words that the output of the gate must contain. Each gate first runs
+on the copy without a fault. What it reports there does not count."""
 
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ MANY = [f"src/base/many/planted_{i}.c" for i in range(21)]
 FALLIBLE = "\n/** @brief Planted. */\nTDICT_API TDICT_NODISCARD tdict_status tdict_planted(void);\n"
 MUTANT = ("\n[planted]\npromise = none\nfile = src/base/checked.h\nfunction = tdict_round_up\nmatch = {match}\n"
           "replace =\ncase = {case}\n")
+LONG_TAIL = " word" * 31
 FAULTS = [
     ("layers", "src/base/error.c", '#include "tree/node.h"\n', "base must not see tree"),
     ("layers", "src/device/driver.h", '#include "tensor/tensor.h"\n', "device must not see tensor"),
@@ -44,21 +46,24 @@ FAULTS = [
     ("headers", "include/tdict/status.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
     ("headers", "include/tdict/status.h", FALLIBLE, "does not use tdict_planted"),
     ("promises", "tests/promises.txt", "  planted: planted_without_case\n", "no test has a case planted_without_case"),
-    ("promises", "tests/promises.txt", "tdict_planted\n  planted: tree_counts\n", "write.h has no public name tdict_planted"),
-    ("promises", "tests/promises.txt", "tdict_get\n  planted: tree_counts\n", "write.h has no public name tdict_get"),
-    ("promises", "tests/promises.txt", "[planted.h]\n(header)\n  planted: tree_counts\n", "there is no include/tdict/planted.h"),
+    ("promises", "tests/promises.txt", "tdict_planted\n  planted: tree_reference_counts\n", "write.h has no public name tdict_planted"),
+    ("promises", "tests/promises.txt", "tdict_get\n  planted: tree_reference_counts\n", "write.h has no public name tdict_get"),
+    ("promises", "tests/promises.txt", "[planted.h]\n(header)\n  planted: tree_reference_counts\n", "there is no include/tdict/planted.h"),
     ("promises", "tests/promises.txt", "tdict_indices\n", "tdict_indices is listed without a promise"),
     ("promises", "tests/promises.txt", "tdict_write\n", "tdict_write of write.h is listed twice"),
     ("promises", "tests/promises.txt", "  planted:\n", "a promise of tdict_update names no case"),
     ("promises", "tests/promises.txt", "  planted without cases\n", "is no header, no name and no promise"),
     ("promises", "include/tdict/status.h", FALLIBLE, "tdict_planted can fail, and tests/promises.txt has no promise"),
-    ("promises", "include/tdict/status.h", "/* [T:tree_counts] */\n", "holds a tag [T:"),
+    ("promises", "include/tdict/status.h", "/* [T:tree_reference_counts] */\n", "holds a tag [T:"),
     ("promises", "tests/base/test_planted.c", "CASE(planted_twice) {}\nCASE(planted_twice) {}\n", "planted_twice is in"),
     ("promises", "tests/base/test_planted.c", "  CASE(planted_indented) {}\n", "not at the start of its line"),
     ("promises", "docs/container.md", "<!-- cases begin -->\n| row | `planted_in_a_page` |\n<!-- cases end -->\n", "no test has a case planted_in_a_page"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="return", case="checked_round_up"), "planted: the expression matches"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="no such text", case="checked_round_up"), "planted: the expression matches 0 times"),
     ("mutants", "tests/mutants.ini", MUTANT.format(match="step - 1", case="planted_case"), "no test has the case planted_case"),
+    ("sentences", "include/tdict/status.h", f"/* The planted{LONG_TAIL}. */\n", "33 words, at most 32 are allowed: The planted"),
+    ("sentences", "docs/loader.md", f"\nThe planted{LONG_TAIL}.\n", "33 words, at most 32 are allowed: The planted"),
+    ("sentences", "README.md", f"\n| a table |\n|---|\n| The planted{LONG_TAIL} |\n\nThe `a b` planted{LONG_TAIL}.\n", "34 words, at most 32 are allowed: The `code` planted"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
@@ -130,7 +135,7 @@ def main():
             shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
         for page in root.glob("*.md"):
             shutil.copy(page, copy)
-        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "promises", "mutants", "pages")}
+        clean = {gate: run_gate(gate, copy, *sys.argv[2:4])[1] for gate in ("layers", "sizes", "headers", "promises", "mutants", "pages", "sentences")}
         for fault in FAULTS:
             check_fault(report, copy, fault, clean[fault[0]])
         check_symbols(report, root, pathlib.Path(name))

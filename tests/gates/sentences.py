@@ -61,7 +61,7 @@ def count_words(sentence):
 def main():
     root = source.root_argument()
     report = source.Report("sentences")
-    chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+    chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:] if pathlib.Path(name).suffix in (".md", ".h", ".c")]
     pages = source.files(root, "README.md", "CONTRIBUTING.md", "docs/*.md", "include/tdict/*.h")
     for file in chosen or pages:
         parts = parts_of_page if file.suffix == ".md" else parts_of_source
@@ -76,4 +76,5 @@ def main():
     report.end()
 
 
-main()
+if __name__ == "__main__":
+    main()

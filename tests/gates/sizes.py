@@ -1,4 +1,4 @@
-"""Gate: nothing grows past what a reader can hold.
+"""Gate: files, functions and parameter lists stay small.
 
 usage: sizes.py ROOT
 Files have at most 600 lines (public headers 400), lines of public headers 120 columns, functions 60 lines, parameter

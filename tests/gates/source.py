@@ -1,4 +1,4 @@
-"""What the gates share: reading C source, and saying what is wrong."""
+"""Functions that all gates share: parsing C source, and reporting errors."""
 
 import collections
 import pathlib

@@ -1,8 +1,8 @@
-"""Gate: the libraries show what the headers promise and nothing else.
+"""Gate: the libraries export exactly the public functions.
 
 usage: symbols.py ROOT SHARED STATIC
-The shared library exports exactly the functions marked TDICT_API; in the static one every global symbol begins with
-tdict_ (or nvtx), and there is no mutable global but thread-local marks and what NVTX keeps."""
+The shared library must export exactly the functions marked TDICT_API. In the static library every global symbol must
+begin with tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX."""
 
 import re
 import subprocess

@@ -1,6 +1,6 @@
-/* Datasets for the loader's tests whose samples say which they are: "id" is the index, "x" five numbers made from it. And
- * reading a batch, wherever it is, by means that are not the library's. Thread rule: the dataset's functions may run on
- * any thread; checks are the main thread's. */
+/* Datasets for the tests of the loader. Each sample identifies itself: "id" is its index, and "x" are five numbers
+ * computed from the index. Batches on a device are read without the library. Thread rule: any thread may call the
+ * functions of the dataset; only the main thread calls the checks. */
 #ifndef TDICT_TESTS_LOADER_NUMBERS_H
 #define TDICT_TESTS_LOADER_NUMBERS_H
 
@@ -43,7 +43,7 @@ static inline const tdict_schema *numbers_schema(void *self) {
   (void)self;
   return &schema;
 }
-/* Counts the call, waits, and fails where it is to. */
+/* Counts the call, waits if told to, and fails for the chosen sample. */
 static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error *err) {
   int running = atomic_fetch_add(&n->running, 1) + 1;
   int most = atomic_load(&n->most_running);
@@ -132,7 +132,7 @@ static inline tdict_dataset by_sample(numbers *n) {
   return d;
 }
 
-/* Where loaders are tested: a context and raw access to its device. */
+/* The environment of a test: a context and raw access to its device. */
 typedef struct yard {
   tdict_context *c;
   tdict_device device;
@@ -152,7 +152,7 @@ static inline tdict_loader *open_loader(const yard *y, const tdict_dataset *d, c
   td_ok(tdict_loader_create(y->c, d, o, &l, err));
   return l;
 }
-/* Reads a tensor's elements, which are contiguous, to `out`; returns how many bytes there were. */
+/* Copies the elements of a contiguous tensor to `out`. Returns the number of bytes. */
 static inline size_t read_leaf(const yard *y, const tdict_tree *batch, const char *path, void *out, size_t room) {
   tdict_tensor *t = NULL;
   tdict_tensor_view view = tdict_tensor_view_default();
@@ -164,7 +164,7 @@ static inline size_t read_leaf(const yard *y, const tdict_tree *batch, const cha
   raw_read(y->raw, out, view.data, bytes);
   return bytes;
 }
-/* Checks that a batch holds the samples that its ids name, and writes the ids; returns their number. */
+/* Checks the samples of a batch against its ids. Writes the ids, and returns their number. */
 static inline int64_t read_batch(const yard *y, const tdict_tree *batch, int64_t *ids, int64_t room) {
   float x[64 * X_COUNT];
   size_t bytes = read_leaf(y, batch, "id", ids, (size_t)room * sizeof *ids);
@@ -175,7 +175,7 @@ static inline int64_t read_batch(const yard *y, const tdict_tree *batch, int64_t
     for (int i = 0; i < X_COUNT; i++) assert_true(x[k * X_COUNT + i] == number_of(ids[k], i));
   return count;
 }
-/* The ids of the next epoch in the order of delivery; returns their number. */
+/* Writes the ids of the next epoch in the order of delivery. Returns their number. */
 static inline int64_t read_epoch(const yard *y, tdict_loader *l, int64_t *ids, int64_t room) {
   int64_t count = 0;
   for (;;) {

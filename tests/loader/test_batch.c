@@ -1,4 +1,4 @@
-/* One batch: rows, stacked and padded samples, the program's own collate, objects; failures in their place. */
+/* Tests making a batch: rows, stacked and padded samples, a collate function, objects, and errors. */
 #include <sys/wait.h>
 
 #include "numbers.h"
@@ -6,7 +6,7 @@
 #include "support/things.h"
 #include "tdict/combine.h"
 
-/* What the loader asked of the library: batches joined in memory that is not pinned, and trees pinned by a copy. */
+/* Counts calls of the library: batches joined in memory that is not pinned, and trees pinned by a copy. */
 static atomic_int joined, joined_unpinned, pinned_again;
 
 tdict_status __real_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
@@ -231,8 +231,9 @@ GPU_CASE(loader_pins_on_the_cpu) {
   close_yard(&y);
 }
 
-/* Samples are stacked and padded where the batch will travel from, and rows are written there: nothing is copied twice. */
-GPU_CASE(loader_joins_in_pinned_memory) {
+/* Samples are stacked and padded where the batch will travel from, and rows are written there: nothing is copied twice.
+ * */
+GPU_CASE(loader_stacks_in_pinned_memory) {
   yard y = open_yard();
   for (int to_host = 0; to_host < 2; to_host++) {
     for (int way = 0; way < 3; way++) {
@@ -291,8 +292,8 @@ DEVICE_CASE(loader_fork_is_refused) {
   close_yard(&y);
 }
 
-/* Each allocation of the calling thread fails in turn: the error comes in its place, and the batch comes when it is asked
- * for again. */
+/* Each allocation of the calling thread fails in turn: the error comes in its place, and the batch comes when it is
+ * asked for again. */
 DEVICE_CASE(loader_survives_enomem) {
   yard y = open_yard();
   for (int way = 0; way < 2; way++) {
@@ -361,7 +362,7 @@ static tdict_status collate_number(void *user, const tdict_tree *const *samples,
   (void)user, (void)samples, (void)count, (void)memory, (void)out, (void)err;
   return (tdict_status)NO_STATUS;
 }
-CASE(loader_functions_answer_statuses) {
+CASE(loader_rejects_unknown_statuses) {
   static const char *const names[] = {"fetch answered", "fetch_batch answered", "fetch_sample answered",
                                       "collate answered"};
   yard y = open_yard();

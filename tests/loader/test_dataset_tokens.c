@@ -1,4 +1,4 @@
-/* Windows over files of tokens: which samples a file has, every format and both widths, what is refused. */
+/* Tests datasets of tokens: samples of a file, all formats and token sizes, and errors. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -180,7 +180,7 @@ CASE(dataset_tokens_refuses) {
   tdict_dataset d;
   const char *path = "x";
   td_fails(TDICT_EINVAL, "options is NULL", tdict_dataset_from_tokens(NULL, &d, err));
-  td_fails(TDICT_EINVAL, "no file is named", tdict_dataset_from_tokens(&o, &d, err));
+  td_fails(TDICT_EINVAL, "paths names no file", tdict_dataset_from_tokens(&o, &d, err));
   o.paths = &path;
   o.num_paths = 1;
   td_fails(TDICT_EINVAL, "window is 0", tdict_dataset_from_tokens(&o, &d, err));

@@ -1,4 +1,4 @@
-/* The elements of a tree as samples: gathered rows, strided ones, nested ones; what is refused. */
+/* Tests datasets of a tree: contiguous, strided and nested rows, and errors. */
 #include "numbers.h"
 #include "support/things.h"
 

@@ -1,4 +1,4 @@
-/* Handing over on a stream: kernels see whole batches, and no batch is used again under them. */
+/* Tests delivery on a stream: kernels see complete batches, and no memory is reused while a kernel reads it. */
 #include "numbers.h"
 
 /* What a kernel would read: the batch's ids as they are when the stream comes to it. */
@@ -20,7 +20,7 @@ static void read_ids(void *user) {
 /* Slow kernels, batches released at once: each kernel still reads its own batch. Two batches in three are handed over
  * while the device stands still. A transfer keeps one of the pool's eight threads until the device has done it, so the
  * device catches up before it is held again. */
-SIM_CASE(loader_orders_the_stream) {
+SIM_CASE(loader_records_stream_use) {
   enum { COUNT = 120, BATCH = 4, WINDOW = 3 };
   yard y = open_yard();
   numbers n = numbers_of(COUNT);
@@ -65,7 +65,8 @@ static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count
   assert_null(batch);
 }
 
-/* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time. */
+/* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time.
+ * */
 SIM_CASE(loader_checks_the_stream_first) {
   yard y = open_yard(), other = open_yard();
   tdict_stream s, foreign;
@@ -152,7 +153,7 @@ static int times(const text *t, const char *word) {
 }
 
 /* One slice a fetch, with the batch's bytes; one count when a batch becomes ready and one when it is taken. */
-DEVICE_CASE(loader_shows_on_the_timeline) {
+DEVICE_CASE(loader_is_on_the_timeline) {
   yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(40);

@@ -1,4 +1,4 @@
-/* Training loops: epochs that follow one another without an end, ranks, and what is refused when a loader is created. */
+/* Tests training loops: endless epochs, ranks, and options that tdict_loader_create() refuses. */
 #include "numbers.h"
 
 /* One call of next that gives a batch; its first id. */
@@ -73,8 +73,8 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
       n.end = drop ? 3 : 0;
       o.drop_last = drop;
       l = open_loader(&y, &d, &o);
-      td_fails(TDICT_EINVAL, "the stream gave no batch in epoch 0", tdict_loader_next(l, NULL, &batch, err));
-      td_fails(TDICT_EINVAL, "the stream gave no batch in epoch 1", tdict_loader_next(l, NULL, &batch, err));
+      td_fails(TDICT_EINVAL, "the stream returned no batch in epoch 0", tdict_loader_next(l, NULL, &batch, err));
+      td_fails(TDICT_EINVAL, "the stream returned no batch in epoch 1", tdict_loader_next(l, NULL, &batch, err));
       assert_null(batch);
       tdict_loader_destroy(l);
     }
@@ -82,7 +82,7 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
   close_yard(&y);
 }
 
-/* All ranks together have each sample once, and some twice to fill the last round, as a sampler would give them. */
+/* All ranks together get each sample once, and some samples twice to fill up the last round. */
 DEVICE_CASE(loader_splits_by_rank) {
   enum { LENGTH = 23, WORLD = 4 };
   yard y = open_yard();
@@ -139,7 +139,7 @@ CASE(loader_refuses_contradictions) {
   td_fails(TDICT_EINVAL, "both sampler and world_size are set", tdict_loader_create(y.c, &d, &o, &l, err));
   o.world_size = 1;
   o.sampler = longer;
-  td_fails(TDICT_EINVAL, "the sampler is for 31 samples, and the dataset has 30",
+  td_fails(TDICT_EINVAL, "the sampler draws from 31 samples, but the dataset has 30",
            tdict_loader_create(y.c, &d, &o, &l, err));
   o.sampler = shorter; /* a part of the dataset */
   l = open_loader(&y, &d, &o);
@@ -156,7 +156,7 @@ CASE(loader_refuses_contradictions) {
   n.length = -1;
   o = tdict_loader_options_default();
   o.world_size = 2;
-  td_fails(TDICT_EINVAL, "a stream has no samples to choose from", tdict_loader_create(y.c, &d, &o, &l, err));
+  td_fails(TDICT_EINVAL, "the dataset is a stream", tdict_loader_create(y.c, &d, &o, &l, err));
   assert_int_equal(n.released, 1);
   tdict_sampler_release(longer);
   tdict_sampler_release(shorter);

@@ -1,4 +1,4 @@
-/* The loader as a whole: which batches, in which order, from every kind of dataset; where it stands; what it refuses. */
+/* Tests the loader: batches and their order for every kind of dataset, saved states, and errors. */
 #include "numbers.h"
 
 DEVICE_CASE(loader_same_batches_for_any_workers) {
@@ -36,7 +36,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
   close_yard(&y);
 }
 
-/* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an epoch. */
+/* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an
+ * epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
   yard y = open_yard();
@@ -142,7 +143,7 @@ DEVICE_CASE(loader_drop_last) {
   close_yard(&y);
 }
 
-DEVICE_CASE(loader_prefers_whole_batches) {
+DEVICE_CASE(loader_prefers_fetch_batch) {
   yard y = open_yard();
   numbers n = numbers_of(20);
   tdict_dataset d = by_row(&n);
@@ -240,7 +241,7 @@ CASE(loader_refuses) {
   REFUSED(num_workers, -1, "num_workers is -1");
   REFUSED(prefetch, -2, "prefetch is -2");
   REFUSED(timeout_ns, -1, "timeout_ns is -1");
-  REFUSED(pad, true, "pad needs the dataset's fetch_sample");
+  REFUSED(pad, true, "pad needs a dataset with fetch_sample");
   td_fails(TDICT_EINVAL, "neither fetch_sample", tdict_loader_create(y.c, &empty, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the dataset is NULL", tdict_loader_create(y.c, NULL, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the context is NULL", tdict_loader_create(NULL, &d, NULL, &l, err));
@@ -248,7 +249,7 @@ CASE(loader_refuses) {
   o = tdict_loader_options_default();
   o.device = tdict_cuda(99);
   td_fails(TDICT_ENODEVICE, "", tdict_loader_create(y.c, &d, &o, &l, err));
-  REFUSED(device, ((tdict_device){TDICT_DEVICE_CPU, 1}), "cpu:1 is no place");
+  REFUSED(device, ((tdict_device){TDICT_DEVICE_CPU, 1}), "cpu:1 cannot hold memory");
   n.length = -1;
   REFUSED(shuffle, true, "a stream");
   assert_int_equal(n.released, 0); /* what fails takes nothing */
@@ -256,7 +257,7 @@ CASE(loader_refuses) {
   close_yard(&y);
 }
 
-CASE(loader_takes_dataset) {
+CASE(loader_owns_dataset_on_success) {
   yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset d = by_row(&n);
@@ -277,7 +278,7 @@ CASE(dataset_reset) {
   assert_int_equal(n.released, 1);
 }
 
-DEVICE_CASE(loader_counts) {
+DEVICE_CASE(loader_counts_batches) {
   yard y = open_yard();
   numbers n = numbers_of(21);
   tdict_dataset d = by_row(&n);

@@ -1,6 +1,6 @@
-/* Reports of PyTorch about custom batches, told as tests of the loader: a collate function of the program's own makes the
- * batch, workers make and send it, and it is looked at where the loader hands it over. tests/transfer/test_pytorch_reports.c
- * has the same reports for the calls that the loader makes. */
+/* Reports of PyTorch about custom batches, told as tests of the loader: a collate function of the program's own makes
+ * the batch, workers make and send it, and it is looked at where the loader hands it over.
+ * tests/transfer/test_pytorch_reports.c has the same reports for the calls that the loader makes. */
 #include "numbers.h"
 #include "transfer/named_batch.h"
 
@@ -133,7 +133,8 @@ GPU_CASE(loader_pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   load_in_all_ways((report){.type = &container, .paths = {"values"}});
 }
 
-/* "pin_memory *still* destroys custom containers": names and sizes beside the tensors, inside of lists and dicts, too. */
+/* "pin_memory *still* destroys custom containers": names and sizes beside the tensors, inside of lists and dicts, too.
+ * */
 GPU_CASE(loader_pytorch_70158_containers_keep_what_they_carry) {
   load_in_all_ways((report){.type = &container, .paths = {"list.0", "list.1", "dict.a.b", "top"}});
 }

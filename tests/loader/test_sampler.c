@@ -1,4 +1,4 @@
-/* Samplers: every kind, by rank, and what is refused. */
+/* Tests samplers of every kind, ranks, and errors. */
 #include <math.h>
 
 #include "support/test.h"
@@ -10,13 +10,13 @@ static tdict_sampler *made(int64_t length, const tdict_sampler_options *o) {
   return s;
 }
 
-CASE(sampler_is_a_function) {
+CASE(sampler_is_deterministic) {
   tdict_sampler_options o = tdict_sampler_options_default();
   double weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   o.weights = weights;
   o.num_weights = 10;
   o.seed = 42;
-  /* The numbers are part of the interface: a saved state goes on elsewhere, and in a later version. */
+  /* The indices are part of the interface: a saved state may be used on another machine and with a later version. */
   static const int64_t known[4][5] = {
       {0, 1, 2, 3, 4},
       {1, 3, 5, 2, 8},
@@ -65,7 +65,7 @@ CASE(sampler_shuffles) {
   assert_in_range(same_by_seed, 40, 130);
 }
 
-CASE(sampler_weighs) {
+CASE(sampler_draws_by_weight) {
   tdict_sampler_options o = tdict_sampler_options_default();
   double weights[] = {0, 1, 0.25, 3, 0, 1e-300, 5.75};
   o.kind = TDICT_SAMPLER_WEIGHTED;
@@ -129,7 +129,7 @@ CASE(sampler_splits_by_rank) {
   }
 }
 
-/* Of every kind: rank r of n has positions r, r + n, ... of what one process would have. */
+/* For every kind: rank r of n draws positions r, r + n, ... of the order of a single process. */
 CASE(sampler_ranks_share_one_order) {
   double weights[23];
   for (int i = 0; i < 23; i++) weights[i] = i % 4;
@@ -167,9 +167,9 @@ CASE(sampler_refuses) {
   td_fails(TDICT_EINVAL, "rank is 1 of 1", tdict_sampler_create(1, &o, &s, err));
   o.rank = 0;
   o.num_samples = 2;
-  td_fails(TDICT_EINVAL, "none is drawn twice", tdict_sampler_create(1, &o, &s, err));
+  td_fails(TDICT_EINVAL, "no index is drawn twice", tdict_sampler_create(1, &o, &s, err));
   o.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
-  td_fails(TDICT_EINVAL, "from nothing", tdict_sampler_create(0, &o, &s, err));
+  td_fails(TDICT_EINVAL, "the length is 0", tdict_sampler_create(0, &o, &s, err));
   o.num_samples = -1;
   td_fails(TDICT_EINVAL, "num_samples is -1", tdict_sampler_create(1, &o, &s, err));
   o.num_samples = 0;
@@ -177,13 +177,13 @@ CASE(sampler_refuses) {
   td_fails(TDICT_EINVAL, "weights is NULL", tdict_sampler_create(2, &o, &s, err));
   double weights[2] = {1, -1};
   o.weights = weights;
-  td_fails(TDICT_EINVAL, "num_weights is 0, wanted 2", tdict_sampler_create(2, &o, &s, err));
+  td_fails(TDICT_EINVAL, "num_weights is 0, wanted the length 2", tdict_sampler_create(2, &o, &s, err));
   o.num_weights = 2;
-  td_fails(TDICT_EINVAL, "num_weights is 2, wanted 3", tdict_sampler_create(3, &o, &s, err));
-  td_fails(TDICT_EINVAL, "num_weights is 2, wanted 1", tdict_sampler_create(1, &o, &s, err));
+  td_fails(TDICT_EINVAL, "num_weights is 2, wanted the length 3", tdict_sampler_create(3, &o, &s, err));
+  td_fails(TDICT_EINVAL, "num_weights is 2, wanted the length 1", tdict_sampler_create(1, &o, &s, err));
   td_fails(TDICT_EINVAL, "weight 1 is -1", tdict_sampler_create(2, &o, &s, err));
   weights[0] = weights[1] = 0;
-  td_fails(TDICT_EINVAL, "sum is 0", tdict_sampler_create(2, &o, &s, err));
+  td_fails(TDICT_EINVAL, "add up to 0", tdict_sampler_create(2, &o, &s, err));
   weights[1] = (double)INFINITY;
   td_fails(TDICT_EINVAL, "finite", tdict_sampler_create(2, &o, &s, err));
   assert_null(s);

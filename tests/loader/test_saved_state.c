@@ -1,4 +1,4 @@
-/* Saved states: those of another loader, extreme places, and what is refused when a loader is created. */
+/* Tests saved states: states of other loaders, extreme positions, and refused options. */
 #include "numbers.h"
 #include "support/guarded.h"
 #include "support/sanitized.h"
@@ -9,7 +9,7 @@ static tdict_loader_state state_of(tdict_loader *l) {
   return s;
 }
 
-/* What a saved loader may differ in. */
+/* The settings that may differ between two loaders. */
 typedef struct setup {
   int64_t length, batch_size, num_samples;
   int32_t kind; /* below 0: no sampler of its own */
@@ -89,7 +89,7 @@ CASE(loader_state_of_another_loader_is_refused) {
   close_yard(&y);
 }
 
-CASE(loader_state_is_of_all_ranks) {
+CASE(loader_state_serves_all_ranks) {
   yard y = open_yard();
   setup c = {.length = 31, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 4};
   numbers n[4];
@@ -182,7 +182,7 @@ CASE(sampler_positions_do_not_overflow) {
   }
 }
 
-CASE(loader_structs_keep_to_their_size) {
+CASE(loader_structs_respect_struct_size) {
   yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset d = by_row(&n);
@@ -214,7 +214,7 @@ CASE(loader_structs_keep_to_their_size) {
 }
 
 /* The dataset of an older program is shorter, too: nothing after it is read or written. */
-CASE(dataset_reset_keeps_to_its_size) {
+CASE(dataset_reset_respects_struct_size) {
   numbers n = numbers_of(4);
   tdict_dataset d = by_row(&n);
   size_t size = offsetof(tdict_dataset, release) + sizeof d.release;

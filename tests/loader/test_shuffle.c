@@ -1,4 +1,4 @@
-/* Permutations by key: each is one, keys differ, positions are evenly taken. */
+/* Tests shuffles: each is a permutation, keys give different permutations, and positions are uniform. */
 #include "loader/shuffle.h"
 #include "support/test.h"
 
@@ -6,7 +6,7 @@ CASE(shuffle_is_a_permutation) {
   for (uint64_t count = 1; count < 700; count += count < 40 ? 1 : 37) {
     for (uint64_t key = 0; key < 5; key++) {
       unsigned char seen[700] = {0};
-      tdict_shuffle p = tdict_shuffle_of(count, key);
+      tdict_shuffle p = tdict_shuffle_make(count, key);
       for (uint64_t i = 0; i < count; i++) {
         uint64_t j = tdict_shuffle_at(&p, i);
         assert_true(j < count);
@@ -17,11 +17,11 @@ CASE(shuffle_is_a_permutation) {
 }
 
 /* Over 60,000 keys each of 6 elements is at each of 6 places about 10,000 times (standard deviation 91). */
-CASE(shuffle_is_even) {
+CASE(shuffle_is_uniform) {
   enum { COUNT = 6, KEYS = 60000 };
   int seen[COUNT][COUNT] = {{0}};
   for (uint64_t key = 0; key < KEYS; key++) {
-    tdict_shuffle p = tdict_shuffle_of(COUNT, tdict_mix(7, key));
+    tdict_shuffle p = tdict_shuffle_make(COUNT, tdict_mix(7, key));
     for (uint64_t i = 0; i < COUNT; i++) seen[i][tdict_shuffle_at(&p, i)]++;
   }
   for (int i = 0; i < COUNT; i++)
@@ -29,11 +29,11 @@ CASE(shuffle_is_even) {
 }
 
 /* No element stays beside its neighbour more often than chance has it: 1 in 500. */
-CASE(shuffle_parts_neighbours) {
+CASE(shuffle_separates_neighbours) {
   enum { COUNT = 1000, KEYS = 200 };
   int together = 0;
   for (uint64_t key = 0; key < KEYS; key++) {
-    tdict_shuffle p = tdict_shuffle_of(COUNT, tdict_mix(key, 1));
+    tdict_shuffle p = tdict_shuffle_make(COUNT, tdict_mix(key, 1));
     for (uint64_t i = 0; i + 1 < COUNT; i++) {
       int64_t gap = (int64_t)tdict_shuffle_at(&p, i) - (int64_t)tdict_shuffle_at(&p, i + 1);
       together += gap == 1 || gap == -1;
@@ -45,7 +45,7 @@ CASE(shuffle_parts_neighbours) {
 CASE(shuffle_large_counts) {
   uint64_t counts[] = {(UINT64_C(1) << 32) + 1, UINT64_C(1) << 40, (UINT64_C(1) << 62) - 57};
   for (size_t c = 0; c < 3; c++) {
-    tdict_shuffle p = tdict_shuffle_of(counts[c], 3);
+    tdict_shuffle p = tdict_shuffle_make(counts[c], 3);
     uint64_t before = counts[c];
     for (uint64_t i = 0; i < 1000; i++) {
       uint64_t j = tdict_shuffle_at(&p, i);

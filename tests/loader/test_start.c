@@ -1,12 +1,12 @@
-/* Loaders whose threads cannot all be started: nothing of them is left. */
+/* Tests loaders whose threads cannot all start: everything must be released. */
 #include <errno.h>
 
 #include "numbers.h"
 
 enum { WORKERS = 5, BATCH = 64 };
 
-/* The thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the workers that were started
- * before it have sent a batch. */
+/* The thread start that fails, counted from 1 by the main thread; 0: none. Before it fails, the workers that were
+ * started before it have sent a batch. */
 static int fails_at, seen;
 static numbers *fetched;
 static tdict_memory *watched; /* NULL, which is not counted: batches stay on the host */
@@ -50,7 +50,7 @@ DEVICE_CASE(loader_thread_fails_to_start) {
     char text[64];
     o.batch_size = BATCH;
     o.num_workers = WORKERS;
-    snprintf(text, sizeof text, "worker %d of %d could not be started", at - 1, WORKERS);
+    snprintf(text, sizeof text, "cannot start worker %d of %d", at - 1, WORKERS);
     fetched = &n;
     seen = 0;
     fails_at = at;

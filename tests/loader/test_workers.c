@@ -1,4 +1,5 @@
-/* The loader's threads: what they may begin, calls in order, stuck ones, the end at any time. */
+/* Tests the worker threads: limits of prefetching, datasets in order, stuck workers and devices, and destroying at
+ * any time. */
 #include "numbers.h"
 
 static void settle(tdict_loader *l, int32_t wanted) {
@@ -11,7 +12,7 @@ static void settle(tdict_loader *l, int32_t wanted) {
   fail_msg("not %d batches became ready in 5 s", (int)wanted);
 }
 
-DEVICE_CASE(loader_bounds_what_is_ahead) {
+DEVICE_CASE(loader_bounds_prefetched_bytes) {
   yard y = open_yard();
   size_t one = 4 * (8 + 4 * X_COUNT);
   for (int limit = 0; limit < 2; limit++) {
@@ -40,7 +41,7 @@ DEVICE_CASE(loader_bounds_what_is_ahead) {
 
 /* On a device that stands still four batches are sent; a worker that has a fifth waits with it. The loader ends though,
  * and the next one on that device has every batch. */
-SIM_CASE(loader_sends_few_at_once) {
+SIM_CASE(loader_limits_transfers_in_flight) {
   enum { SENT = 4, WORKERS = 3, LENGTH = 60 };
   yard y = open_yard();
   for (int ends = 0; ends < 2; ends++) {
@@ -132,7 +133,7 @@ static void take_in_time(tdict_loader *l, tdict_tree **out) {
   assert_int_equal(status, TDICT_OK);
 }
 
-DEVICE_CASE(loader_tells_stuck_worker) {
+DEVICE_CASE(loader_reports_stuck_worker) {
   yard y = open_yard();
   numbers n = numbers_of(20);
   n.gated = 9;
@@ -162,7 +163,7 @@ DEVICE_CASE(loader_tells_stuck_worker) {
 }
 
 /* The worker is done, the device stands still: next gives up where the host is to wait, and the batch is not lost. */
-SIM_CASE(loader_tells_stuck_device) {
+SIM_CASE(loader_reports_stuck_device) {
   for (int workers = 0; workers < 3; workers += 2) {
     yard y = open_yard();
     numbers n = numbers_of(20);
@@ -178,7 +179,7 @@ SIM_CASE(loader_tells_stuck_device) {
     tdict_tree *batch = NULL;
     if (workers) settle(l, 2);
     for (int i = 0; i < 3; i++) {
-      td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not come to the device",
+      td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not arrived on the device",
                tdict_loader_next(l, NULL, &batch, err));
       tdict_loader_state s = tdict_loader_state_default();
       td_ok(tdict_loader_get_state(l, &s, err));
@@ -273,7 +274,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
 }
 
 /* The consumer gives up, several times, while the worker comes to the end of a stream. */
-DEVICE_CASE(loader_tells_stuck_stream) {
+DEVICE_CASE(loader_reports_stuck_stream) {
   yard y = open_yard();
   numbers n = numbers_of(-1);
   n.end = 1;

@@ -52,7 +52,7 @@ CASE(pinned_blocks_best_fit_and_newest) {
 }
 
 /* What fits a piece is one registration, so that one copy of the program's own can take it. */
-CASE(pinned_blocks_go_over_no_border) {
+CASE(pinned_blocks_cross_no_border) {
   enum { PIECE = 8 };
   tdict_block_list list = {NULL, NULL};
   tdict_pinned_block *run = new_run(&list, BASE, 3 * PIECE, PIECE * PAGE), *b[5];

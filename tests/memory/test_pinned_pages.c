@@ -10,7 +10,7 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 static bool is_mapped(void *address) { return msync(address, PAGE, MS_ASYNC) == 0; }
 
-CASE(pinned_pages_small_ones_are_the_drivers) {
+CASE(pinned_pages_small_blocks_come_from_the_driver) {
   static const size_t asked[] = {0, 1, PAGE, PAGE + 1, HUGE_PAGE - PAGE};
   static const size_t given[] = {PAGE, PAGE, PAGE, 2 * PAGE, HUGE_PAGE - PAGE};
   fake_pinner fake;
@@ -38,7 +38,7 @@ static tdict_status all_resident(void *pages, size_t bytes) {
   return all ? TDICT_OK : TDICT_EFORMAT;
 }
 
-CASE(pinned_pages_large_ones_are_registered) {
+CASE(pinned_pages_large_blocks_are_registered) {
   static const size_t asked[] = {HUGE_PAGE - PAGE + 1, HUGE_PAGE, HUGE_PAGE + 1, 5 * (size_t)HUGE_PAGE + 12345};
   for (int threads = 0; threads < 3; threads += 2)
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
@@ -205,7 +205,7 @@ CASE(pinned_pages_come_from_the_driver_before_small_pieces) {
   assert_int_equal(atomic_load(&fake.frees), 1);
 }
 
-CASE(pinned_pages_undo_pieces_that_were_registered) {
+CASE(pinned_pages_unregister_pieces_on_failure) {
   static const size_t bytes = 5 * TDICT_PINNED_GRAIN, pieces[] = {TDICT_PINNED_GRAIN, 2 * TDICT_PINNED_GRAIN};
   for (int i = 0; i < 2; i++) { /* the second: small ones are tried after the others */
     fake_pinner fake;

@@ -182,7 +182,7 @@ CASE(pinned_pool_takes_another_node_when_no_more_can_be_pinned) {
   close_pool(memory);
 }
 
-CASE(pinned_pool_waits_for_fences_without_waiting) {
+CASE(pinned_pool_reuses_blocks_after_their_fences) {
   tdict_memory *memory = open_pool(0);
   fake_fence first, second;
   fake_fence_init(&first);
@@ -234,7 +234,7 @@ CASE(pinned_pool_free_survives_enomem) {
   close_pool(memory);
 }
 
-CASE(pinned_pool_end_waits_for_fences) {
+CASE(pinned_pool_release_waits_for_fences) {
   tdict_memory *memory = open_pool(0);
   fake_fence fences[2];
   pthread_t threads[2];
@@ -319,7 +319,7 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   close_pool(memory);
 }
 
-CASE(pinned_pool_keeps_64_mib_in_any_case) {
+CASE(pinned_pool_always_keeps_64_mib) {
   tdict_memory *memory = open_pool(0);
   for (int i = 100; i > 0; i--) { /* each larger than what is free: under 1 MiB live at once, 80 MiB in all */
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
@@ -355,7 +355,7 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   close_pool(memory);
 }
 
-CASE(pinned_pool_knows_the_way) {
+CASE(pinned_pool_reports_how_pages_were_obtained) {
   tdict_memory *memory = open_pool(0), *plain = NULL;
   tdict_storage *small = NULL, *large = NULL, *other = NULL;
   td_ok(tdict_storage_create(memory, PAGE, false, &small, err));
@@ -420,7 +420,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   memory->ops->release(memory);
 }
 
-CASE(pinned_pool_limit_trims_what_is_cached) {
+CASE(pinned_pool_limit_trims_the_cache) {
   tdict_memory *memory = open_pool(10 * PAGE);
   tdict_block a = take(memory, 4 * PAGE), b = take(memory, 6 * PAGE);
   check_refused(memory, 1, TDICT_ENOMEM, "pinned_bytes");
@@ -460,7 +460,7 @@ static tdict_status allocate_meanwhile(void *pages, size_t bytes) {
   return TDICT_OK;
 }
 
-CASE(pinned_pool_limit_counts_what_is_on_its_way) {
+CASE(pinned_pool_limit_counts_pending_allocations) {
   limited = open_pool(2 * HUGE_PAGE);
   fake.on_register = allocate_meanwhile;
   tdict_block a = take(limited, HUGE_PAGE + PAGE);
@@ -545,7 +545,7 @@ static void count_line(void *user, int32_t level, const char *text) {
   atomic_fetch_add(&lines, 1);
 }
 
-CASE(pinned_pool_tells_once_how_it_came_by_memory) {
+CASE(pinned_pool_logs_each_fallback_once) {
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
   tdict_memory *memory = NULL;
   td_ok(tdict_log_create(count_line, NULL, &pinner.log, err));

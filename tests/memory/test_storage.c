@@ -33,7 +33,7 @@ CASE(storage_plain_is_aligned_and_zeroed) {
 }
 
 /* New pages cost as much as the copy that fills them: what was freed serves again, whatever its alignment took. */
-CASE(storage_plain_pages_serve_again) {
+CASE(storage_plain_pages_are_reused) {
 #if SANITIZED
   skip(); /* their allocators keep what is freed, to find who still uses it */
 #endif
@@ -223,7 +223,7 @@ static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
   return g->count;
 }
 
-CASE(storage_each_conflict_shows_all) {
+CASE(storage_each_conflict_calls_for_all) {
   enum { COUNT = 5 };
   static const int order[COUNT] = {2, 0, 4, 1, 3};
   tdict_storage *s = NULL;
@@ -267,7 +267,7 @@ static void *use_then_end(void *user) {
   return NULL;
 }
 
-CASE(storage_wait_waits_for_who_stands_in_the_way) {
+CASE(storage_wait_waits_for_conflicting_fences) {
   tdict_storage *s = NULL;
   user_of_bytes u = {.value = 4711};
   pthread_t thread;
@@ -314,7 +314,7 @@ static void fork_once(void *user, tdict_fence *fence) {
   if (child < 0 || waitpid(child, &f->status, 0) != child) f->status = 1;
 }
 
-CASE(storage_lists_of_a_parent_are_left_behind) {
+CASE(storage_drops_lists_locked_by_a_forked_parent) {
   forking f = {.status = -1};
   fake_fence fences[2];
   tdict_fence_node nodes[2];

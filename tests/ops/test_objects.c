@@ -188,16 +188,16 @@ CASE(objects_are_copied_to_the_given_memory) {
 }
 
 DEVICE_CASE(objects_refused_by_name) {
-  static const char *const names[] = {[HOOK_CLONE] = "neither a hook clone nor flatten",
-                                      [HOOK_INDEX] = "neither a hook index nor flatten",
-                                      [HOOK_STACK] = "neither a hook stack nor flatten"};
+  static const char *const names[] = {[HOOK_CLONE] = "neither a clone hook nor flatten",
+                                      [HOOK_INDEX] = "neither a index hook nor flatten",
+                                      [HOOK_STACK] = "neither a stack hook nor flatten"};
   rig r = rig_open();
   for (int second = 0; second < 2; second++) {
     twins w = make_twins(&r, second ? &hooks_type : &bare_type);
     char *before = help_snapshot(w.td);
     for (int i = 0; i < OPERATIONS; i++) {
       tdict_tree *const untouched = (tdict_tree *)(uintptr_t)0xA5A5, *out = untouched;
-      const char *wanted = operations[i].hook >= 0 ? names[operations[i].hook] : "no hook flatten";
+      const char *wanted = operations[i].hook >= 0 ? names[operations[i].hook] : "no flatten hook";
       if (skipped(&r, &operations[i]) || (second && operations[i].hook >= 0)) continue;
       print_message("%s\n", operations[i].name);
       td_fails(TDICT_ENOTSUP, wanted, operations[i].run(w.td, &out, err));
@@ -278,9 +278,9 @@ CASE(object_hook_errors_are_returned) {
       failure = TDICT_EIO;
       expect_failure(o, &w, TDICT_EIO, "the disk is gone");
       failure = -7;
-      expect_failure(o, &w, TDICT_EHOOK, "answered -7");
-      failure = TDICT_OK; /* and no result is written */
-      expect_failure(o, &w, TDICT_EHOOK, "gave no object");
+      expect_failure(o, &w, TDICT_EHOOK, "returned -7");
+      failure = TDICT_OK; /* and nothing is given */
+      expect_failure(o, &w, TDICT_EHOOK, "or no object");
       failing = -1;
       end_twins(&w);
     }
@@ -344,7 +344,7 @@ CASE(objects_with_another_batch_size_are_refused) {
   td_ok(tdict_copy(td, out, err));
   tdict_release(out);
   flat_has_object = true;
-  td_fails(TDICT_EHOOK, "what flatten gave holds an object of type inner", do_clone_deep(td, &out, err));
+  td_fails(TDICT_EHOOK, "the tree from flatten holds an object of type inner", do_clone_deep(td, &out, err));
   flat_has_object = false;
   assert_string_equal(td_last_error.path, "o");
   tdict_release(td);
@@ -382,7 +382,7 @@ DEVICE_CASE(objects_compared) {
                          thing_create(tdict_tensor_retain(help_get(bare.plain, "n.o.a")),
                                       tdict_tensor_retain(help_get(bare.plain, "n.o.b"))),
                          err));
-  td_fails(TDICT_ENOTSUP, "type bare, which has no hook flatten", tdict_compare(bare.td, copy, NULL, &found, err));
+  td_fails(TDICT_ENOTSUP, "type bare have no flatten hook", tdict_compare(bare.td, copy, NULL, &found, err));
   assert_string_equal(td_last_error.path, "n.o");
   assert_false(tdict_equal(bare.td, copy));
   tdict_release(copy);
@@ -420,7 +420,7 @@ CASE(objects_visited) {
   help_paths(out, "t n");
   tdict_release(out);
   o.user = (void *)(uintptr_t) "n.o.b";
-  td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are left out, wanted all or none",
+  td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none",
            tdict_apply(both, 2, drop, &o, &out, err));
   assert_string_equal(td_last_error.path, "n.o");
   end_twins(&w);

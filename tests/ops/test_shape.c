@@ -309,7 +309,7 @@ CASE(shape_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_reshape(td, 1, NULL, &out, err));
   td_fails(TDICT_EINVAL, "17 dimensions", tdict_reshape(td, 17, NULL, &out, err));
   td_fails(TDICT_EINVAL, "-2", tdict_view(td, COUNTS(-2, 3), &out, err));
-  td_fails(TDICT_EINVAL, "open already", tdict_view(td, COUNTS(-1, -1), &out, err));
+  td_fails(TDICT_EINVAL, "an earlier count is -1", tdict_view(td, COUNTS(-1, -1), &out, err));
   td_fails(TDICT_EINVAL, "dimension 2", tdict_flatten(td, 0, 2, &out, err));
   td_fails(TDICT_EINVAL, "dimension -3", tdict_unflatten(td, -3, COUNTS(1), &out, err));
   td_fails(TDICT_EINVAL, "dimension 4", tdict_unsqueeze(td, 4, &out, err));

@@ -26,7 +26,7 @@ CASE(latch_waits_for_all) {
   assert_true(tdict_latch_is_zero(&latch));
   assert_true(tdict_latch_wait(&latch, INT64_MAX));
   assert_true(tdict_latch_wait(&latch, 0)); /* the deadline is long gone, but there is nothing to wait for */
-  tdict_latch_reset(&latch);
+  tdict_latch_destroy(&latch);
 }
 
 CASE(latch_times_out_by_the_monotonic_clock) {
@@ -42,7 +42,7 @@ CASE(latch_times_out_by_the_monotonic_clock) {
   assert_false(tdict_latch_wait(&latch, INT64_MIN));
   tdict_latch_down(&latch);
   assert_true(tdict_latch_wait(&latch, begin + wanted));
-  tdict_latch_reset(&latch);
+  tdict_latch_destroy(&latch);
 }
 
 /* Looking tells nothing; it only takes its time, and no longer than was said. */
@@ -59,7 +59,7 @@ CASE(latch_spin_ends) {
   assert_true(tdict_latch_is_zero(&latch));
   pthread_join(thread, NULL);
   tdict_latch_spin(&latch, 0);
-  tdict_latch_reset(&latch);
+  tdict_latch_destroy(&latch);
 }
 
 CASE(latch_of_zero_is_open) {
@@ -67,7 +67,7 @@ CASE(latch_of_zero_is_open) {
   tdict_latch_init(&latch, 0);
   assert_true(tdict_latch_is_zero(&latch));
   assert_true(tdict_latch_wait(&latch, INT64_MAX));
-  tdict_latch_reset(&latch);
+  tdict_latch_destroy(&latch);
 }
 
 static void *wait_long(void *user) {
@@ -89,11 +89,11 @@ CASE(latch_wakes_every_waiter) {
     assert_ptr_equal(result, &latch);
   }
   assert_true(tdict_now_ns() - begin < 30 * INT64_C(1000000000));
-  tdict_latch_reset(&latch);
+  tdict_latch_destroy(&latch);
 }
 
 /* The promise that lets a latch lie in what its waiter frees: sanitizers see a touch that comes too late. */
-CASE(latch_may_go_once_waited_for) {
+CASE(latch_may_be_destroyed_after_a_wait) {
   for (int i = 0; i < 300; i++) {
     tdict_latch *latch = malloc(sizeof *latch);
     pthread_t thread;
@@ -104,7 +104,7 @@ CASE(latch_may_go_once_waited_for) {
       assert_true(tdict_latch_wait(latch, INT64_MAX));
     else
       while (!tdict_latch_is_zero(latch)) sched_yield();
-    tdict_latch_reset(latch);
+    tdict_latch_destroy(latch);
     memset(latch, 0xA5, sizeof *latch);
     free(latch);
     pthread_join(thread, NULL);

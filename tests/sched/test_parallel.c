@@ -49,7 +49,7 @@ CASE(parallel_for_visits_each_index_once) {
   tdict_pool_destroy(pool);
 }
 
-CASE(parallel_for_without_pool_is_the_caller) {
+CASE(parallel_for_without_pool_runs_on_the_caller) {
   static tally t;
   tdict_pool *pool = open_pool(2);
   begin(&t);
@@ -68,7 +68,7 @@ static void meet(void *user, long i) {
   pthread_barrier_wait(user);
 }
 
-CASE(parallel_for_works_at_once) {
+CASE(parallel_for_threads_run_concurrently) {
   pthread_barrier_t all;
   tdict_pool *pool = open_pool(3);
   pthread_barrier_init(&all, NULL, 4);
@@ -116,7 +116,7 @@ CASE(parallel_for_is_inline_on_a_pool_thread) {
   tdict_pool_submit(pool, &in.task);
   tdict_latch_wait(&in.done, INT64_MAX);
   tdict_pool_destroy(pool);
-  tdict_latch_reset(&in.done);
+  tdict_latch_destroy(&in.done);
   check_once(&t, 100);
   assert_int_equal(atomic_load(&t.elsewhere), 0);
 }

@@ -29,7 +29,7 @@ static tdict_pool *open_pool(int num_threads) {
 }
 
 /* On more processors than this machine may have: the pool believes what it is told. */
-CASE(pool_leaves_room_where_there_is_some) {
+CASE(pool_leaves_reserved_cpus_free) {
   static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
   tdict_pool *pool = open_pool(2);
   for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
@@ -38,9 +38,9 @@ CASE(pool_leaves_room_where_there_is_some) {
     for (size_t n = 0; n < (size_t)cpus[i]; n++) CPU_SET(n, &set);
     (void)tdict_pool_set_cpus(pool, &set);
     assert_int_equal(tdict_pool_num_cpus(pool), cpus[i]);
-    assert_int_equal(tdict_pool_room(pool, 0), cpus[i]);
-    assert_int_equal(tdict_pool_room(pool, 1), one_left[i]);
-    assert_int_equal(tdict_pool_room(pool, 2), two_left[i]);
+    assert_int_equal(tdict_pool_max_working(pool, 0), cpus[i]);
+    assert_int_equal(tdict_pool_max_working(pool, 1), one_left[i]);
+    assert_int_equal(tdict_pool_max_working(pool, 2), two_left[i]);
   }
   tdict_pool_destroy(pool);
 }
@@ -87,7 +87,7 @@ CASE(pool_threads_take_no_signals) {
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) assert_false(sigismember(&m.mask, own[i]));
 }
 
-CASE(pool_remove_takes_back_what_has_not_begun) {
+CASE(pool_remove_returns_unstarted_tasks) {
   enum { COUNT = 7 };
   static const int taken[] = {3, 0, 6, 1, 5}; /* the middle, the first, the last, and next to those */
   tdict_pool *pool = open_pool(1);
@@ -132,7 +132,7 @@ static void *open_both(void *user) {
   return NULL;
 }
 
-CASE(pool_destroy_runs_what_is_queued) {
+CASE(pool_destroy_runs_queued_tasks) {
   enum { COUNT = 50 };
   tdict_pool *pool = open_pool(2);
   pool_gate gates[2];
@@ -203,7 +203,7 @@ CASE(pool_knows_its_threads) {
   tdict_pool_destroy(other);
 }
 
-CASE(pool_threads_work_at_once) {
+CASE(pool_threads_run_concurrently) {
   enum { THREADS = 5 };
   tdict_pool *pool = open_pool(THREADS);
   pool_gate gates[THREADS];
@@ -299,10 +299,10 @@ static void note_thread(tdict_task *task) {
 
 /* One task after the other is nearly always the same thread's: a machine that is busy may let another come first, but a pool
  * that goes round takes each thread as often. */
-CASE(pool_wakes_who_slept_last) {
+CASE(pool_wakes_the_last_sleeper) {
   enum { THREADS = 12, TASKS = 120 };
   tdict_pool *pool = open_pool(THREADS);
-  tdict_pool_set_looking(pool, 0);
+  tdict_pool_set_max_spinning(pool, 0);
   pthread_t last = pthread_self();
   int same = 0;
   for (int i = 0; i < TASKS; i++) {

@@ -12,7 +12,7 @@ static tdict_pool *open_pool(int num_threads) {
   return pool;
 }
 
-CASE(pool_help_runs_what_waits_for_no_other) {
+CASE(pool_help_runs_tasks_that_never_wait) {
   enum { COUNT = 6 };
   tdict_pool *pool = open_pool(1);
   pool_gate gate;
@@ -46,7 +46,7 @@ CASE(pool_help_runs_what_waits_for_no_other) {
 }
 
 /* A task that is being run by a helper is gone from the queue. */
-CASE(pool_help_takes_a_task_off) {
+CASE(pool_help_dequeues_its_task) {
   tdict_pool *pool = open_pool(1);
   pool_gate gate;
   noted one, two;
@@ -72,23 +72,23 @@ typedef struct note_task {
 } note_task;
 static void set_note(tdict_task *task) {
   note_task *n = (note_task *)task;
-  n->before = tdict_pool_note();
-  tdict_pool_set_note(n);
-  n->after = tdict_pool_note();
+  n->before = tdict_pool_thread_data();
+  tdict_pool_set_thread_data(n);
+  n->after = tdict_pool_thread_data();
 }
-CASE(pool_note_is_each_threads_own) {
+CASE(pool_thread_data_is_per_thread) {
   tdict_pool *pool = open_pool(1);
   note_task one = {.task = {.run = set_note}}, two = one;
   int mine;
-  assert_null(tdict_pool_note());
-  tdict_pool_set_note(&mine);
+  assert_null(tdict_pool_thread_data());
+  tdict_pool_set_thread_data(&mine);
   tdict_pool_submit(pool, &one.task);
   tdict_pool_submit(pool, &two.task);
   tdict_pool_destroy(pool);
   assert_null(one.before);
   assert_ptr_equal(one.after, &one);
   assert_ptr_equal(two.before, &one); /* it is the same thread */
-  assert_ptr_equal(tdict_pool_note(), &mine);
-  tdict_pool_set_note(NULL);
-  assert_null(tdict_pool_note());
+  assert_ptr_equal(tdict_pool_thread_data(), &mine);
+  tdict_pool_set_thread_data(NULL);
+  assert_null(tdict_pool_thread_data());
 }

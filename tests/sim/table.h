@@ -1,5 +1,5 @@
-/* What the tests of the simulated driver share: a driver with device 0's context current, calls through its table, and
- * functions for tdict_sim_launch(). They use no part of tdict above the table. */
+/* Helpers for tests of the simulated driver: a driver whose device 0 has a current context, checked calls of its table, and
+ * functions for tdict_sim_launch(). They use nothing of tdict above the table. */
 #ifndef TDICT_TESTS_SIM_TABLE_H
 #define TDICT_TESTS_SIM_TABLE_H
 
@@ -12,7 +12,7 @@
 #include "support/rest.h"
 #include "support/test.h"
 
-/* The call of an entry must answer TDICT_CU_<wanted>; `d` is the driver in scope. */
+/* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
 #define CU(wanted, entry, ...) cu_check(d, d->ops->entry(d, __VA_ARGS__), TDICT_CU_##wanted, #entry, __LINE__)
 static inline void cu_check(tdict_driver *d, tdict_cu result, tdict_cu wanted, const char *entry, int line) {
   if (result == wanted) return;
@@ -86,7 +86,7 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
 }
 static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
 
-/* A launched function that blocks until it is told to go. */
+/* A launched function that blocks until open_gate(). */
 typedef struct gate {
   atomic_bool entered, open, left;
 } gate;
@@ -105,7 +105,7 @@ static inline void block_stream(tdict_cu_stream s, gate *g) {
 }
 static inline void open_gate(gate *g) { atomic_store(&g->open, true); }
 
-/* A launched function that notes the order of calls. */
+/* A launched function that records the order of calls. */
 typedef struct trace {
   atomic_int count;
   int order[64];

@@ -29,7 +29,7 @@ static bool dies(volatile char *address, bool write) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-CASE(sim_host_touch_of_device_memory_dies) {
+CASE(sim_host_access_to_device_memory_faults) {
   tdict_driver *d = open_plain();
   char *dev = make_device(d, 10000), *host = (char *)make_pinned(d, 10000, 1);
   assert_true(dies(dev, false));
@@ -197,7 +197,7 @@ static void check_pool(tdict_driver *d, tdict_cu_pool pool, size_t reserved, siz
   assert_int_equal(value, used);
 }
 
-CASE(sim_pool_keeps_what_its_threshold_says) {
+CASE(sim_pool_caches_up_to_its_threshold) {
   tdict_sim_options o = sim_options(false);
   o.memory_bytes = 8 * MIB;
   tdict_driver *d = open_table(&o);
@@ -271,7 +271,7 @@ CASE(sim_registrations_do_not_overlap) {
   close_table(d);
 }
 
-CASE(sim_pointer_tells_what_an_address_is) {
+CASE(sim_pointer_describes_an_address) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
   tdict_driver *d = open_table(&o);

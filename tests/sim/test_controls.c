@@ -63,7 +63,7 @@ CASE(sim_hold_and_step) {
   tdict_context_destroy(c);
 }
 
-CASE(sim_begins_held) {
+CASE(sim_option_held) {
   tdict_context *c = open_context(true);
   tdict_stream s;
   atomic_int next;

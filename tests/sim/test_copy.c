@@ -3,7 +3,7 @@
 
 enum { BYTES = 70001 };
 
-CASE(sim_copies_arrive) {
+CASE(sim_copies_move_the_bytes) {
   static const size_t sizes[] = {1, 3, 511, 512, 4096, 65537, BYTES};
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
@@ -45,7 +45,7 @@ CASE(sim_copies_arrive) {
   close_table(d);
 }
 
-CASE(sim_fill_fills) {
+CASE(sim_fill_writes_the_byte) {
   tdict_driver *d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 3), *back = make_pinned(d, BYTES, 0);
@@ -136,8 +136,8 @@ static void check_between(tdict_driver *d, int ordinal, bool linked) {
   CU(SUCCESS, copy_d2h_async, back, far, BYTES, far_stream);
   CU(SUCCESS, stream_synchronize, far_stream);
   assert_memory_equal(back, host, BYTES);
-  cu_check(d, d->ops->pool_let_in(d, pools[0], ordinal), linked ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_DEVICE, "let_in",
-           __LINE__);
+  cu_check(d, d->ops->pool_allow_peer(d, pools[0], ordinal), linked ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_DEVICE,
+           "let_in", __LINE__);
   if (linked) {
     CU(SUCCESS, copy_d2d_async, far, near, BYTES, far_stream);
     CU(SUCCESS, stream_synchronize, far_stream);
@@ -203,7 +203,7 @@ static void check_rect(tdict_driver *d, tdict_cu_stream s, rect_case c) {
   free(wanted);
 }
 
-CASE(sim_rectangles_arrive) {
+CASE(sim_rectangles_move_the_bytes) {
   tdict_driver *d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   for (int kind = TDICT_CU_H2D; kind <= (int)TDICT_CU_D2D; kind++)

@@ -37,7 +37,7 @@ CASE(sim_open_without_address_space_fails) {
   assert_null(d);
 }
 
-CASE(sim_driver_says_what_it_is) {
+CASE(sim_driver_reports_its_properties) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 3;
   tdict_driver *d = open_table(&o);

@@ -14,7 +14,7 @@ static void launch_note(tdict_cu_stream s, trace *t, trace_entry *e, int id) {
   td_ok(tdict_sim_launch(public_stream(s), note, e, err));
 }
 
-CASE(sim_step_lets_so_many_finish) {
+CASE(sim_step_finishes_the_given_count) {
   tdict_sim_options o = sim_options(true);
   tdict_driver *d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
@@ -60,7 +60,7 @@ CASE(sim_step_lets_so_many_finish) {
   close_table(d);
 }
 
-CASE(sim_steps_go_in_the_order_of_the_calls) {
+CASE(sim_steps_follow_the_order_of_calls) {
   tdict_sim_options o = sim_options(true);
   tdict_driver *d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
@@ -92,7 +92,7 @@ CASE(sim_step_refuses) {
   close_table(d);
 }
 
-CASE(sim_hold_lets_no_bytes_through) {
+CASE(sim_hold_stops_copies) {
   enum { LARGE = 4 << 20, ROUNDS = 20, COPIES = 20 };
   tdict_driver *d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);

@@ -216,7 +216,7 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
   close_table(d);
 }
 
-CASE(sim_legacy_stream_stands_for_blocking_streams) {
+CASE(sim_legacy_stream_covers_blocking_streams) {
   tdict_driver *d = open_plain();
   tdict_cu_stream blocking = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
@@ -252,7 +252,7 @@ CASE(sim_stream_is_first_in_first_out) {
   close_table(d);
 }
 
-CASE(sim_events_tell_state_and_time) {
+CASE(sim_events_report_state_and_time) {
   tdict_sim_options o = sim_options(false);
   o.latency_ns = 20000000;
   tdict_driver *d = open_table(&o);

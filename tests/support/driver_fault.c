@@ -1,5 +1,4 @@
-/* The table of a driver that fails on demand: see driver_fault.h. It holds a reference to the driver behind it, and ends
- * with its own last reference. Thread rule: safe from any thread. */
+/* Implements the driver that fails on demand. It retains the wrapped driver. See driver_fault.h for the thread rule. */
 #include "support/driver_fault.h"
 
 #include <pthread.h>
@@ -8,37 +7,37 @@
 #include "base/error.h"
 
 typedef struct fault_driver {
-  tdict_driver base; /* first: it is a driver */
+  tdict_driver base; /* first, so that a fault_driver * is also a tdict_driver * */
   void (*around)(bool begins);
-  pthread_mutex_t lock; /* guards what follows */
+  pthread_mutex_t lock; /* guards: all later fields */
   pthread_cond_t changed;
   tdict_fault fault;
   bool armed, fired, stalled, released;
-  uint64_t arming; /* the number of arms, so that a call sees that its fault is gone */
-  int64_t met;     /* calls of fault.kinds */
+  uint64_t arm_number;  /* counts the arms, so that a stalled call detects a new arm */
+  int64_t num_matching; /* calls of fault.kinds */
   int64_t calls[TDICT_NUM_FAULT_KINDS];
   tdict_fault_live live;
 } fault_driver;
 
-static fault_driver *own(tdict_driver *d) { return (fault_driver *)d; }
+static fault_driver *fault_of(tdict_driver *d) { return (fault_driver *)d; }
 
-/* Under the lock: waits until the fault is released or another is armed. */
+/* Waits until the fault is released or another fault is armed. The caller holds the lock. */
 static void stall(fault_driver *f) {
-  uint64_t arming = f->arming;
+  uint64_t arm_number = f->arm_number;
   f->stalled = true;
   pthread_cond_broadcast(&f->changed);
-  while (!f->released && f->arming == arming) pthread_cond_wait(&f->changed, &f->lock);
-  if (f->arming == arming) f->stalled = false;
+  while (!f->released && f->arm_number == arm_number) pthread_cond_wait(&f->changed, &f->lock);
+  if (f->arm_number == arm_number) f->stalled = false;
 }
 
-/* Counts a call and says what it is to answer. */
-static tdict_cu meet(fault_driver *f, tdict_fault_kind kind) {
+/* Counts a call, stalls it if requested, and returns the code that it must return. */
+static tdict_cu count_call(fault_driver *f, tdict_fault_kind kind) {
   tdict_cu code = TDICT_CU_SUCCESS;
   pthread_mutex_lock(&f->lock);
   f->calls[kind]++;
   if (f->armed && f->fault.kinds & TDICT_FAULT_BIT(kind)) {
-    f->met++;
-    if (f->met == f->fault.n || (f->fault.lasts && f->met > f->fault.n)) {
+    f->num_matching++;
+    if (f->num_matching == f->fault.n || (f->fault.lasts && f->num_matching > f->fault.n)) {
       code = f->fault.code;
       f->fired = true;
       if (f->fault.stalls && !f->released) stall(f);
@@ -52,7 +51,7 @@ static void around(const fault_driver *f, bool begins) {
   if (f->around) f->around(begins);
 }
 
-/* Counts what was made (+1) or ended (-1). */
+/* Adds `by` to a live count if the call succeeded: +1 for a created resource, -1 for a destroyed one. */
 static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   if (result != TDICT_CU_SUCCESS) return result;
   pthread_mutex_lock(&f->lock);
@@ -61,241 +60,241 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   return result;
 }
 
-/* `result` of the other driver's entry. */
-#define PASS(f, result, entry, ...)                                   \
-  do {                                                                \
-    around(f, true);                                                  \
-    result = f->base.behind->ops->entry(f->base.behind, __VA_ARGS__); \
-    around(f, false);                                                 \
+/* Calls the wrapped driver's entry and stores its result. */
+#define CALL_INNER(f, result, entry, ...)                           \
+  do {                                                              \
+    around(f, true);                                                \
+    result = f->base.inner->ops->entry(f->base.inner, __VA_ARGS__); \
+    around(f, false);                                               \
   } while (0)
-/* A call that is not made when it is to fail. */
-#define CALL(kind, entry, ...)                   \
-  fault_driver *f = own(d);                      \
-  tdict_cu result = meet(f, TDICT_FAULT_##kind); \
-  if (result == TDICT_CU_SUCCESS) PASS(f, result, entry, __VA_ARGS__)
-/* A call that is made in any case. */
-#define WAIT(kind, entry, ...)                         \
-  fault_driver *f = own(d);                            \
-  tdict_cu code = meet(f, TDICT_FAULT_##kind), result; \
-  PASS(f, result, entry, __VA_ARGS__)
+/* Calls the wrapped driver only if the call must not fail. */
+#define FAIL_OR_CALL(kind, entry, ...)                 \
+  fault_driver *f = fault_of(d);                       \
+  tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
+  if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, entry, __VA_ARGS__)
+/* Calls the wrapped driver in any case. */
+#define CALL_THEN_FAIL(kind, entry, ...)                     \
+  fault_driver *f = fault_of(d);                             \
+  tdict_cu code = count_call(f, TDICT_FAULT_##kind), result; \
+  CALL_INNER(f, result, entry, __VA_ARGS__)
 
-static tdict_cu either(tdict_cu result, tdict_cu code) { return result != TDICT_CU_SUCCESS ? result : code; }
+static tdict_cu first_failure(tdict_cu result, tdict_cu code) { return result != TDICT_CU_SUCCESS ? result : code; }
 
 static void fault_close(tdict_driver *d) {
-  fault_driver *f = own(d);
-  tdict_driver_release(f->base.behind);
+  fault_driver *f = fault_of(d);
+  tdict_driver_release(f->base.inner);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
   free(f);
 }
 
 static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
-  return own(d)->base.behind->ops->error_text(own(d)->base.behind, result, name, text);
+  return fault_of(d)->base.inner->ops->error_text(fault_of(d)->base.inner, result, name, text);
 }
 static tdict_cu driver_version(tdict_driver *d, int *version) {
-  CALL(DEVICE, driver_version, version);
+  FAIL_OR_CALL(DEVICE, driver_version, version);
   return result;
 }
 static tdict_cu device_count(tdict_driver *d, int *number) {
-  CALL(DEVICE, device_count, number);
+  FAIL_OR_CALL(DEVICE, device_count, number);
   return result;
 }
 static tdict_cu device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
-  CALL(DEVICE, device_name, ordinal, buffer, bytes);
+  FAIL_OR_CALL(DEVICE, device_name, ordinal, buffer, bytes);
   return result;
 }
 static tdict_cu device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
-  CALL(DEVICE, device_total_bytes, ordinal, bytes);
+  FAIL_OR_CALL(DEVICE, device_total_bytes, ordinal, bytes);
   return result;
 }
 static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
-  CALL(DEVICE, device_attribute, ordinal, attribute, value);
+  FAIL_OR_CALL(DEVICE, device_attribute, ordinal, attribute, value);
   return result;
 }
 static tdict_cu device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
-  CALL(DEVICE, device_can_reach, ordinal, peer, can);
+  FAIL_OR_CALL(DEVICE, device_can_reach, ordinal, peer, can);
   return result;
 }
 
 static tdict_cu ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
-  CALL(CTX_RETAIN, ctx_retain, ordinal, out);
+  FAIL_OR_CALL(CTX_RETAIN, ctx_retain, ordinal, out);
   return count(f, &f->live.contexts, 1, result);
 }
 static tdict_cu ctx_release(tdict_driver *d, int ordinal) {
-  WAIT(END, ctx_release, ordinal);
-  return either(count(f, &f->live.contexts, -1, result), code);
+  CALL_THEN_FAIL(END, ctx_release, ordinal);
+  return first_failure(count(f, &f->live.contexts, -1, result), code);
 }
 static tdict_cu ctx_push(tdict_driver *d, tdict_cu_context context) {
-  CALL(CTX_PUSH, ctx_push, context);
+  FAIL_OR_CALL(CTX_PUSH, ctx_push, context);
   return result;
 }
 static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
-  WAIT(END, ctx_pop, out);
-  return either(result, code);
+  CALL_THEN_FAIL(END, ctx_pop, out);
+  return first_failure(result, code);
 }
 static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
-  return own(d)->base.behind->ops->ctx_current(own(d)->base.behind, out);
+  return fault_of(d)->base.inner->ops->ctx_current(fault_of(d)->base.inner, out);
 }
 static tdict_cu capture_mode(tdict_driver *d, int *mode) {
-  CALL(CAPTURE, capture_mode, mode);
+  FAIL_OR_CALL(CAPTURE, capture_mode, mode);
   return result;
 }
 
 static tdict_cu pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
-  CALL(POOL, pool_create, ordinal, out);
+  FAIL_OR_CALL(POOL, pool_create, ordinal, out);
   return count(f, &f->live.pools, 1, result);
 }
 static tdict_cu pool_destroy(tdict_driver *d, tdict_cu_pool pool) {
-  WAIT(END, pool_destroy, pool);
-  return either(count(f, &f->live.pools, -1, result), code);
+  CALL_THEN_FAIL(END, pool_destroy, pool);
+  return first_failure(count(f, &f->live.pools, -1, result), code);
 }
 static tdict_cu pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
-  CALL(POOL, pool_trim, pool, keep_bytes);
+  FAIL_OR_CALL(POOL, pool_trim, pool, keep_bytes);
   return result;
 }
 static tdict_cu pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
-  CALL(POOL, pool_set, pool, attribute, value);
+  FAIL_OR_CALL(POOL, pool_set, pool, attribute, value);
   return result;
 }
 static tdict_cu pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
-  CALL(POOL, pool_get, pool, attribute, value);
+  FAIL_OR_CALL(POOL, pool_get, pool, attribute, value);
   return result;
 }
-static tdict_cu pool_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
-  CALL(POOL, pool_let_in, pool, ordinal);
+static tdict_cu pool_allow_peer(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+  FAIL_OR_CALL(POOL, pool_allow_peer, pool, ordinal);
   return result;
 }
 static tdict_cu mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
-  CALL(DEVICE_ALLOC, mem_alloc_async, out, bytes, pool, stream);
+  FAIL_OR_CALL(DEVICE_ALLOC, mem_alloc_async, out, bytes, pool, stream);
   return count(f, &f->live.device_blocks, 1, result);
 }
 static tdict_cu mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
-  WAIT(END, mem_free_async, device, stream);
-  return either(count(f, &f->live.device_blocks, -1, result), code);
+  CALL_THEN_FAIL(END, mem_free_async, device, stream);
+  return first_failure(count(f, &f->live.device_blocks, -1, result), code);
 }
 static tdict_cu mem_alloc(tdict_driver *d, void **out, size_t bytes) {
-  CALL(DEVICE_ALLOC, mem_alloc, out, bytes);
+  FAIL_OR_CALL(DEVICE_ALLOC, mem_alloc, out, bytes);
   return count(f, &f->live.device_blocks, 1, result);
 }
 static tdict_cu mem_free(tdict_driver *d, void *device) {
-  WAIT(END, mem_free, device);
-  return either(count(f, &f->live.device_blocks, -1, result), code);
+  CALL_THEN_FAIL(END, mem_free, device);
+  return first_failure(count(f, &f->live.device_blocks, -1, result), code);
 }
 
 static tdict_cu host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
-  CALL(HOST_ALLOC, host_alloc, out, bytes, flags);
+  FAIL_OR_CALL(HOST_ALLOC, host_alloc, out, bytes, flags);
   return count(f, &f->live.host_blocks, 1, result);
 }
 static tdict_cu host_free(tdict_driver *d, void *host, size_t bytes) {
-  WAIT(END, host_free, host, bytes);
-  return either(count(f, &f->live.host_blocks, -1, result), code);
+  CALL_THEN_FAIL(END, host_free, host, bytes);
+  return first_failure(count(f, &f->live.host_blocks, -1, result), code);
 }
 static tdict_cu host_register(tdict_driver *d, void *host, size_t bytes, unsigned flags) {
-  CALL(HOST_REGISTER, host_register, host, bytes, flags);
+  FAIL_OR_CALL(HOST_REGISTER, host_register, host, bytes, flags);
   return count(f, &f->live.registrations, 1, result);
 }
 static tdict_cu host_unregister(tdict_driver *d, void *host, size_t bytes) {
-  WAIT(END, host_unregister, host, bytes);
-  return either(count(f, &f->live.registrations, -1, result), code);
+  CALL_THEN_FAIL(END, host_unregister, host, bytes);
+  return first_failure(count(f, &f->live.registrations, -1, result), code);
 }
 static tdict_cu pointer(tdict_driver *d, const void *address, tdict_cu_pointer *out) {
-  CALL(POINTER, pointer, address, out);
+  FAIL_OR_CALL(POINTER, pointer, address, out);
   return result;
 }
 
 static tdict_cu copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
-  CALL(COPY_IN, copy_h2d, device, host, bytes);
+  FAIL_OR_CALL(COPY_IN, copy_h2d, device, host, bytes);
   return result;
 }
 static tdict_cu copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
-  CALL(COPY_OUT, copy_d2h, host, device, bytes);
+  FAIL_OR_CALL(COPY_OUT, copy_d2h, host, device, bytes);
   return result;
 }
 static tdict_cu copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
-  CALL(COPY_IN, copy_h2d_async, device, host, bytes, s);
+  FAIL_OR_CALL(COPY_IN, copy_h2d_async, device, host, bytes, s);
   return result;
 }
 static tdict_cu copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
-  CALL(COPY_OUT, copy_d2h_async, host, device, bytes, s);
+  FAIL_OR_CALL(COPY_OUT, copy_d2h_async, host, device, bytes, s);
   return result;
 }
 static tdict_cu copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  CALL(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
+  FAIL_OR_CALL(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
   return result;
 }
 static tdict_cu copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                                 tdict_cu_stream s) {
-  CALL(COPY_WITHIN, copy_peer_async, rect, to, from, s);
+  FAIL_OR_CALL(COPY_WITHIN, copy_peer_async, rect, to, from, s);
   return result;
 }
 static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
   static const tdict_fault_kind kinds[] = {[TDICT_CU_H2D] = TDICT_FAULT_COPY_IN,
                                            [TDICT_CU_D2H] = TDICT_FAULT_COPY_OUT,
                                            [TDICT_CU_D2D] = TDICT_FAULT_COPY_WITHIN};
-  fault_driver *f = own(d);
-  tdict_cu result = meet(f, kinds[rect->kind]);
-  if (result == TDICT_CU_SUCCESS) PASS(f, result, copy_rect_async, rect, s);
+  fault_driver *f = fault_of(d);
+  tdict_cu result = count_call(f, kinds[rect->kind]);
+  if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, copy_rect_async, rect, s);
   return result;
 }
 static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                  tdict_cu_stream s) {
-  fault_driver *f = own(d);
-  tdict_cu result = meet(f, kind == TDICT_CU_H2D ? TDICT_FAULT_COPY_IN : TDICT_FAULT_COPY_OUT);
-  if (result == TDICT_CU_SUCCESS) PASS(f, result, copy_batch_async, kind, lines, count, s);
+  fault_driver *f = fault_of(d);
+  tdict_cu result = count_call(f, kind == TDICT_CU_H2D ? TDICT_FAULT_COPY_IN : TDICT_FAULT_COPY_OUT);
+  if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, copy_batch_async, kind, lines, count, s);
   return result;
 }
 static tdict_cu fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
-  CALL(FILL, fill_async, device, byte, bytes, s);
+  FAIL_OR_CALL(FILL, fill_async, device, byte, bytes, s);
   return result;
 }
 
 static tdict_cu stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
-  CALL(STREAM_CREATE, stream_create, out, flags);
+  FAIL_OR_CALL(STREAM_CREATE, stream_create, out, flags);
   return count(f, &f->live.streams, 1, result);
 }
 static tdict_cu stream_destroy(tdict_driver *d, tdict_cu_stream s) {
-  WAIT(END, stream_destroy, s);
-  return either(count(f, &f->live.streams, -1, result), code);
+  CALL_THEN_FAIL(END, stream_destroy, s);
+  return first_failure(count(f, &f->live.streams, -1, result), code);
 }
 static tdict_cu stream_query(tdict_driver *d, tdict_cu_stream s) {
-  CALL(STREAM_SYNC, stream_query, s);
+  FAIL_OR_CALL(STREAM_SYNC, stream_query, s);
   return result;
 }
 static tdict_cu stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
-  WAIT(STREAM_SYNC, stream_synchronize, s);
-  return either(result, code);
+  CALL_THEN_FAIL(STREAM_SYNC, stream_synchronize, s);
+  return first_failure(result, code);
 }
 static tdict_cu stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
-  CALL(STREAM_WAIT, stream_wait_event, s, e);
+  FAIL_OR_CALL(STREAM_WAIT, stream_wait_event, s, e);
   return result;
 }
 static tdict_cu stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
-  CALL(CAPTURE, stream_capture_status, s, status);
+  FAIL_OR_CALL(CAPTURE, stream_capture_status, s, status);
   return result;
 }
 
 static tdict_cu event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
-  CALL(EVENT_CREATE, event_create, out, flags);
+  FAIL_OR_CALL(EVENT_CREATE, event_create, out, flags);
   return count(f, &f->live.events, 1, result);
 }
 static tdict_cu event_destroy(tdict_driver *d, tdict_cu_event e) {
-  WAIT(END, event_destroy, e);
-  return either(count(f, &f->live.events, -1, result), code);
+  CALL_THEN_FAIL(END, event_destroy, e);
+  return first_failure(count(f, &f->live.events, -1, result), code);
 }
 static tdict_cu event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
-  CALL(EVENT_RECORD, event_record, e, s);
+  FAIL_OR_CALL(EVENT_RECORD, event_record, e, s);
   return result;
 }
 static tdict_cu event_query(tdict_driver *d, tdict_cu_event e) {
-  CALL(EVENT_QUERY, event_query, e);
+  FAIL_OR_CALL(EVENT_QUERY, event_query, e);
   return result;
 }
 static tdict_cu event_synchronize(tdict_driver *d, tdict_cu_event e) {
-  WAIT(EVENT_SYNC, event_synchronize, e);
-  return either(result, code);
+  CALL_THEN_FAIL(EVENT_SYNC, event_synchronize, e);
+  return first_failure(result, code);
 }
 static tdict_cu event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
-  CALL(EVENT_QUERY, event_elapsed, milliseconds, from, to);
+  FAIL_OR_CALL(EVENT_QUERY, event_elapsed, milliseconds, from, to);
   return result;
 }
 
@@ -319,7 +318,7 @@ static const tdict_driver_ops fault_ops = {
     .pool_trim = pool_trim,
     .pool_set = pool_set,
     .pool_get = pool_get,
-    .pool_let_in = pool_let_in,
+    .pool_allow_peer = pool_allow_peer,
     .mem_alloc_async = mem_alloc_async,
     .mem_free_async = mem_free_async,
     .mem_alloc = mem_alloc,
@@ -360,26 +359,26 @@ tdict_status tdict_driver_fault_open(tdict_driver *inner, tdict_driver **out, td
   atomic_init(&f->base.refs, 1);
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
-  f->base.behind = tdict_driver_retain(inner);
+  f->base.inner = tdict_driver_retain(inner);
   *out = &f->base;
   return TDICT_OK;
 }
 
 void tdict_driver_fault_arm(tdict_driver *d, const tdict_fault *fault) {
-  fault_driver *f = own(d);
+  fault_driver *f = fault_of(d);
   pthread_mutex_lock(&f->lock);
   f->armed = fault != NULL;
   if (fault) f->fault = *fault;
   f->fired = f->stalled = f->released = false;
-  f->arming++;
-  f->met = 0;
+  f->arm_number++;
+  f->num_matching = 0;
   for (int i = 0; i < TDICT_NUM_FAULT_KINDS; i++) f->calls[i] = 0;
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
 }
 
 bool tdict_driver_fault_fired(tdict_driver *d) {
-  fault_driver *f = own(d);
+  fault_driver *f = fault_of(d);
   pthread_mutex_lock(&f->lock);
   bool fired = f->fired;
   pthread_mutex_unlock(&f->lock);
@@ -387,7 +386,7 @@ bool tdict_driver_fault_fired(tdict_driver *d) {
 }
 
 int64_t tdict_driver_fault_calls(tdict_driver *d, tdict_fault_kind kind) {
-  fault_driver *f = own(d);
+  fault_driver *f = fault_of(d);
   pthread_mutex_lock(&f->lock);
   int64_t calls = f->calls[kind];
   pthread_mutex_unlock(&f->lock);
@@ -395,7 +394,7 @@ int64_t tdict_driver_fault_calls(tdict_driver *d, tdict_fault_kind kind) {
 }
 
 bool tdict_driver_fault_is_stalled(tdict_driver *d) {
-  fault_driver *f = own(d);
+  fault_driver *f = fault_of(d);
   pthread_mutex_lock(&f->lock);
   bool stalled = f->stalled;
   pthread_mutex_unlock(&f->lock);
@@ -403,7 +402,7 @@ bool tdict_driver_fault_is_stalled(tdict_driver *d) {
 }
 
 void tdict_driver_fault_release(tdict_driver *d) {
-  fault_driver *f = own(d);
+  fault_driver *f = fault_of(d);
   pthread_mutex_lock(&f->lock);
   f->released = true;
   pthread_cond_broadcast(&f->changed);
@@ -411,13 +410,13 @@ void tdict_driver_fault_release(tdict_driver *d) {
 }
 
 void tdict_driver_fault_get_live(tdict_driver *d, tdict_fault_live *out) {
-  fault_driver *f = own(d);
+  fault_driver *f = fault_of(d);
   pthread_mutex_lock(&f->lock);
   *out = f->live;
   pthread_mutex_unlock(&f->lock);
 }
 
-void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins)) { own(d)->around = fn; }
+void tdict_driver_fault_set_around(tdict_driver *d, void (*fn)(bool begins)) { fault_of(d)->around = fn; }
 
 const char *tdict_fault_kind_name(tdict_fault_kind kind) {
   static const char *const names[TDICT_NUM_FAULT_KINDS] = {

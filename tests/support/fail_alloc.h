@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of the allocations of this thread from now on, `n` succeed and the next one fails; with `and_all_after` so do all that
- * follow. */
+/* Lets the next `n` allocations of this thread succeed and the one after them fail. With `and_all_after` all later
+ * ones fail too. */
 void td_fail_alloc(int64_t n, bool and_all_after);
-/* Lets all succeed again. True when one was refused. */
+/* Lets all allocations succeed again. Returns true if one has failed. */
 bool td_fail_alloc_stop(void);
-/* Allocations of this thread since td_fail_alloc(). */
+/* Returns the number of allocations of this thread since td_fail_alloc(). */
 int64_t td_allocs_seen(void);
 
 #endif

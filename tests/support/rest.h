@@ -1,4 +1,4 @@
-/* A point at which the other threads of the test have done all that they can do without it. */
+/* A point at which all other threads of the test are blocked. */
 #ifndef TDICT_TESTS_SUPPORT_REST_H
 #define TDICT_TESTS_SUPPORT_REST_H
 

@@ -15,9 +15,9 @@ extern const tdict_type thing_hooked;
 /* Has flatten and unflatten, to the keys "a" and "b". */
 extern const tdict_type thing_flat;
 
-/* Takes the tensors, on success only; NULL without memory. */
+/* Creates a thing that takes over the tensors. Returns NULL without memory; the tensors then stay with the caller. */
 thing *thing_create(tdict_tensor *a, tdict_tensor *b);
-/* Things of the program that live. */
+/* Returns the number of things that exist. */
 int64_t thing_count(void);
 
 #endif

@@ -1,16 +1,16 @@
-/* A watchdog for tests of many threads: when nobody makes progress for a while it prints what each thread was about and
- * ends the program, so that a hang is a failure with a story. Thread rule: note and bump from anywhere in between. */
+/* A watchdog for tests of many threads. If no thread makes progress for a while, it prints the state of each thread
+ * and ends the program. Thread rule: call watch_note() and watch_bump() from any thread. */
 #ifndef TDICT_TESTS_SUPPORT_WATCHDOG_H
 #define TDICT_TESTS_SUPPORT_WATCHDOG_H
 
 enum { WATCH_MAX_THREADS = 64 };
 
-/* Looks every second; `seconds` without a note or bump end the program. One at a time. */
+/* Starts the watchdog. It ends the program after `seconds` without a note or bump. Only one can run at a time. */
 void watch_begin(int seconds);
 void watch_end(void);
-/* What the thread begins now; `state` must live on, as a literal does. */
+/* Records what the thread does next. `state` must be a literal or live as long. */
 void watch_note(int thread, const char *state);
-/* Progress that is nobody's in particular, as in hooks. */
+/* Records progress that belongs to no particular thread, as in hooks. */
 void watch_bump(void);
 
 #endif

@@ -232,7 +232,7 @@ static void check_same(const tdict_tensor *a, const tdict_tensor *b) {
   tdict_tensor_release(plain);
 }
 
-CASE(tensor_copy_asks_the_memory) {
+CASE(tensor_copy_uses_the_memorys_copy) {
   fake_memory f = {{&fake_ops, tdict_sim(3), false}, 0, 0, {0, 0, 0}, TDICT_OK};
   const int64_t shape[] = {5, 7};
   const int turn[] = {1, 0};
@@ -292,7 +292,7 @@ CASE(tensor_copy_borrows_the_other_sides_memory) {
   assert_int_equal(f.refs, 0);
 }
 
-CASE(tensor_copy_tells_of_the_memorys_failure) {
+CASE(tensor_copy_returns_the_memorys_failure) {
   fake_memory f = {{&fake_ops, tdict_sim(3), false}, 0, 0, {0, 0, 0}, TDICT_EDEVICE};
   const int64_t shape[] = {5, 7};
   tdict_tensor *host = naive_tensor(TDICT_F32, 2, shape, 5), *out = mark;

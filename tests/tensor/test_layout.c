@@ -91,7 +91,7 @@ CASE(layout_extent_sees_overflow) {
   assert_false(tdict_layout_extent(1, many, two, 1, &low, &end));
 }
 
-CASE(pair_merges_what_it_can) {
+CASE(pair_merges_adjacent_dimensions) {
   tdict_pair pair;
   const int64_t shape[] = {2, 1, 3, 4}, rows[] = {20, 9, 5, 1}, zero[] = {0, 0, 0, 0};
   tdict_pair_init(&pair, 4, shape, NULL, NULL, 4);
@@ -127,7 +127,7 @@ static tdict_status count_rect(void *user, const tdict_rect *rect, tdict_error *
   return TDICT_OK;
 }
 
-CASE(pair_without_elements_shows_nothing) {
+CASE(pair_walk_without_elements_calls_nothing) {
   tdict_pair pair;
   const int64_t shape[] = {3, 0, 2}, wild[] = {INT64_MAX, INT64_MIN, 5};
   int count = 0;

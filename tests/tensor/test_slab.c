@@ -56,7 +56,7 @@ CASE(slab_tensors_share_one_count) {
   assert_int_equal(released, 1);
 }
 
-CASE(slab_gives_many_back_at_once) {
+CASE(slab_releases_many_references_at_once) {
   unsigned char data[4096];
   int released = 0;
   const int64_t one[] = {1};

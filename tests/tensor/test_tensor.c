@@ -327,8 +327,8 @@ CASE(tensor_from_data_refuses) {
   refuse_view(TDICT_EINVAL, "ndim is 33", (v = good, v.ndim = 33, &v));
   refuse_view(TDICT_EINVAL, "flags", (v = good, v.flags = 4, &v));
   refuse_view(TDICT_EINVAL, "flags", (v = good, v.flags = 0x80000001u, &v));
-  refuse_view(TDICT_EINVAL, "no place", (v = good, v.device.type = TDICT_DEVICE_AUTO, &v));
-  refuse_view(TDICT_EINVAL, "no place", (v = good, v.device = tdict_cuda(-1), &v));
+  refuse_view(TDICT_EINVAL, "cannot hold memory", (v = good, v.device.type = TDICT_DEVICE_AUTO, &v));
+  refuse_view(TDICT_EINVAL, "cannot hold memory", (v = good, v.device = tdict_cuda(-1), &v));
   refuse_view(TDICT_EINVAL, "cpu", (v = good, v.device.index = 1, &v));
   refuse_view(TDICT_EDTYPE, "unknown", (v = good, v.dtype = TDICT_DTYPE(9, 9, 9), &v));
   refuse_view(TDICT_EOVERFLOW, "63 bits", (v = good, v.strides = far, &v));
@@ -489,7 +489,7 @@ CASE(const_data_waits_for_writer) {
   tdict_tensor_release(t);
 }
 
-CASE(device_address_waits_for_nothing) {
+CASE(device_address_does_not_wait) {
   const int64_t four = 4;
   void *address = (void *)((uintptr_t)1 << 62);
   tdict_tensor_view v = {sizeof v, address, tdict_cuda(1), TDICT_F32, 1, &four, NULL, 0, 0};

@@ -53,7 +53,7 @@ SIM_CASE(check_sources_finds_change) {
   }
 }
 
-GPU_CASE(check_sources_passes_what_is_left_alone) {
+GPU_CASE(check_sources_accepts_unchanged_sources) {
   place w = place_open(2);
   tdict_tree *src = sources(&w), *dst = NULL;
   for (int k = 0; k < 4 * 3; k++) {
@@ -73,7 +73,7 @@ GPU_CASE(check_sources_passes_what_is_left_alone) {
 }
 
 /* Only a leaf's own elements count: the gaps between those of a strided one are somebody else's. */
-SIM_CASE(check_sources_looks_at_elements_only) {
+SIM_CASE(check_sources_hashes_elements_only) {
   place w = place_sim(2, SLOW, 1);
   const int64_t shape[] = {100, 64};
   tdict_tensor *whole = new_tensor(TDICT_U8, 2, shape, NULL), *half = NULL;

@@ -221,7 +221,7 @@ static void *no_block(void *user, size_t bytes) {
 static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
 
 /* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
-DEVICE_CASE(devices_that_are_no_place_are_refused) {
+DEVICE_CASE(devices_with_bad_indices_are_refused) {
   tdict_context *c = td_context(NULL);
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_future *f = NULL;
@@ -240,10 +240,10 @@ DEVICE_CASE(devices_that_are_no_place_are_refused) {
     v.dtype = TDICT_U8;
     v.ndim = 1;
     v.shape = &count;
-    td_fails(TDICT_EINVAL, "place", tdict_to_device(c, src, wrong[i], NULL, &out, err));
-    td_fails(TDICT_EINVAL, "place", tdict_to_device_async(c, src, wrong[i], NULL, &f, err));
-    td_fails(TDICT_EINVAL, "place", tdict_set_device(src, &wrong[i], err));
-    td_fails(TDICT_EINVAL, "place", tdict_memory_create(c, &a, &memory, err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_to_device(c, src, wrong[i], NULL, &out, err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_to_device_async(c, src, wrong[i], NULL, &f, err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(src, &wrong[i], err));
+    td_fails(TDICT_EINVAL, "cannot hold memory", tdict_memory_create(c, &a, &memory, err));
     td_fails(TDICT_EINVAL, "", tdict_tensor_from_data(&v, NULL, NULL, &t, err));
     td_fails(TDICT_ENODEVICE, "absent",
              tdict_tensor_empty(TDICT_U8, 1, &count, tdict_device_memory(c, wrong[i]), &t, err));

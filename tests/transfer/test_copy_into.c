@@ -386,7 +386,7 @@ GPU_CASE(copy_into_neighbouring_allocations) {
 }
 
 /* Bytes are unspecified where both sides overlap, and that is all. */
-DEVICE_CASE(copy_into_overlap_is_no_fault) {
+DEVICE_CASE(copy_into_overlapping_bytes_does_not_crash) {
   world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree();
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL);

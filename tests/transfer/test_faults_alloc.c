@@ -68,7 +68,7 @@ static bool tell_pool(tdict_context *context, int64_t n, bool lasts) {
   tdict_latch_init(&o.done, 1);
   tdict_pool_submit(tdict_context_engine(context)->config.pool, &o.task);
   tdict_latch_wait(&o.done, INT64_MAX);
-  tdict_latch_reset(&o.done);
+  tdict_latch_destroy(&o.done);
   return o.hit;
 }
 

@@ -184,7 +184,7 @@ GPU_CASE(fork_is_refused) {
 }
 
 /* Other threads may hold locks at the fork, and nobody gives them back in the child: asking a future must need none. */
-GPU_CASE(fork_leaves_locks_behind) {
+GPU_CASE(fork_ignores_locks_of_other_threads) {
   family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};
   for (int i = 0; i < 2 && futures[i]; i++) {
@@ -236,7 +236,7 @@ static void lock_all(family *f, bool locks) {
                             &f->w.gpu->queue_lock};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(fn(all[i]), 0);
   if (f->w.device.type != TDICT_DEVICE_SIM) return;
-  assert_int_equal(fn(&tdict_sim_driver_of(tdict_driver_last(f->w.d))->lock), 0);
+  assert_int_equal(fn(&tdict_sim_driver_of(tdict_driver_innermost(f->w.d))->lock), 0);
 }
 static void nothing(void *user) { (void)user; }
 static tdict_status see_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
@@ -328,7 +328,7 @@ static void *move_often(void *user) {
 }
 
 /* Wherever the parent's threads are: a pointer of its trees is asked for in the child, and nobody is waited for. */
-SIM_CASE(fork_asks_for_pointers_at_any_time) {
+SIM_CASE(fork_while_pointers_are_requested) {
   enum { FORKS = 100 };
   place w = place_open(3);
   tdict_tree *src = numbered_tree(&w, NULL, 1);

@@ -33,7 +33,7 @@ static tdict_status note_place(const pair *self, const tdict_hook *hook, tdict_e
   return TDICT_OK;
 }
 
-GPU_CASE(hook_tells_its_place) {
+GPU_CASE(hook_knows_its_context_and_device) {
   place w = place_open(2);
   probe p = {0};
   pair *x;

@@ -401,7 +401,7 @@ static tdict_status answer_eio(const pair *self, const tdict_hook *hook, tdict_e
   return TDICT_EIO;
 }
 
-GPU_CASE(unseen_errors_are_logged) {
+GPU_CASE(unreported_errors_are_logged) {
   heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
   tdict_context_options o = place_options(2);
   o.log = hear;
@@ -462,7 +462,7 @@ static void *close_place(void *user) {
 }
 
 /* A transfer that fails while its context is being destroyed is still told. */
-GPU_CASE(unseen_errors_are_logged_to_the_end) {
+GPU_CASE(unreported_errors_are_logged_until_destroy) {
   heard h = {.lock = PTHREAD_MUTEX_INITIALIZER};
   tdict_context_options o = place_options(2);
   o.log = hear;

@@ -189,7 +189,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
 }
 
 /* What is there already is neither flattened anew nor copied: the object itself. */
-GPU_CASE(objects_that_are_there_are_shared) {
+GPU_CASE(objects_already_in_place_are_shared) {
   place w = place_open(2);
   probe p = {0};
   tdict_tree *src = new_tree(), *again = NULL;

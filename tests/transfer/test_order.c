@@ -45,7 +45,7 @@ static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   tdict_release(host);
   place_close(&w);
 }
-SIM_CASE(transfers_of_shared_bytes_wait_their_turn) {
+SIM_CASE(transfers_of_shared_bytes_wait_for_each_other) {
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int32_t n = -1; n <= 2; n++) check_raw_war_waw(n, mode);
 }
@@ -432,7 +432,7 @@ static void *symbol(const char *name) {
   if (!found) fail_msg("libcuda.so.1 has no %s", name);
   return found;
 }
-CUDA_CASE(transfer_leaves_a_capture_whole) {
+CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
   place w = place_open(2);
   begin_capture begin;
   end_capture end;

@@ -224,7 +224,7 @@ static tdict_cu refuse_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) 
 }
 static tdict_cu count_let_in(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
   atomic_fetch_add(&let_ins, 1);
-  return real_ops->pool_let_in(d, pool, ordinal);
+  return real_ops->pool_allow_peer(d, pool, ordinal);
 }
 static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int ordinal)) {
   two t = two_open();
@@ -233,12 +233,12 @@ static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int
   assert_int_equal(t.w.d->ops->device_can_reach(t.w.d, 0, 1, &can), 0);
   shim_begin(&s, t.w.d);
   real_ops = s.real;
-  s.ops.pool_let_in = entry;
+  s.ops.pool_allow_peer = entry;
   atomic_store(&let_ins, 0);
   one_way(&t, t.w.device, t.other);
   assert_int_equal(atomic_load(&let_ins), can ? 2 : 0);
   shim_end(&s, t.w.d);
   two_close(&t);
 }
-GPU_CASE(two_devices_let_each_other_in_once) { let_in_by(count_let_in); }
-GPU_CASE(two_devices_that_are_not_let_in) { let_in_by(refuse_let_in); }
+GPU_CASE(two_devices_enable_peer_access_once) { let_in_by(count_let_in); }
+GPU_CASE(two_devices_without_peer_access) { let_in_by(refuse_let_in); }

@@ -107,7 +107,7 @@ CASE(pin_memory_without_device) {
   tdict_context_destroy(c);
 }
 
-DEVICE_CASE(is_pinned_asks_host_leaves) {
+DEVICE_CASE(is_pinned_checks_host_leaves) {
   world w = open_world();
   tdict_tree *td = new_tree(), *host = batch_tree(NULL);
   assert_false(tdict_is_pinned(NULL));

@@ -63,7 +63,7 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
 }
 
 /* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy up. */
-static void behind_legacy_of(int ordinal, bool writes_old) {
+static void behind_legacy_of(int ordinal, bool writes_existing) {
   place w = place_sim(4, 0, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 6), *from = moved(&w, src, tdict_sim(1)),
              *to = moved(&w, src, tdict_sim(0));
@@ -83,7 +83,7 @@ static void behind_legacy_of(int ordinal, bool writes_old) {
   td_fill_random(fresh, tdict_tensor_bytes(a), number_of_leaf(7, 0));
   kernel_launch(&k, (tdict_stream){device, handle}, a, &g, fresh);
   gate_await(&g, 1);
-  tdict_future *f = writes_old ? copy_async(&w, from, to, NULL) : move_async(&w, from, tdict_sim(0), NULL);
+  tdict_future *f = writes_existing ? copy_async(&w, from, to, NULL) : move_async(&w, from, tdict_sim(0), NULL);
   check_pending(f);
   gate_open(&g);
   tdict_tree *out = finish(f), *back = moved(&w, out, tdict_cpu());

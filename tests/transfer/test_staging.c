@@ -85,7 +85,7 @@ GPU_CASE(staging_is_made_when_needed) {
 }
 
 /* Slots that the device still reads when their thread has gone are not filled again before it is done. */
-SIM_CASE(staging_slots_under_way_are_left_alone) {
+SIM_CASE(staging_slots_in_flight_are_not_reused) {
   memset(&wrap, 0, sizeof wrap);
   world w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};

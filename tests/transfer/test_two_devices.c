@@ -121,7 +121,7 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
   pair p = open_pair();
   world *w = &p.zero;
   tdict_pool *pool = tdict_context_engine(w->c)->config.pool;
-  pool_gate gates[2][64]; /* its thread looks at one after it was opened */
+  pool_gate wait_events[2][64]; /* its thread looks at one after it was opened */
   const int threads = tdict_pool_size(pool);
   assert_in_range(threads, 1, 64);
   tdict_tree *src = new_tree(), *at_zero = NULL;
@@ -137,10 +137,10 @@ SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
     tdict_future *f = NULL;
     give(want, "x", strided ? turned[0] : tdict_tensor_retain(at_home));
     give(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
-    for (int i = 0; i < threads; i++) pool_gate_close(pool, &gates[strided][i]);
+    for (int i = 0; i < threads; i++) pool_gate_close(pool, &wait_events[strided][i]);
     td_ok(tdict_to_device_async(w->c, from, tdict_sim(1), NULL, &f, err));
     assert_int_equal(tdict_latch_is_zero(&f->queued), !strided);
-    for (int i = 0; i < threads; i++) pool_gate_open(&gates[strided][i]);
+    for (int i = 0; i < threads; i++) pool_gate_open(&wait_events[strided][i]);
     td_ok(tdict_future_wait(f, &there, err));
     check_tree(&p.one, want, there);
     tdict_future_release(f);

@@ -9,7 +9,7 @@ CASE(tree_get_borrows) {
   td_ok(tdict_set(td, "a", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
   td_ok(tdict_set(td, "c.x.y", other, err));
-  for (int i = 0; i < 1000; i++) { /* nothing is counted: releasing once is enough, see tree_counts */
+  for (int i = 0; i < 1000; i++) { /* nothing is counted: releasing once is enough, see tree_reference_counts */
     td_ok(tdict_get(td, "a", &found, err));
     assert_ptr_equal(found, t);
     td_ok(tdict_get(td, "c.x.y", &found, err));
@@ -35,9 +35,9 @@ CASE(tree_get_refuses) {
   td_fails(TDICT_ENOTFOUND, "'Leaf'", tdict_get_tree(td, "n.Leaf", &tree, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_get(td, "n.leaf.x", &t, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_get_tree(td, "n.leaf.x.y", &tree, err));
-  td_fails(TDICT_ETYPE, "a tree stands there", tdict_get(td, "n", &t, err));
+  td_fails(TDICT_ETYPE, "found a tree", tdict_get(td, "n", &t, err));
   assert_string_equal(td_last_error.path, "n");
-  td_fails(TDICT_ETYPE, "a tensor stands there", tdict_get_tree(td, "n.leaf", &tree, err));
+  td_fails(TDICT_ETYPE, "found a tensor", tdict_get_tree(td, "n.leaf", &tree, err));
   td_fails(TDICT_EINVAL, "td is NULL", tdict_get(NULL, "n", &t, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_get(td, NULL, &t, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get(td, "n.leaf", NULL, err));
@@ -150,7 +150,7 @@ CASE(tree_lookup_refuses) {
   tdict_entry entry, before;
   memset(&entry, 0xA5, sizeof entry);
   before = entry;
-  td_fails(TDICT_ENOTFOUND, "'laef' is no key there; keys: leaf", tdict_lookup(td, "n.laef", &entry, err));
+  td_fails(TDICT_ENOTFOUND, "'laef' is no key of the tree; keys: leaf", tdict_lookup(td, "n.laef", &entry, err));
   assert_string_equal(td_last_error.path, "n.laef");
   td_fails(TDICT_ENOTFOUND, "paths use dots", tdict_lookup(td, "n/leaf", &entry, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_lookup(td, "n.leaf.x", &entry, err));

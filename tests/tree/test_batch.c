@@ -120,8 +120,8 @@ CASE(tree_device_refuses) {
   assert_string_equal(td_last_error.path, "n.there");
   td_fails(TDICT_EWRONGDEVICE, "device is sim:0, the tensor is on cpu", tdict_set_device(td, &sim, err));
   assert_string_equal(td_last_error.path, "n.here");
-  td_fails(TDICT_EINVAL, "no place", tdict_set_device(td, &nowhere, err));
-  td_fails(TDICT_EINVAL, "no place", tdict_set_device(td, &negative, err));
+  td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(td, &nowhere, err));
+  td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(td, &negative, err));
   td_fails(TDICT_EINVAL, "td is NULL", tdict_set_device(NULL, &cpu, err));
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "n.there", err));

@@ -15,7 +15,7 @@ static tdict_box *make_box(int *ends) {
   return box;
 }
 
-CASE(box_ends_its_object_once) {
+CASE(box_releases_its_object_once) {
   int ends = 0;
   tdict_box *box = make_box(&ends);
   assert_ptr_equal(tdict_box_retain(box), box);
@@ -52,7 +52,7 @@ CASE(box_create_survives_enomem) {
   help_end_thing(thing);
 }
 
-CASE(box_of_what_a_hook_gave) {
+CASE(box_wraps_the_result_of_a_hook) {
   int ends = 0, given_ends = 0;
   tdict_box *box = make_box(&ends), *out = NULL;
   td_ok(tdict_box_of(box, box->self, &out, err));
@@ -84,13 +84,13 @@ static tdict_status failed(tdict_status status, tdict_error *err) {
   return tdict_hook_failed(&type, "pin_memory", status, err);
 }
 
-CASE(box_failed_hook_says_why) {
+CASE(box_failed_hook_fills_the_error) {
   static const int no_status[] = {0, -1, TDICT_ENOTSUP + 1, 1 << 30};
   for (size_t i = 0; i < sizeof no_status / sizeof *no_status; i++) {
     td_fails(TDICT_EHOOK, "pin_memory of type thing", failed((tdict_status)no_status[i], err));
     assert_int_equal(failed((tdict_status)no_status[i], NULL), TDICT_EHOOK);
   }
-  td_fails(TDICT_EIO, "pin_memory of type thing answered TDICT_EIO", failed(TDICT_EIO, err)); /* it said nothing */
+  td_fails(TDICT_EIO, "pin_memory of type thing returned TDICT_EIO", failed(TDICT_EIO, err)); /* it said nothing */
   tdict_error own = {TDICT_EIO, 5, "inp", "the disk is gone"};
   assert_int_equal(failed(TDICT_EIO, &own), TDICT_EIO);
   assert_string_equal(own.message, "the disk is gone");
@@ -158,6 +158,6 @@ static void count_across_threads(void) {
   assert_int_equal(s.sum, (1 << THREADS) - 1);
 }
 
-CASE(box_counts_across_threads) {
+CASE(box_references_are_thread_safe) {
   for (int i = 0; i < REPEATS; i++) count_across_threads();
 }

@@ -12,7 +12,7 @@ static size_t count(tdict_cursor *cursor, bool *ok) {
   return shown;
 }
 
-CASE(cursor_second_way_needs_no_memory) {
+CASE(cursor_second_walk_needs_no_memory) {
   tdict_tree *td = TREE(1), *node = td;
   for (int i = 0; i < 100; i++) {
     help_put_tree(node, "d", TREE(1));
@@ -41,7 +41,7 @@ CASE(cursor_second_way_needs_no_memory) {
   tdict_release(td);
 }
 
-CASE(cursor_path_leads_to_what_is_shown) {
+CASE(cursor_path_names_the_last_leaf) {
   tdict_tree *td = TREE(1);
   help_put(td, "a.h\\.0.x", TENSOR(1));
   help_put(td, "a.b", TENSOR(1));

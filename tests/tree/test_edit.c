@@ -175,9 +175,9 @@ CASE(tree_pop_refuses) {
   tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
   help_put(td, "n.x", TENSOR(2));
   char *before = help_snapshot(td);
-  td_fails(TDICT_ETYPE, "a tree stands there, wanted a tensor", tdict_pop(td, "n", &t, err));
+  td_fails(TDICT_ETYPE, "found a tree, wanted a tensor", tdict_pop(td, "n", &t, err));
   assert_string_equal(td_last_error.path, "n");
-  td_fails(TDICT_ETYPE, "a tensor stands there, wanted a tree", tdict_pop_tree(td, "n.x", &tree, err));
+  td_fails(TDICT_ETYPE, "found a tensor, wanted a tree", tdict_pop_tree(td, "n.x", &tree, err));
   td_fails(TDICT_ETYPE, "'x' is a tensor", tdict_pop(td, "n.x.y", &t, err));
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_pop(td, "n.y", &t, err));
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_pop_tree(td, "y", &tree, err));
@@ -224,7 +224,7 @@ CASE(tree_rename) {
 }
 
 /* What moves below another batch size or device is held to it, and grows as with set_tree. */
-CASE(tree_rename_agrees_with_its_new_place) {
+CASE(tree_rename_adapts_to_the_new_parent) {
   tdict_tree *td = TREE(2);
   help_put_tree(td, "long", TREE(2, 3));
   help_put(td, "short.good", TENSOR(2, 3));
@@ -252,7 +252,8 @@ CASE(tree_rename_refuses) {
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "n", "n.m.n", false, err));
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "n", "n.new", false, err));
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "a", "a.b", false, err));
-  td_fails(TDICT_EINVAL, "come under", tdict_rename(td, "n", "alias.n", false, err)); /* by another way */
+  td_fails(TDICT_EINVAL, "is, or contains, the tree",
+           tdict_rename(td, "n", "alias.n", false, err)); /* by another way */
   td_fails(TDICT_ETYPE, "'b' is a tensor", tdict_rename(td, "a", "b.x", false, err));
   td_fails(TDICT_ETYPE, "'b' is a tensor", tdict_rename(td, "b.x", "c", false, err));
   td_fails(TDICT_ENOTFOUND, "'c'", tdict_rename(td, "c", "d", false, err));

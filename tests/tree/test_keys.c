@@ -111,7 +111,7 @@ CASE(keys_copy_is_private) {
 }
 
 /* Renaming and deleting for ever must not keep the bytes of names that are gone. */
-CASE(keys_give_dead_names_back) {
+CASE(keys_free_the_names_of_deleted_keys) {
   tdict_keys *keys = tdict_keys_create();
   uintptr_t leaves[8] = {0};
   char name[400];
@@ -160,7 +160,7 @@ CASE(keys_add_survives_enomem) {
 }
 
 /* A key costs a bounded number of allocations, however many there are. */
-CASE(keys_cost_stays_flat) {
+CASE(keys_cost_is_constant_per_key) {
   enum { COUNT = 100000 };
   tdict_keys *keys = tdict_keys_create();
   char name[32];
@@ -198,7 +198,7 @@ static double probes_of(const char *format, unsigned count) {
 }
 
 /* Names of all lengths, which differ in any one place, are spread as if by chance: 1.5 cells at half full. */
-CASE(keys_of_any_pattern_are_spread) {
+CASE(keys_hash_spreads_similar_names) {
   static const char *const formats[] = {"%u",
                                         "%x",
                                         "k%u",
@@ -217,7 +217,7 @@ CASE(keys_of_any_pattern_are_spread) {
 }
 
 /* Reading by words is reading byte by byte, for every length and every place of a stop, and nothing is read beyond. */
-CASE(names_are_read_as_bytes_are) {
+CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
     char *text = malloc(length); /* of its own size, so that a sanitizer sees what lies behind */
     for (size_t stop = 0; stop <= length; stop++)
@@ -245,7 +245,7 @@ CASE(names_are_read_as_bytes_are) {
   }
 }
 
-CASE(names_join_as_their_bytes_do) {
+CASE(name_join_matches_the_joined_text) {
   const char *text = "prefix.abcdefgh";
   for (size_t mark = 0; mark <= 7; mark++)
     for (size_t length = 1; length <= 8; length++) {
@@ -261,7 +261,7 @@ CASE(names_join_as_their_bytes_do) {
 }
 
 /* Names whose hashes are the same are told apart by their bytes, whatever their length. */
-CASE(keys_with_one_hash) {
+CASE(keys_with_equal_hashes_are_told_apart) {
   static const size_t lengths[] = {1, 3, 4, 7, 8, 9, 15, 16, 17, 40};
   tdict_keys *keys = tdict_keys_create();
   char text[40];

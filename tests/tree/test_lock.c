@@ -40,7 +40,7 @@ CASE(tree_lock_blocks) {
 }
 
 /* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
-CASE(tree_lock_is_for_what_is_below) {
+CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
   tdict_tree *td = TREE(2);
   help_put(td, "n.deep.x", TENSOR(2, 1));
   tdict_tree *n = tdict_retain(help_get_tree(td, "n"));

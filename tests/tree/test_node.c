@@ -43,7 +43,7 @@ static tdict_tensor *counted_tensor(int *releases) {
   return t;
 }
 
-CASE(tree_counts) {
+CASE(tree_reference_counts) {
   int releases = 0, kept = 0;
   tdict_tree *td = TREE(4), *child = TREE(4);
   help_put(td, "a", counted_tensor(&releases));
@@ -67,7 +67,7 @@ CASE(tree_counts) {
   tdict_release(NULL);
 }
 
-CASE(node_like_shares_keys_until_one_changes) {
+CASE(node_like_shares_keys_until_a_change) {
   tdict_tree *td = TREE(4), *like = NULL;
   const tdict_device cpu = tdict_cpu();
   for (int i = 0; i < 20; i++) {
@@ -78,7 +78,7 @@ CASE(node_like_shares_keys_until_one_changes) {
   td_ok(tdict_delete(td, "k3", err));
   td_ok(tdict_set_device(td, &cpu, err));
   tdict_lock(td);
-  td_ok(tdict_node_like(td, &like, err));
+  td_ok(tdict_node_create_like(td, &like, err));
   assert_ptr_equal(like->keys, td->keys);
   assert_int_equal(tdict_batch_ndim(like), 1);
   assert_int_equal(tdict_batch_size(like)[0], 4);
@@ -103,7 +103,7 @@ CASE(node_like_shares_keys_until_one_changes) {
 }
 
 /* Keys that come and go leave neither slots nor memory behind, and the order stands. */
-CASE(node_compacts_its_holes) {
+CASE(node_compacts_deleted_slots) {
   tdict_tree *td = help_tree_without_batch();
   tdict_tensor *t = TENSOR(1);
   char name[16];
@@ -129,7 +129,7 @@ CASE(node_compacts_its_holes) {
   tdict_release(td);
 }
 
-CASE(node_path_is_cut_as_error_paths) {
+CASE(node_path_is_cut_like_error_paths) {
   char name[400], path[248], text[800];
   for (size_t length = 1; length < sizeof name; length += 13) {
     memset(name, 'n', length);
@@ -181,7 +181,7 @@ static void *count_and_read(void *user) {
 }
 
 /* Reading and the last release of trees that share another one, a locked one too, from several threads at once. */
-CASE(tree_counts_from_many_threads) {
+CASE(tree_reference_counts_are_thread_safe) {
   static worker workers[THREADS];
   pthread_t threads[THREADS];
   tdict_tree *shared = TREE(2);
@@ -208,7 +208,7 @@ CASE(tree_counts_from_many_threads) {
 }
 
 /* 100,000 levels go through every way through a tree without using up the stack. */
-CASE(tree_may_be_deep) {
+CASE(tree_of_great_depth_needs_no_recursion) {
   enum { LEVELS = 100000 };
   tdict_tree *td = TREE(2);
   help_put(td, "leaf", TENSOR(2, 3));
@@ -246,7 +246,7 @@ CASE(tree_may_be_deep) {
   assert_int_equal(strlen(td_last_error.path), sizeof td_last_error.path - 1);
   assert_memory_equal(td_last_error.path, "d.d.d", 5);
   assert_string_equal(strstr(td_last_error.path, "d.last"), "d.last");
-  td_fails(TDICT_EINVAL, "it would come under", tdict_set_tree(low, "x", td, err));
+  td_fails(TDICT_EINVAL, "the child is, or contains, the tree", tdict_set_tree(low, "x", td, err));
   const tdict_device cpu = tdict_cpu();
   td_ok(tdict_set_device(td, &cpu, err));
   assert_true(tdict_get_device(low, NULL));

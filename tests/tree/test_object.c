@@ -49,7 +49,7 @@ static void *get(const tdict_tree *td, const char *path) {
   return object;
 }
 
-CASE(object_set_takes) {
+CASE(object_set_takes_ownership) {
   int first = 0, second = 0;
   tdict_tree *td = TREE(4, 3);
   help_put(td, "a", TENSOR(4, 3));
@@ -209,14 +209,14 @@ CASE(object_get_checks_type) {
   tdict_tree *td = TREE(2);
   help_put(td, "n.t", TENSOR(2));
   help_thing *thing = put(td, "n.o", &ends);
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted an object of type bare",
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of type bare",
            tdict_get_object(td, "n.o", &bare_type, &object, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted an object of another type named thing",
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of another type named thing",
            tdict_get_object(td, "n.o", &twin_type, &object, err));
-  td_fails(TDICT_ETYPE, "a tensor stands there, wanted an object of type thing",
+  td_fails(TDICT_ETYPE, "found a tensor, wanted an object of type thing",
            tdict_get_object(td, "n.t", &thing_type, &object, err));
-  td_fails(TDICT_ETYPE, "a tree stands there, wanted an object of type thing",
+  td_fails(TDICT_ETYPE, "found a tree, wanted an object of type thing",
            tdict_get_object(td, "n", &thing_type, &object, err));
   td_fails(TDICT_ETYPE, "'o' is an object of type thing", tdict_get_object(td, "n.o.x", &thing_type, &object, err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get_object(td, "n.x", &thing_type, &object, err));
@@ -237,7 +237,7 @@ CASE(object_get_checks_type) {
   tdict_release(td);
 }
 
-CASE(object_is_no_tree) {
+CASE(object_is_refused_as_tree_and_as_tensor) {
   int ends = 0;
   tdict_tree *td = TREE(2), *child = TREE(2), *const no_tree = (tdict_tree *)(uintptr_t)0xA5A5, *tree = no_tree;
   tdict_tensor *t = TENSOR(2), *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *got = no_tensor;
@@ -253,9 +253,9 @@ CASE(object_is_no_tree) {
   td_fails(TDICT_ETYPE, through, tdict_delete(td, "n.o.x", err));
   td_fails(TDICT_ETYPE, through, tdict_rename(td, "n.o.x", "b", false, err));
   td_fails(TDICT_ETYPE, through, tdict_rename(td, "a", "n.o.x", false, err));
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted a tensor", tdict_get(td, "n.o", &got, err));
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted a tensor", tdict_get(td, "n.o", &got, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "an object of type thing stands there, wanted a tree", tdict_get_tree(td, "n.o", &tree, err));
+  td_fails(TDICT_ETYPE, "found an object of type thing, wanted a tree", tdict_get_tree(td, "n.o", &tree, err));
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "n.o", "n.o.x", false, err));
   assert_null(tdict_data(td, "n.o"));
   assert_null(tdict_const_data(td, "n.o"));
@@ -276,9 +276,9 @@ CASE(object_is_not_popped) {
   tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
   put(td, "n.o", &ends);
   char *before = help_snapshot(td);
-  td_fails(TDICT_ETYPE, "pop: an object of type thing stands there, wanted a tensor", tdict_pop(td, "n.o", &t, err));
+  td_fails(TDICT_ETYPE, "pop: found an object of type thing, wanted a tensor", tdict_pop(td, "n.o", &t, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "pop_tree: an object of type thing stands there, wanted a tree",
+  td_fails(TDICT_ETYPE, "pop_tree: found an object of type thing, wanted a tree",
            tdict_pop_tree(td, "n.o", &tree, err));
   assert_ptr_equal(t, no_tensor);
   assert_ptr_equal(tree, no_tree);
@@ -312,7 +312,7 @@ CASE(object_rename) {
   assert_int_equal(ends, 1);
 }
 
-CASE(object_has_no_batch_and_device) {
+CASE(object_is_exempt_from_batch_size_and_device) {
   const tdict_device sim = tdict_sim(1), cpu = tdict_cpu();
   int ends = 0;
   tdict_tree *td = TREE(4, 3), *child = TREE(7);
@@ -337,7 +337,7 @@ CASE(object_has_no_batch_and_device) {
 }
 
 /* Types of all lengths, in memory that ends where they end. */
-CASE(object_short_type) {
+CASE(object_type_with_a_shorter_struct) {
   const size_t least = offsetof(tdict_type, release) + sizeof thing_type.release;
   for (size_t bytes = least; bytes <= sizeof thing_type; bytes++) {
     bool half = bytes >= offsetof(tdict_type, flatten) + sizeof thing_type.flatten &&
@@ -393,7 +393,7 @@ static tdict_status see(void *user, const tdict_entry *entry, tdict_error *err) 
   return TDICT_OK;
 }
 
-CASE(object_in_walk) {
+CASE(object_is_visited_by_walk) {
   int ends = 0;
   tdict_tree *td = TREE(2);
   help_put(td, "a", TENSOR(2));
@@ -412,7 +412,7 @@ static size_t unique_bytes(const tdict_tree *td) {
   return bytes;
 }
 
-CASE(object_counts) {
+CASE(object_is_counted_in_leaves_and_bytes) {
   int ends = 0;
   tdict_tree *td = TREE(2), *longer = TREE(2, 3);
   assert_int_equal(tdict_num_objects(td), 0);
@@ -452,7 +452,7 @@ static size_t bad_print(const void *self, char *buffer, size_t bytes) {
   return 0;
 }
 
-CASE(object_in_format) {
+CASE(object_is_printed) {
   static const tdict_type named = {.struct_size = sizeof named, .name = "cr\ropper", .release = help_end_thing};
   static const tdict_type loud = {
       .struct_size = sizeof loud, .name = "loud", .release = help_end_thing, .print = bad_print};

@@ -6,7 +6,7 @@
 
 static const char *const no_paths[] = {"", ".", "a.", ".a", "a..b", "..", "a.b.", "\\", "a\\", "a.\\", "a\\\\\\"};
 
-CASE(tree_paths) {
+CASE(tree_path_syntax) {
   tdict_tree *td = help_tree_without_batch(), *tree;
   tdict_tensor *t = TENSOR(2), *found;
   td_ok(tdict_set(td, "next.obs.pixels", t, err));

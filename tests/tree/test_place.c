@@ -54,7 +54,7 @@ static tdict_tree *other_owner;
 /* A tree whose key table another one has too. */
 static tdict_tree *shared_keys(void) {
   tdict_tree *td = full(), *like = NULL;
-  td_ok(tdict_node_like(td, &like, err));
+  td_ok(tdict_node_create_like(td, &like, err));
   for (uint32_t i = 0; i < td->keys->num_slots; i++) like->leaves[i] = tdict_leaf_retain(td->leaves[i]);
   tdict_release(other_owner);
   other_owner = td;

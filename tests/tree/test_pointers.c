@@ -4,7 +4,7 @@
 #include "support/fail_alloc.h"
 #include "support/test.h"
 
-CASE(pointers_are_found_again) {
+CASE(pointers_are_found) {
   static char keys[3000], values[3000];
   tdict_pointers map;
   tdict_pointers_init(&map);

@@ -25,12 +25,12 @@ CASE(suggest_nearest_first) {
   assert_string_equal(suggest(NULL, 0, "stat", 160), "; the tree has no keys");
 }
 
-CASE(suggest_dots_for_slashes) {
+CASE(suggest_dots_instead_of_slashes) {
   static const char *const names[] = {"obs"};
   assert_string_equal(suggest(names, 1, "obs/state", 160), "; paths use dots, not slashes; keys: obs");
 }
 
-CASE(suggest_fits) {
+CASE(suggest_fits_the_buffer) {
   static const char *const names[] = {"a_key_of_more_than_thirty_two_bytes_in_all", "b", "c", "d", "e", "f", "g"};
   assert_string_equal(suggest(names, 1, "x", 160), "; keys: a_key_of_more_than_thirty_two...");
   for (size_t bytes = 1; bytes < 160; bytes++) (void)suggest(names, 7, "a/key", bytes);
@@ -41,7 +41,7 @@ CASE(suggest_fits) {
     snprintf(key, sizeof key, "key%d", i);
     help_put(td, key, TENSOR(1));
   }
-  td_fails(TDICT_ENOTFOUND, "get: 'kye7' is no key there; keys: key7, ", tdict_get(td, "kye7", &t, err));
+  td_fails(TDICT_ENOTFOUND, "get: 'kye7' is no key of the tree; keys: key7, ", tdict_get(td, "kye7", &t, err));
   td_fails(TDICT_ENOTFOUND, "... (995 more)", tdict_get(td, "kye7", &t, err));
   td_ok(tdict_delete(td, "key7", err)); /* a key that is gone is not shown */
   td_fails(TDICT_ENOTFOUND, "... (994 more)", tdict_get(td, "key7", &t, err));

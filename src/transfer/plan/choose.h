@@ -1,4 +1,5 @@
-/* Who works on a transfer, and in chunks of how many bytes: from what was asked, the plan and the tuning table. Pure. */
+/* Chooses the threads and the chunk size of a transfer, from the options, the plan and the tuning table. Pure
+ * functions. */
 #ifndef TDICT_TRANSFER_PLAN_CHOOSE_H
 #define TDICT_TRANSFER_PLAN_CHOOSE_H
 
@@ -10,24 +11,25 @@ typedef struct tdict_choice_request {
   const tdict_plan *plan;
   const tdict_pool *pool;
   const tdict_tuning *tuning;
-  size_t slot_bytes; /* of a staging ring */
+  size_t slot_bytes; /* bytes of a slot in a staging ring */
   size_t num_slots;
-  int32_t asked; /* num_threads: -1 leaves it to the table */
-  int32_t mode;  /* no TDICT_MODE_AUTO */
-  bool waits;    /* the call waits for the end */
+  int32_t num_threads; /* the option num_threads; -1: the tuning table decides */
+  int32_t mode;        /* never TDICT_MODE_AUTO */
+  bool caller_waits;   /* the call blocks until the end */
 } tdict_choice_request;
 typedef struct tdict_choice {
-  tdict_tuning_row row; /* slots of the engine are large enough for its chunks */
+  tdict_tuning_row row; /* chunk_bytes is at most the engine's slot size */
   int num_workers;
-  uint32_t num_parts; /* that several threads fill of one slot */
-  bool on_caller;     /* the calling thread is the first of them */
-  bool if_free;       /* but only if it can queue all there is, and the transfer need wait for no other */
+  uint32_t num_parts; /* most parts of one slot, which threads fill together */
+  bool on_caller;     /* the calling thread is the first worker */
+  /* on_caller holds only if this thread can queue all copies without waiting, and no other transfer comes first */
+  bool on_caller_if_ready;
   int64_t spin_ns;
 } tdict_choice;
 
-/* Below this a part of a chunk costs more to hand out than to fill. */
+/* Below this size, handing out a part of a chunk costs more than filling it. */
 #define TDICT_PART_BYTES ((size_t)32 << 10)
-/* The parts that so many bytes are worth cutting into: about 32 KiB each, or more. */
+/* Returns how many parts a chunk of `bytes` bytes is divided into: one for each 32 KiB, at most 8. */
 static inline uint32_t tdict_parts_of_bytes(size_t bytes) {
   enum { MOST = 8 };
   const size_t count = (bytes + TDICT_PART_BYTES / 2) / TDICT_PART_BYTES;

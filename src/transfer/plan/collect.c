@@ -1,4 +1,5 @@
-/* Reading a tree into a plan: every leaf is shared, or an item with its way. See collect.h for ownership and threads. */
+/* Reads a tree into a plan: each leaf is shared, or becomes an item with its way. See collect.h for ownership and
+ * threads. */
 #include "transfer/plan/collect.h"
 
 #include <stdlib.h>
@@ -14,34 +15,34 @@
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
-/* What a collection works with; lives for one call. */
+/* The state of a collection; lives for one call. */
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same_bytes same;     /* finds leaves that are the same bytes */
-  bool listed;               /* its table is in use: some leaf did not lie behind those before it */
-  int misses;                /* leaves in a row that were not common */
-  const tdict_storage *last; /* the storage asked about last, and the answer */
+  tdict_same_bytes same;     /* table of leaves, to find leaves that are the same bytes */
+  bool table_in_use;         /* some leaf did not follow the leaves before it, so all items are in the table */
+  int misses;                /* attempts in a row that found no uniform leaf */
+  const tdict_storage *last; /* the storage checked last by is_pinned(), and the result */
   tdict_gpu *last_gpu;
   bool last_pinned;
-  tdict_device found_device; /* the device looked up last, and its gpu; NULL: none yet */
+  tdict_device found_device; /* the device looked up last and its GPU; NULL: no lookup yet */
   tdict_gpu *found_gpu;
-  tdict_uniform uniform;       /* how common leaves are read */
-  const tdict_tree *once_node; /* the node asked about last, whether it hangs at one place only */
-  bool once;
-  const tdict_tree *once_dst; /* the same for the destination's nodes */
-  bool dst_once;
-  uintptr_t dst_end; /* the end of the destinations so far that others may share */
-  tdict_slab *slab;  /* whose tensors are to be counted `slab_count` times more */
+  tdict_uniform uniform;          /* state of the fast path for uniform leaves */
+  const tdict_tree *reached_node; /* the node checked last, and whether only one path reaches it */
+  bool is_reached_once;
+  const tdict_tree *reached_dst; /* the same for nodes of the destination */
+  bool dst_is_reached_once;
+  uintptr_t dst_end; /* end of the last destination that other tensors may share */
+  tdict_slab *slab;  /* the slab whose references grow by slab_count */
   int64_t slab_count;
-  size_t flat_depth; /* the cursor's depth in a flattened object, 0 when it is in none */
+  size_t flat_depth; /* the cursor's depth inside a flattened object, else 0 */
 } collector;
 
-static tdict_status no_memory(tdict_error *err) {
+static tdict_status fail_plan_memory(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
 }
 
-static bool grow(void **array, uint32_t count, uint32_t *cap, size_t bytes) {
+static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes) {
   if (count < *cap) return true;
   uint32_t wanted = *cap ? 2 * *cap : 64;
   void *grown = wanted > *cap ? realloc(*array, (size_t)wanted * bytes) : NULL;
@@ -51,8 +52,8 @@ static bool grow(void **array, uint32_t count, uint32_t *cap, size_t bytes) {
   return true;
 }
 
-/* Room for `more` items and leaves; nothing is lost without memory. */
-static bool reserve(tdict_plan *p, uint32_t more) {
+/* Makes room for `more` items and leaves. On failure the plan keeps what it has. */
+static bool reserve_items(tdict_plan *p, uint32_t more) {
   size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
   if (items > p->cap_items) {
@@ -74,7 +75,8 @@ static bool reserve(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Ordinary host memory and pinned memory lie on one device; only pinned memory is read by the gpu itself. */
+/* Returns true if the GPU can read the tensor directly. The driver decides, because ordinary and pinned memory are
+ * on the same device. The last result is kept, because neighbouring leaves often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -86,7 +88,7 @@ static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   return c->last_pinned;
 }
 
-static tdict_status gpu_of(collector *c, tdict_device device, tdict_gpu **out, tdict_error *err) {
+static tdict_status find_device_gpu(collector *c, tdict_device device, tdict_gpu **out, tdict_error *err) {
   if (c->found_gpu && c->found_device.type == device.type && c->found_device.index == device.index) {
     *out = c->found_gpu;
     return TDICT_OK;
@@ -100,18 +102,18 @@ static tdict_status gpu_of(collector *c, tdict_device device, tdict_gpu **out, t
   return status == TDICT_ENODEVICE ? TDICT_EWRONGDEVICE : status;
 }
 
-/* The gpu that a storage is on. */
-static tdict_status gpu_of_storage(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
+/* Returns the GPU of a storage. */
+static tdict_status find_storage_gpu(collector *c, const tdict_storage *s, tdict_gpu **out, tdict_error *err) {
   char name[32];
   if (!tdict_devices_own_storage(c->request->devices, s))
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "transfer: the tensor is on %s of another context: simulated devices belong to one context",
                       tdict_device_format(s->device, name, sizeof name));
-  return gpu_of(c, s->device, out, err);
+  return find_device_gpu(c, s->device, out, err);
 }
 
-/* From the host to a gpu. */
-static void route_in(collector *c, tdict_item *item) {
+/* Chooses the way from the host to a GPU. */
+static void choose_way_in(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_H2D;
   if (!item->src_plain || !item->dst_plain)
     item->way = TDICT_WAY_STAGE_IN;
@@ -121,14 +123,15 @@ static void route_in(collector *c, tdict_item *item) {
     item->way = c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* From a gpu to the host: never by a pageable copy of the driver, which holds up other threads. */
-static void route_out(collector *c, tdict_item *item) {
+/* Chooses the way from a GPU to the host. Never a pageable driver copy, because it blocks other threads. */
+static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
   bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
-static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
+/* Chooses the way of an item, and its GPU. */
+static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
   item->src_plain = tdict_uniform_is_plain(item->src);
@@ -138,26 +141,28 @@ static tdict_status route(collector *c, tdict_item *item, tdict_device to, tdict
     return TDICT_OK;
   }
   tdict_gpu *source;
-  tdict_status status = from_host ? TDICT_OK : gpu_of_storage(c, item->src->storage, &source, err);
+  tdict_status status = from_host ? TDICT_OK : find_storage_gpu(c, item->src->storage, &source, err);
   if (status == TDICT_OK && !to_host)
-    status = item->dst ? gpu_of_storage(c, item->dst->storage, &item->gpu, err) : gpu_of(c, to, &item->gpu, err);
+    status =
+        item->dst ? find_storage_gpu(c, item->dst->storage, &item->gpu, err) : find_device_gpu(c, to, &item->gpu, err);
   if (status != TDICT_OK) return status;
   c->plan->reads_device |= !from_host;
   if (to_host) item->gpu = source;
   if (from_host) {
-    route_in(c, item);
+    choose_way_in(c, item);
   } else if (to_host) {
-    route_out(c, item);
+    choose_way_out(c, item);
   } else {
     item->kind = TDICT_CU_D2D;
     item->way = TDICT_WAY_DIRECT;
     if (source->driver != item->gpu->driver)
-      return tdict_fail(err, TDICT_ENOTSUP, "transfer: from a simulated device to a GPU, or back: go through the cpu");
+      return tdict_fail(err, TDICT_ENOTSUP,
+                        "transfer: no copies between simulated devices and GPUs: move to the cpu first");
   }
   return TDICT_OK;
 }
 
-/* Counts what was taken of a slab's tensors: neighbours with one addition. */
+/* Adds the pending references of a slab with one atomic operation. */
 static void count_slab(collector *c) {
   if (c->slab_count) atomic_fetch_add_explicit(&c->slab->refs, c->slab_count, memory_order_relaxed);
   c->slab_count = 0;
@@ -174,14 +179,14 @@ static inline void retain_source(collector *c, tdict_tensor *t) {
   c->slab_count++;
 }
 
-/* Puts the item at the end of the line. */
-static tdict_status append(collector *c, tdict_item *item, tdict_error *err) {
+/* Appends the item to the line. */
+static tdict_status append_item(collector *c, tdict_item *item, tdict_error *err) {
   tdict_plan *p = c->plan;
   size_t end;
   if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (p->num_items == p->cap_items && !reserve(p, 1)) return no_memory(err);
+  if (p->num_items == p->cap_items && !reserve_items(p, 1)) return fail_plan_memory(err);
   retain_source(c, item->src);
   if (item->dst) tdict_tensor_retain(item->dst);
   const uint32_t n = p->num_items++;
@@ -191,11 +196,12 @@ static tdict_status append(collector *c, tdict_item *item, tdict_error *err) {
   p->line_bytes = end;
   p->total_bytes += item->bytes;
   p->way_bytes[item->way] += item->bytes;
-  p->writes_old |= item->dst != NULL;
+  p->writes_existing |= item->dst != NULL;
   return TDICT_OK;
 }
 
-static inline bool stays(const collector *c, const tdict_tensor *t) {
+/* Returns true if the leaf is already where the result must be. */
+static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
   const tdict_plan_request *r = c->request;
   tdict_device at = t->storage->device;
   if (at.type != r->device.type || at.index != r->device.index) return false;
@@ -203,74 +209,78 @@ static inline bool stays(const collector *c, const tdict_tensor *t) {
   return !r->want_pinned || tdict_tensor_is_pinned(t);
 }
 
-/* The leaf shown last hangs at one place only: every node on the way to it is held once, and none shares it. */
-static inline bool hangs_once(collector *c, const tdict_cursor *cursor) {
+/* Returns true if only one path leads to the current leaf's node: each node on the path has one reference. Then no
+ * other leaf of the tree can be the same tensor. */
+static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
-  if (c->once_node == top->node) return c->once;
-  c->once_node = top->node;
-  c->once = !top->is_shared && !tdict_node_shares_leaves(top->node);
-  return c->once;
+  if (c->reached_node == top->node) return c->is_reached_once;
+  c->reached_node = top->node;
+  c->is_reached_once = !top->is_shared && !tdict_node_shares_leaves(top->node);
+  return c->is_reached_once;
 }
 
-/* Goes into a tree. Whether it hangs at several places is noted here, so that no leaf looks at all levels above it. */
-static bool enter(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
+/* Enters a subtree. Records here whether several paths reach it, so that no leaf must check all levels above. */
+static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
   top->mark = (size_t)(uintptr_t)other;
-  const tdict_tree *asked = other ? other : node; /* of copy_into it is the destination that matters */
-  top->is_shared = top[-1].is_shared || atomic_load_explicit(&asked->refs, memory_order_relaxed) != 1;
+  const tdict_tree *counted_node = other ? other : node; /* for copy_into, sharing of the destination matters */
+  top->is_shared = top[-1].is_shared || atomic_load_explicit(&counted_node->refs, memory_order_relaxed) != 1;
   return true;
 }
 
-/* Whether the leaf must be looked up; then the table holds all items before it. */
+/* Puts all items into the table, if this leaf does not follow the leaves before it. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
-  if (c->listed || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
+  if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
-    if (!tdict_same_bytes_add(&c->same, c->plan->items[i].src, i)) return no_memory(err);
-  c->listed = true;
+    if (!tdict_same_bytes_add(&c->same, c->plan->items[i].src, i)) return fail_plan_memory(err);
+  c->table_in_use = true;
   return TDICT_OK;
 }
 
-/* to_device and pin_memory: the leaf is shared, is the same as an earlier one, or travels. */
-static tdict_status collect_one(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
-                                tdict_error *err) {
+/* Collects a leaf for to_device and pin_memory: it is in place, is the same as an earlier leaf, or is copied. */
+static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
+                                        tdict_error *err) {
   const tdict_plan_request *r = c->request;
   char from[32];
   if (r->host_only && t->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "pin_memory: the tensor is on %s, wanted one on the cpu",
                       tdict_device_format(t->storage->device, from, sizeof from));
   *place = TDICT_SHARED;
-  if (stays(c, t)) {
+  if (is_in_place(c, t)) {
     c->plan->num_shared++;
     return TDICT_OK;
   }
-  bool alone = hangs_once(c, cursor) && tdict_same_bytes_is_alone(t); /* asked before the item counts it */
-  tdict_status status = alone ? TDICT_OK : list_items(c, t, err);
+  bool is_unshared =
+      /* checked before the item adds its reference */
+      node_is_reached_once(c, cursor) && tdict_same_bytes_is_unshared(t);
+  tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
-  if (!alone && c->listed) tdict_same_bytes_find(&c->same, t, place);
+  if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
   if (*place != TDICT_SHARED) {
     c->plan->num_shared++;
     return TDICT_OK;
   }
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
-  status = route(c, &item, r->device, err);
-  if (status == TDICT_OK) status = append(c, &item, err);
+  status = choose_way(c, &item, r->device, err);
+  if (status == TDICT_OK) status = append_item(c, &item, err);
   if (status != TDICT_OK) return status;
   *place = c->plan->num_items - 1;
-  if (alone || !c->listed) return TDICT_OK;
-  return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : no_memory(err);
+  if (is_unshared || !c->table_in_use) return TDICT_OK;
+  return tdict_same_bytes_add(&c->same, t, *place) ? TDICT_OK : fail_plan_memory(err);
 }
 
-/* Most trees go from the host to one gpu, whole. */
+/* Prepares the fast path for uniform leaves, if the target is one GPU. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
-  if (gpu_of(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL; /* a leaf will say so */
+  /* the first leaf reports the error */
+  if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
+static tdict_status check_leaf_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
   char have[96], want[96];
   if (src->dtype != dst->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "copy_into: the source is %s, the destination %s",
@@ -282,55 +292,55 @@ static tdict_status check_pair(const tdict_tensor *src, const tdict_tensor *dst,
                       tdict_text_shape(src->ndim, src->dims, have, sizeof have),
                       tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "copy_into: the destination may not be written");
+    return tdict_fail(err, TDICT_EREADONLY, "copy_into: the destination is read-only");
   return TDICT_OK;
 }
 
-/* The destination's node, and all above it, hang at one place only. */
-static bool dst_hangs_once(collector *c, const tdict_cursor *cursor) {
+/* Returns true if only one path leads to the destination's node. */
+static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
-  if (c->once_dst == node) return c->dst_once;
-  c->once_dst = node;
-  c->dst_once = !cursor->frames[cursor->depth - 1].is_shared && !tdict_node_shares_leaves(node);
-  return c->dst_once;
+  if (c->reached_dst == node) return c->dst_is_reached_once;
+  c->reached_dst = node;
+  c->dst_is_reached_once = !cursor->frames[cursor->depth - 1].is_shared && !tdict_node_shares_leaves(node);
+  return c->dst_is_reached_once;
 }
 
-/* Asked before the item counts `dst`. Destinations that come in the order of their addresses do not overlap, and one that
- * nobody shares overlaps with none. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. Destinations in the
+ * order of their addresses do not overlap. A destination whose memory is not shared overlaps with no other. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
   const bool foreign = dst->storage->flags & TDICT_STORAGE_FOREIGN;
-  if (!foreign && tdict_same_bytes_is_alone(dst) && dst_hangs_once(c, cursor)) return;
+  if (!foreign && tdict_same_bytes_is_unshared(dst) && dst_node_is_reached_once(c, cursor)) return;
   c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_uniform_is_plain(dst);
   c->dst_end = end;
 }
 
-/* copy_into: every leaf travels from its tensor to that of the other tree. */
+/* Collects a leaf for copy_into: every leaf is copied to its counterpart. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
   if (!dst) return tdict_fail(err, TDICT_ETYPE, "copy_into: a tensor in the source, a tree in the destination");
-  tdict_status status = check_pair(src, dst, err);
+  tdict_status status = check_leaf_pair(src, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
   item.src_data = src->data;
   item.dst_data = dst->data;
   note_overlap(c, cursor, dst);
-  status = route(c, &item, dst->storage->device, err);
-  return status == TDICT_OK ? append(c, &item, err) : status;
+  status = choose_way(c, &item, dst->storage->device, err);
+  return status == TDICT_OK ? append_item(c, &item, err) : status;
 }
 
 static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
-  if (p->num_leaves == p->cap_leaves && !reserve(p, 1)) return no_memory(err);
+  if (p->num_leaves == p->cap_leaves && !reserve_items(p, 1)) return fail_plan_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
   p->num_new += place != TDICT_SHARED;
   p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
   return TDICT_OK;
 }
 
-/* The leaf of the other tree that has the same key as the one shown last. */
-static tdict_status match(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err) {
+/* Returns the destination's leaf with the same key as the current leaf. */
+static tdict_status find_dst_leaf(const tdict_cursor *cursor, tdict_leaf *out, tdict_error *err) {
   const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   const tdict_key *key = tdict_cursor_key(cursor);
   int64_t slot = tdict_keys_find(other->keys, key->name, key->length);
@@ -339,9 +349,10 @@ static tdict_status match(const tdict_cursor *cursor, tdict_leaf *out, tdict_err
   return TDICT_OK;
 }
 
-/* Keys of `other` that the source lacks: each side has as many, and each of the source's was or will be found. */
-static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
-                               tdict_error *err) {
+/* Refuses a destination with more keys than the source. With equal counts, a missing key is found when the source's
+ * leaves are matched. */
+static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
+                                   tdict_error *err) {
   if (other->keys->num_live <= node->keys->num_live) return TDICT_OK;
   for (uint32_t i = 0; i < other->keys->num_slots; i++) {
     const tdict_key *key = &other->keys->slots[i];
@@ -354,23 +365,23 @@ static tdict_status check_node(tdict_cursor *cursor, const tdict_tree *node, con
   return TDICT_OK;
 }
 
-/* The tensors of an object, as its type gives them. */
-static tdict_status flatten(const tdict_box *box, tdict_tree **out, tdict_error *err) {
+/* Returns the tensors of an object, from its type's flatten. */
+static tdict_status flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err) {
   tdict_tree *flat = NULL;
-  tdict_error said = {0};
+  tdict_error hook_error = {0};
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
-  tdict_status status = TDICT_HOOK_OF(box->type, flatten)(box->self, &flat, &said);
+  tdict_status status = TDICT_HOOK_OF(box->type, flatten)(box->self, &flat, &hook_error);
   if (status == TDICT_OK && !flat) status = (tdict_status)-1;
   if (status != TDICT_OK) {
-    status = tdict_hook_failed(box->type, "flatten", status, &said);
-    if (err) *err = said;
+    status = tdict_hook_failed(box->type, "flatten", status, &hook_error);
+    if (err) *err = hook_error;
     return status;
   }
   *out = flat;
   return TDICT_OK;
 }
 
-/* What the type offers for this transfer. Its own hook is asked before anything is guessed. */
+/* Chooses what to do with an object. Hooks for the transfer come before flatten. */
 static void choose_action(const collector *c, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;
@@ -384,13 +395,13 @@ static void choose_action(const collector *c, tdict_object_step *step) {
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
 }
 
-/* A node is gone into: room for its leaves at once. */
-static bool begin_node(collector *c, const tdict_tree *node) {
+/* Makes room for all leaves of a node at once. */
+static bool reserve_node(collector *c, const tdict_tree *node) {
   c->plan->some_locked |= tdict_node_is_locked(node);
-  return reserve(c->plan, node->keys->num_live);
+  return reserve_items(c->plan, node->keys->num_live);
 }
 
-/* Hooks are the program's own code, and may let go of what it holds: from here on sources are counted. */
+/* Retains all sources so far. Hooks are code of the program and may release what the caller keeps alive. */
 static void end_borrowing(tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
   p->borrows = false;
@@ -398,7 +409,8 @@ static void end_borrowing(tdict_plan *p) {
 
 static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
-  if (!grow((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects)) return no_memory(err);
+  if (!grow_array((void **)&p->objects, p->num_objects, &p->cap_objects, sizeof *p->objects))
+    return fail_plan_memory(err);
   end_borrowing(p);
   tdict_object_step *step = &p->objects[p->num_objects++];
   memset(step, 0, sizeof *step);
@@ -409,22 +421,21 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* The object that stands for this one in the other tree must be of its type, and show its tensors too. */
+/* Flattens the counterpart of an object in the destination. It must have the same type. */
 static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
   tdict_box *matching = tdict_leaf_box(other);
   if (!matching || matching->type != box->type)
     return tdict_fail(err, TDICT_ETYPE, "copy_into: an object of type %.60s in the source, %s%.60s in the destination",
                       box->type->name, matching ? "one of type " : "none", matching ? matching->type->name : "");
-  return flatten(matching, out, err);
+  return flatten_object(matching, out, err);
 }
 
-/* An object: kept, hooked, or gone through as a tree of its tensors. */
+/* Collects an object: it is kept, moved by hooks, or entered as a tree of its tensors. */
 static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
                                    tdict_error *err) {
   tdict_tree *other_flat = NULL;
   if (c->flat_depth && cursor->depth >= c->flat_depth)
-    return tdict_fail(err, TDICT_EHOOK,
-                      "transfer: what flatten gave holds an object of type %.60s, wanted tensors and trees",
+    return tdict_fail(err, TDICT_EHOOK, "transfer: flatten returned an object of type %.60s, wanted tensors and trees",
                       box->type->name);
   tdict_status status = add_step(c, cursor, box, err);
   if (status != TDICT_OK) return status;
@@ -437,21 +448,21 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
                       box->type->name);
   }
   if (step->action == TDICT_OBJECT_HOOK) return TDICT_OK;
-  status = flatten(box, &step->flat, err);
+  status = flatten_object(box, &step->flat, err);
   if (status == TDICT_OK && c->request->dst) status = flatten_other(box, other, &other_flat, err);
-  if (status == TDICT_OK && other_flat) status = check_node(cursor, step->flat, other_flat, err);
-  if (status == TDICT_OK && other_flat) { /* as long-lived as the source's, whose step holds it */
+  if (status == TDICT_OK && other_flat) status = check_dst_keys(cursor, step->flat, other_flat, err);
+  if (status == TDICT_OK && other_flat) { /* the step keeps it alive as long as the source's */
     step->moved = other_flat;
   } else if (other_flat) {
     tdict_release(other_flat);
   }
   if (status != TDICT_OK) return status;
-  if (!begin_node(c, step->flat) || !enter(cursor, step->flat, other_flat)) return no_memory(err);
+  if (!reserve_node(c, step->flat) || !enter_node(cursor, step->flat, other_flat)) return fail_plan_memory(err);
   c->flat_depth = cursor->depth;
   return TDICT_OK;
 }
 
-/* How many leaves each flattened object has; those none of whose leaves travel are kept as they are. */
+/* Counts the leaves of each flattened object. An object none of whose leaves is copied is kept as it is. */
 static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
   for (uint32_t i = 0; i < p->num_objects; i++) {
     tdict_object_step *step = &p->objects[i];
@@ -471,25 +482,25 @@ static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
 static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_tree *child = tdict_leaf_tree(leaf);
-  bool pairs = c->request->dst != NULL;
+  bool has_dst = c->request->dst != NULL;
   tdict_leaf other = 0;
-  tdict_status status = pairs ? match(cursor, &other, err) : TDICT_OK;
+  tdict_status status = has_dst ? find_dst_leaf(cursor, &other, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (t) {
     uint32_t place = c->plan->num_items;
-    status = pairs ? collect_pair(c, cursor, t, other, err) : collect_one(c, cursor, t, &place, err);
+    status = has_dst ? collect_pair(c, cursor, t, other, err) : collect_source_leaf(c, cursor, t, &place, err);
     return status == TDICT_OK ? note_leaf(c->plan, place, t, err) : status;
   }
   if (tdict_leaf_box(leaf)) return collect_object(c, cursor, tdict_leaf_box(leaf), other, err);
   tdict_tree *matching = tdict_leaf_tree(other);
-  if (pairs && !matching)
+  if (has_dst && !matching)
     return tdict_fail(err, TDICT_ETYPE, "copy_into: a tree in the source, a tensor in the destination");
-  if (pairs) status = check_node(cursor, child, matching, err);
+  if (has_dst) status = check_dst_keys(cursor, child, matching, err);
   if (status != TDICT_OK) return status;
-  return begin_node(c, child) && enter(cursor, child, matching) ? TDICT_OK : no_memory(err);
+  return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);
 }
 
-enum { MOST_MISSES = 64 }; /* after so many in a row, common leaves are not looked for any more */
+enum { MOST_MISSES = 64 }; /* after so many failed attempts in a row, the fast path is not tried again */
 
 static bool has_leaves_left(const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -501,26 +512,33 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   collector c = {.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
   memset(plan, 0, sizeof *plan);
   if (request->spare) {
+    /* Reuse the memory of an ended plan. */
     *plan = *request->spare;
     memset(request->spare, 0, sizeof *request->spare);
   }
   plan->borrows = request->borrows;
   plan->one_by_one = request->mode == TDICT_MODE_BLOCKING;
+  /* Check the root, then visit all leaves. */
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
-  tdict_status status = request->dst ? check_node(&cursor, src, request->dst, err) : TDICT_OK;
-  if (status == TDICT_OK && !begin_node(&c, src)) status = no_memory(err);
+  tdict_status status = request->dst ? check_dst_keys(&cursor, src, request->dst, err) : TDICT_OK;
+  if (status == TDICT_OK && !reserve_node(&c, src)) status = fail_plan_memory(err);
   begin_uniform(&c);
   while (status == TDICT_OK) {
     char path[TDICT_PATH_BYTES];
-    if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) && hangs_once(&c, &cursor)) {
+    if (c.uniform.to && cursor.depth && c.misses < MOST_MISSES && has_leaves_left(&cursor) &&
+        node_is_reached_once(&c, &cursor)) {
+      /* Try the fast path for the leaves that follow. */
       const uint32_t before = plan->num_items;
       const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
-      c.uniform.packs = c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1; /* one alone is one copy */
+      c.uniform.packs_pinned =
+          /* a single leaf is one copy, so packing gains nothing */
+          c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
       tdict_uniform_collect(&c.uniform, &cursor.frames[cursor.depth - 1]);
       c.misses = plan->num_items > before ? 0 : c.misses + 1;
     }
+    /* Collect one leaf. */
     tdict_leaf leaf = tdict_cursor_next(&cursor);
     if (!leaf) break;
     const tdict_frame *top = &cursor.frames[cursor.depth - 1];
@@ -532,6 +550,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
     tdict_error_at(err, status, path);
   }
+  /* Settle the references and the objects. */
   count_slab(&c);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);

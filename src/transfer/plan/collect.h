@@ -1,4 +1,4 @@
-/* Collecting the leaves of a tree into a plan. The request belongs to the caller and is read during the call.
+/* Collects the leaves of a tree into a plan. The caller owns the request, which is read during the call.
  * Thread rule: one thread for each plan. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_H
 #define TDICT_TRANSFER_PLAN_COLLECT_H
@@ -6,23 +6,25 @@
 #include "sched/pool.h"
 #include "transfer/plan/plan.h"
 
-/* What a plan is made for. */
+/* The conditions under which leaves are collected. */
 typedef struct tdict_plan_request {
   tdict_devices *devices;
-  tdict_device device;   /* to which it goes; not used with `dst` */
-  tdict_gpu *gpu;        /* of that device; NULL: it is looked up */
+  tdict_device device;   /* the target; not used with `dst` */
+  tdict_gpu *gpu;        /* of the target; NULL: it is looked up */
   const tdict_tree *dst; /* copy_into; else NULL */
-  bool want_pinned;      /* the result is pinned host memory: leaves that are not are copied */
-  bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are asked to pin */
-  bool strict_objects;   /* an object without a way is an error */
+  bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
+  bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are pinned by their hooks */
+  bool strict_objects;   /* an object without a hook for this transfer is an error */
   int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
-  bool borrows;          /* the caller holds the tree until the transfer has ended */
-  tdict_pool *pool;      /* whose threads help to read a large tree; NULL: none do */
+  /* the caller keeps the tree alive until the transfer has ended, so sources are not retained */
+  bool borrows;
+  tdict_pool *pool; /* its threads help to read a large tree; NULL: no helpers */
   int num_helpers;
-  tdict_plan *spare; /* a cleared plan whose memory is taken, or NULL */
+  tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;
 
-/* Reads the tree: items with their ways. Errors name the leaf. On failure the plan is empty. */
+/* Reads the tree into a plan: each leaf that is not shared becomes an item with its way. Errors name the leaf. On
+ * failure the plan is empty. */
 tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err);
 

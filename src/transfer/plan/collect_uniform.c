@@ -1,13 +1,13 @@
-/* Reading common leaves into a plan, by several threads where there are very many. See collect_uniform.h for ownership and
+/* Reads uniform leaves into a plan, by several threads if there are many. See collect_uniform.h for ownership and
  * threads. */
 #include "transfer/plan/collect_uniform.h"
 
 #include "base/checked.h"
 #include "tensor/layout.h"
 
-/* Leaves: from how many on it pays to share them out; so many at least for a thread, so many at most for a turn. */
+/* Numbers of leaves: from which several threads read, the least and the most in a stretch. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
-/* To wake one or two threads takes longer than few leaves do. */
+/* Waking one or two threads takes longer than reading a few leaves. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
 
 static inline bool is_plain(const tdict_tensor *t) {
@@ -18,24 +18,26 @@ static inline bool is_plain(const tdict_tensor *t) {
 }
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
-/* Nobody else has bytes of the storage, so a small pinned leaf can be no part of a larger driver copy. */
-static inline bool passes_slots(const tdict_uniform *m, const tdict_storage *s) {
+/* Returns true if the leaf goes through slots. The caller has checked that no other tensor uses the storage. So a
+ * small pinned leaf cannot be part of a larger driver copy. */
+static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
-  return m->packs && s->bytes < TDICT_SMALL_DIRECT_BYTES;
+  return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES;
 }
 
-static inline bool is_common(const tdict_uniform *m, tdict_leaf leaf) {
+static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
   if (!leaf || tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return false;
   const tdict_tensor *t = tdict_leaf_tensor(leaf);
   if (t->slab || atomic_load_explicit(&t->refs, memory_order_relaxed) != 1) return false;
   const tdict_storage *s = t->storage;
-  return s->device.type == TDICT_DEVICE_CPU && passes_slots(m, s) &&
+  return s->device.type == TDICT_DEVICE_CPU && uses_slots(m, s) &&
          atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && is_plain(t);
 }
 
-/* Fills an item and its node with the leaf, at the end of the line, whose end is moved; false: it is not common. */
-static inline bool take(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number, size_t *line) {
-  if (!is_common(m, leaf)) return false;
+/* Adds a uniform leaf at the end of the line and moves *line. Returns false if the leaf is not uniform. */
+static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number,
+                                    size_t *line) {
+  if (!is_uniform(m, leaf)) return false;
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   tdict_storage *s = t->storage;
   size_t begin, end, bytes = tdict_tensor_nbytes(t);
@@ -57,37 +59,39 @@ static inline bool take(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uin
   return true;
 }
 
-/* A part of a node's leaves, read by one thread. Its line begins where it would if all leaves had the size of the first,
- * and is moved to its place afterwards where that was wrong. */
+/* A part of a node's leaves, read by one thread. Its begin on the line is guessed as if all leaves had the size of
+ * the first leaf. join_stretches() corrects a wrong guess. */
 typedef struct stretch {
-  uint32_t first, count, done; /* leaves */
-  size_t begin, end;           /* of its line */
+  uint32_t first, count, done; /* numbers of leaves */
+  size_t begin, end;           /* offsets on the line */
   size_t bytes, num_dims;
 } stretch;
 typedef struct parallel {
   const tdict_uniform *uniform;
   const tdict_tree *node;
-  uint32_t slot; /* of the first leaf */
+  uint32_t slot; /* slot of the first leaf */
   stretch *stretches;
 } parallel;
 
 static void read_stretch(void *user, long i) {
   const parallel *p = user;
   const tdict_plan *plan = p->uniform->plan;
-  stretch s = p->stretches[i]; /* a copy of its own: others lie on the same line of memory */
+  stretch s = p->stretches[i]; /* a local copy: neighbouring stretches share a cache line */
   const uint32_t slot = p->slot + s.first, end = slot + s.count;
   for (uint32_t k = 0; k < s.count; k++, s.done++) {
     tdict_look_ahead(p->node, slot + k, end);
     const uint32_t at = s.first + k;
-    if (!take(p->uniform, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end)) break;
+    if (!add_uniform_leaf(p->uniform, p->node->leaves[slot + k], plan->num_items + at, plan->num_leaves + at, &s.end))
+      break;
     s.bytes += plan->items[plan->num_items + at].bytes;
     s.num_dims += (size_t)plan->items[plan->num_items + at].src->ndim;
   }
   p->stretches[i] = s;
 }
 
-/* Puts the stretches behind one another on the plan's line; false when they do not fit. */
-static bool join(tdict_plan *plan, stretch *stretches, long count) {
+/* Places the stretches one after the other on the plan's line. Returns false if a stretch stopped early or the line
+ * overflows. */
+static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   size_t line = plan->line_bytes, bytes = 0;
   for (long i = 0; i < count; i++) {
     stretch *s = &stretches[i];
@@ -106,8 +110,8 @@ static bool join(tdict_plan *plan, stretch *stretches, long count) {
   return true;
 }
 
-/* Where a stretch would begin, a multiple of 256; 0 when that does not fit. */
-static size_t guess(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
+/* Guesses where a stretch begins: a multiple of 256, or 0 on overflow. */
+static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;
   if (!t || !tdict_round_up(tdict_tensor_nbytes(t), TDICT_LEAF_ALIGNMENT, &each) ||
@@ -117,7 +121,8 @@ static size_t guess(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t firs
   return begin;
 }
 
-/* All the leaves from the frame's slot on, in stretches; false: one is not common, and nothing was done. */
+/* Reads all leaves from the frame's slot on, in stretches. Returns false and undoes everything if a leaf is not
+ * uniform. */
 static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_t end) {
   tdict_plan *plan = m->plan;
   stretch stretches[MAX_STRETCHES];
@@ -128,20 +133,20 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   if (leaves / MAX_STRETCHES >= each) each = leaves / MAX_STRETCHES + 1;
   long count = 0;
   for (uint32_t first = 0; first < leaves; first += each, count++) {
-    size_t begin = guess(plan, frame->node->leaves[frame->slot], first);
+    size_t begin = guess_begin(plan, frame->node->leaves[frame->slot], first);
     stretches[count] =
         (stretch){.first = first, .count = leaves - first < each ? leaves - first : each, .begin = begin, .end = begin};
   }
   parallel p = {m, frame->node, frame->slot, stretches};
   tdict_parallel_for(m->pool, m->num_helpers, count, read_stretch, &p);
-  if (!join(plan, stretches, count)) {
+  if (!join_stretches(plan, stretches, count)) {
     for (long i = 0; i < count && !plan->borrows; i++)
       for (uint32_t k = 0; k < stretches[i].done; k++)
         tdict_tensor_release(plan->items[plan->num_items + stretches[i].first + k].src);
     return false;
   }
   for (long i = 0; i < count; i++) plan->num_new_dims += stretches[i].num_dims;
-  plan->num_common += leaves;
+  plan->num_uniform += leaves;
   plan->num_new += leaves;
   plan->num_items += leaves;
   plan->num_leaves += leaves;
@@ -149,32 +154,32 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   return true;
 }
 
-/* Where an attempt has failed, few leaves are not worth another one. */
-static bool is_for_several(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
+/* Returns true if helpers are worth waking. After a failed attempt in this node, only very many leaves are. */
+static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
-  const bool few = m->num_helpers < FEW_HELPERS || m->refused == frame->node;
+  const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;
   return m->num_helpers > 0 && leaves >= (few ? PARALLEL_BY_FEW : PARALLEL_LEAVES) &&
          m->plan->cap_items - m->plan->num_items >= leaves && m->plan->cap_leaves - m->plan->num_leaves >= leaves &&
-         is_common(m, frame->node->leaves[frame->slot]);
+         is_uniform(m, frame->node->leaves[frame->slot]);
 }
 
 void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
   tdict_plan *plan = m->plan;
   const tdict_tree *node = frame->node;
   const uint32_t end = node->keys->num_slots;
-  if (is_for_several(m, frame, end)) {
+  if (is_worth_helpers(m, frame, end)) {
     if (collect_parallel(m, frame, end)) return;
-    m->refused = node;
+    m->mixed_node = node;
   }
   uint32_t n = plan->num_items, number = plan->num_leaves;
   for (; frame->slot < end && n < plan->cap_items && number < plan->cap_leaves; frame->slot++) {
     if (frame->slot + TDICT_LOOK_NEAR < end) tdict_look_ahead(node, frame->slot, end);
     tdict_leaf leaf = node->leaves[frame->slot];
-    if (leaf && !take(m, leaf, n, number, &plan->line_bytes)) break;
+    if (leaf && !add_uniform_leaf(m, leaf, n, number, &plan->line_bytes)) break;
     if (!leaf) continue;
     plan->total_bytes += plan->items[n].bytes;
     plan->way_bytes[m->way] += plan->items[n].bytes;
-    plan->num_common++;
+    plan->num_uniform++;
     plan->num_new++;
     plan->num_new_dims += (size_t)plan->items[n].src->ndim;
     n++;

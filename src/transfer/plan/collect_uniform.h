@@ -1,7 +1,7 @@
-/* Reading what nearly every leaf of a large tree is: in C order in ordinary host memory (or pinned, where a leaf is so
- * small that it is packed all the same), held by the tree alone, going to one gpu. No other leaf can be the same bytes, so
- * nothing is looked up, and stretches of them are read by several threads.
- * Owned by one collection; one thread calls. */
+/* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory, is held by the tree alone, and
+ * goes to one GPU. A small pinned leaf that is packed anyway counts too. No other leaf can be the same bytes, so no
+ * table is searched, and several threads read stretches of leaves.
+ * Owned by one collection. Thread rule: one thread calls. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 #define TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 
@@ -11,16 +11,16 @@
 
 typedef struct tdict_uniform {
   tdict_plan *plan;
-  tdict_gpu *to; /* borrowed; NULL: leaves of this collection are not common */
-  uint8_t way;   /* a tdict_way */
-  bool packs;    /* small pinned leaves go that way, too */
+  tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
+  uint8_t way;       /* a tdict_way */
+  bool packs_pinned; /* small pinned leaves are packed into slots, too */
   tdict_pool *pool;
   int num_helpers;
-  const tdict_tree *refused; /* the last node in which several threads came upon a leaf that is not common */
+  const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */
 } tdict_uniform;
 
-/* Asks for what is read of the leaves that follow `slot`: a large tree's records lie all over memory, and waiting for each
- * line of them in turn would cost more than all the rest. */
+/* Prefetches the records of the leaves that follow `slot`. The records of a large tree are scattered over memory.
+ * Waiting for each cache line would cost more than all other work. */
 enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
 static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint32_t end) {
   if (slot + TDICT_LOOK_FAR < end) {
@@ -32,15 +32,15 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
     const tdict_tensor *near = tdict_leaf_tensor(node->leaves[slot + TDICT_LOOK_NEAR]);
     const tdict_storage *storage = near ? near->storage : NULL;
     __builtin_prefetch(storage, 1);
-    if (storage) __builtin_prefetch(&storage->flags, 1); /* on the next line, half of the time */
+    if (storage) __builtin_prefetch(&storage->flags, 1); /* on the next cache line in half of the cases */
   }
 }
 
-/* Reads the leaves from the frame's slot on until one is not common, and moves the frame behind them. The plan has room for
- * the node's leaves. The node hangs at one place only. */
+/* Reads leaves from the frame's slot on, stops at the first leaf that is not uniform, and moves the frame to it. The
+ * plan must have room for all leaves of the node. The node must be reached by one path only. */
 void tdict_uniform_collect(tdict_uniform *uniform, tdict_frame *frame);
 
-/* C order without gaps; the shapes that most leaves have are told at once. */
+/* Returns true if the elements are in C order without gaps. Checks the most frequent shapes first. */
 bool tdict_uniform_is_plain(const tdict_tensor *t);
 
 #endif

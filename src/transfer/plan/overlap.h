@@ -1,11 +1,11 @@
-/* Destinations of one copy_into that have bytes in common. Functions of their arguments; one thread. */
+/* Finds destinations of a copy_into that share bytes. Pure functions. Thread rule: one thread for each plan. */
 #ifndef TDICT_TRANSFER_PLAN_OVERLAP_H
 #define TDICT_TRANSFER_PLAN_OVERLAP_H
 
 #include "transfer/plan/plan.h"
 
-/* Refuses a plan that writes some bytes from two sources. TDICT_EINVAL: err->path is the leaf of `mirror` that comes
- * later, and the message names the other. TDICT_ENOMEM. Tensors whose strides do not follow one pitch may overlap unseen. */
+/* Refuses a plan that writes a byte from two sources. TDICT_EINVAL: err->path is the later leaf of `mirror`, and the
+ * message names the earlier leaf. TDICT_ENOMEM. Overlaps of tensors whose strides differ may not be found. */
 tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err);
 
 #endif

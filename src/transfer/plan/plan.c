@@ -1,4 +1,4 @@
-/* Placing the leaves of a plan and cutting its line into chunks. See plan.h for ownership and threads. */
+/* Places the items of a plan and cuts its line into chunks. See plan.h for ownership and threads. */
 #include "transfer/plan/plan.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Neighbours of one slab are let go with one count. */
-static void drop_sources(tdict_plan *plan) {
+/* Releases the tensors of all items. Neighbours of one slab are released with one count. */
+static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
     const tdict_tensor *first = plan->items[i++].src;
     if (!first || !first->slab) {
@@ -19,11 +19,11 @@ static void drop_sources(tdict_plan *plan) {
     for (; i < plan->num_items && plan->items[i].src && plan->items[i].src->slab == first->slab; i++) together++;
     tdict_slab_release(first->slab, together);
   }
-  for (uint32_t i = 0; i < plan->num_items && plan->writes_old; i++) tdict_tensor_release(plan->items[i].dst);
+  for (uint32_t i = 0; i < plan->num_items && plan->writes_existing; i++) tdict_tensor_release(plan->items[i].dst);
 }
 
 void tdict_plan_clear(tdict_plan *plan) {
-  drop_sources(plan);
+  release_tensors(plan);
   for (uint32_t i = 0; i < plan->num_objects; i++) {
     tdict_box_release(plan->objects[i].box);
     tdict_box_release(plan->objects[i].result);
@@ -51,7 +51,8 @@ void tdict_plan_reset(tdict_plan *plan) {
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
-  for (uint32_t i = 0; i < plan->num_items && arena->data; i++) /* no data: leaves without bytes, which have no place */
+  /* without data all leaves are empty and need no address */
+  for (uint32_t i = 0; i < plan->num_items && arena->data; i++)
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
 }
 
@@ -59,9 +60,9 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
   return !t || (t->slab && t->slab->storage && t->storage->flags & TDICT_STORAGE_ARENA);
 }
 
-/* One driver copy may go on from item a into item b: both sides lie as the line does, within one storage each, and what
- * is between them is nobody's. */
-static bool goes_on(const tdict_item *a, const tdict_item *b) {
+/* Returns true if one driver copy can continue from item a into item b. On both sides the items lie in one storage
+ * as on the line, and the bytes between them belong to no tensor. */
+static bool continues_run(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
     return false;
@@ -74,8 +75,8 @@ static bool goes_on(const tdict_item *a, const tdict_item *b) {
 }
 
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = plan->one_run ? plan->num_items : first + 1;
-  while (end < plan->num_items && goes_on(&plan->items[end - 1], &plan->items[end])) end++;
+  uint32_t end = plan->is_one_run ? plan->num_items : first + 1;
+  while (end < plan->num_items && continues_run(&plan->items[end - 1], &plan->items[end])) end++;
   return end;
 }
 
@@ -85,7 +86,8 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
-    plan->one_run = i == 0 && end == plan->num_items;
+    /* Remember a run that covers all items: its end is then known without comparing items. */
+    plan->is_one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
@@ -119,15 +121,15 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   return low;
 }
 
-/* A quarter of what lies on the nearer side: so the device soon has the first chunk, and no thread is left with a large
- * last one. */
-static size_t piece_at(tdict_chunk whole, size_t at, size_t low, size_t high) {
+/* Returns the bytes of the next chunk: a quarter of the smaller side. Small first chunks start the device early.
+ * Small last chunks keep all threads busy until the end. */
+static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
   size_t before = at - whole.begin, after = whole.end - at;
   size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return piece < low ? low : piece > high ? high : piece;
 }
 
-/* The interval [begin, end) of the line in pieces of `low` to `high` bytes. `first` holds `begin`. */
+/* Cuts an interval of the line into chunks of `low` to `high` bytes. whole.first contains its begin. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
@@ -137,14 +139,14 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
       first = tdict_plan_item_at(plan, first, at);
     else
       while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
-    size_t piece = piece_at(whole, at, low, high);
+    size_t piece = choose_piece(whole, at, low, high);
     end = whole.end - at < piece ? whole.end : at + piece;
     status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
   }
   return status;
 }
 
-/* The end of the run of items that share slots with `first`: the same way and gpu, one behind the other. */
+/* Returns the end of the items that share slots with `first`: neighbours with the same way and GPU. */
 static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
@@ -153,7 +155,7 @@ static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
   return end;
 }
 
-/* The end of the runs that are queued together with the one from `first` to `end`. */
+/* Returns the end of the runs that are queued together with the run from `first` to `end`. */
 static uint32_t batch_end(const tdict_plan *plan, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (plan->one_by_one || a->kind == TDICT_CU_D2D) return end;
@@ -171,6 +173,7 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
+    /* A pageable copy is not divided. Direct copies have large chunks; slots have chunks of chunk_bytes. */
     bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
     bool direct = item->way == TDICT_WAY_DIRECT;
     end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);

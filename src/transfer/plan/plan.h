@@ -1,8 +1,9 @@
-/* The plan of a transfer: which leaves travel, by which way, to which place, cut into chunks that threads claim.
+/* The plan of a transfer: which leaves are copied, by which way, to which address, and in which chunks.
  *
- * All leaves that travel lie one after the other on one line of bytes (`offset`), in tree order, each beginning on a
- * multiple of 256; a new result's storage is that line. A chunk is an interval of it with one way.
- * A plan belongs to its transfer. It is made by one thread and then only read. */
+ * All leaves to copy lie one after the other on one line of bytes, in tree order. `offset` is a leaf's place on the
+ * line, a multiple of 256. The storage of a new result has the layout of the line. A chunk is an interval of the
+ * line whose leaves have the same way.
+ * A plan belongs to its transfer. Thread rule: one thread makes it, then it is only read. */
 #ifndef TDICT_TRANSFER_PLAN_PLAN_H
 #define TDICT_TRANSFER_PLAN_PLAN_H
 
@@ -13,12 +14,9 @@
 #include "tree/node.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
-enum {
-  TDICT_DIRECT_IN_FLIGHT = 4
-}; /* driver copies of up to TDICT_LARGE_DIRECT_BYTES that a thread queues before it waits */
-#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this a driver copy of its own costs more than packing */
-#define TDICT_LARGE_DIRECT_BYTES \
-  ((size_t)16 << 20) /* above this the program's own copies would wait too long behind it */
+enum { TDICT_DIRECT_IN_FLIGHT = 4 };                /* driver copies that a thread queues before it waits */
+#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this, a driver copy of its own costs more than packing */
+#define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20) /* above this, copies of the program would wait too long for it */
 
 typedef enum tdict_way {
   TDICT_WAY_STAGE_IN,    /* host, any strides -> slot -> device */
@@ -28,95 +26,100 @@ typedef enum tdict_way {
   TDICT_WAY_HOST         /* host -> host by a thread */
 } tdict_way;
 
-/* A leaf that travels. */
+/* A leaf to copy. */
 typedef struct tdict_item {
   tdict_tensor *src;    /* counted */
-  tdict_tensor *dst;    /* counted; NULL: the place is dst_data, in C order */
-  const char *src_data; /* first element, here so that who copies need not look at the tensor */
+  tdict_tensor *dst;    /* counted; NULL: the destination is dst_data, in C order */
+  const char *src_data; /* first element; kept here so that workers need not read the tensor */
   char *dst_data;       /* first element */
   size_t offset, bytes;
-  tdict_gpu *gpu;            /* whose copy engines work; NULL for host to host. Borrowed from the context */
-  uint32_t leaf;             /* its number in the tree, counted in tree order */
+  tdict_gpu *gpu;            /* the device that copies; NULL for host to host. Borrowed from the context */
+  uint32_t leaf;             /* its number among the leaves of the tree, in tree order */
   uint8_t way;               /* a tdict_way */
   uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
   bool src_plain, dst_plain; /* in C order without gaps */
 } tdict_item;
 
 typedef struct tdict_chunk {
-  size_t begin, end;   /* on the line */
-  uint32_t first;      /* the item that holds `begin` */
-  uint32_t end_inside; /* one behind the last item that lies in it as a whole; set with was_read */
-  bool was_read;       /* the sources of items that lie in it as a whole were let go. Written by who queued its copy */
+  size_t begin, end;   /* offsets on the line */
+  uint32_t first;      /* number of the item that contains `begin` */
+  uint32_t end_inside; /* the number after the last item that is completely inside of the chunk; set with was_read */
+  /* the sources of the items completely inside were released. Written by the thread that queued the chunk's copy */
+  bool was_read;
 } tdict_chunk;
 
-/* An object that the tree holds, and what is done about it. Filled in while the tree is read; `result` while hooks run. */
+/* An object of the tree, and what the transfer does with it. Filled in while the tree is read; `result` is set while
+ * hooks run. */
 typedef enum tdict_object_action {
-  TDICT_OBJECT_KEEP, /* the same object in the result */
-  TDICT_OBJECT_HOOK, /* hooks of its type make another */
-  TDICT_OBJECT_FLAT  /* its tensors travel with all others; another is made around them */
+  TDICT_OBJECT_KEEP, /* the result holds the same object */
+  TDICT_OBJECT_HOOK, /* hooks of its type make a new object */
+  TDICT_OBJECT_FLAT  /* its tensors are copied with all others, and unflatten makes a new object */
 } tdict_object_action;
 typedef struct tdict_object_step {
   tdict_box *box;    /* counted */
-  tdict_tree *flat;  /* counted: its tensors, or NULL */
+  tdict_tree *flat;  /* counted: the tensors that flatten returned, or NULL */
   tdict_box *result; /* counted, or NULL */
-  tdict_leaf *place; /* in the result tree */
-  tdict_tree *moved; /* counted: flat's counterpart, while the tree is read (copy_into) or the result built */
+  tdict_leaf *place; /* the object's place in the result tree */
+  /* counted: the counterpart of `flat`, while the tree is read (copy_into) or the result is built */
+  tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* of flat */
   uint8_t action;
-  bool pin, move; /* which hooks */
+  bool pin, move; /* the hooks to run */
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
 
-/* Where the i-th leaf of the tree's result is: the item, or TDICT_SHARED for a leaf that is already there. */
+/* Value of item_of_leaf for a leaf that is shared and not copied. */
 #define TDICT_SHARED UINT32_MAX
 
 typedef struct tdict_plan {
   tdict_item *items;
-  tdict_fence_node
-      *nodes; /* one an item, the mark on its source; storage NULL: the item before it has the same storage */
+  /* one for each item: the mark on its source. storage NULL: the item before it has the same storage */
+  tdict_fence_node *nodes;
   uint32_t num_items, cap_items;
   uint32_t *item_of_leaf;
   uint32_t num_leaves, cap_leaves;
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
-  size_t line_bytes;          /* the end of the line */
-  size_t total_bytes;         /* of leaves that travel */
-  size_t way_bytes[5];        /* of those, by way */
+  size_t line_bytes;          /* length of the line */
+  size_t total_bytes;         /* bytes of all items */
+  size_t way_bytes[5];        /* bytes of the items, for each way */
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
-  int64_t num_untouched; /* objects for which their type has no way */
-  int64_t num_shared;    /* leaves that are there, or the same bytes as another */
-  bool one_by_one;       /* a driver copy is of one leaf, or of a run: see tdict_plan_run_end() */
-  uint32_t num_common;   /* items that are alike in all but place and size, see collect_uniform.h: way, gpu, plain */
-  bool one_run;          /* one driver copy may go over all items */
-  size_t num_new, num_new_dims;  /* tensors of a new result and their dimensions */
-  bool reads_device, writes_old; /* something other than host to new device memory */
-  bool some_locked;              /* a node of the tree is locked */
-  bool may_overlap;              /* of copy_into: destinations that may have bytes in common */
-  bool borrows;                  /* sources are not counted: the tree is held by who waits */
+  int64_t num_untouched;              /* objects whose type has no hook for this transfer */
+  int64_t num_shared;                 /* leaves already in place, or the same bytes as another leaf */
+  bool one_by_one;                    /* each driver copy is of one leaf or of one run: see tdict_plan_run_end() */
+  uint32_t num_uniform;               /* items that differ only in place and size, see collect_uniform.h */
+  bool is_one_run;                    /* one driver copy can cover all items */
+  size_t num_new, num_new_dims;       /* tensors of a new result, and the sum of their dimensions */
+  bool reads_device, writes_existing; /* false for both: from the host to new device memory */
+  bool some_locked;                   /* a node of the tree is locked */
+  bool may_overlap;                   /* copy_into: some destinations may share bytes */
+  bool borrows;                       /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
-/* Gives items their places: in the storage `arena` (whose line it is), unless they have a dst. */
+/* Sets the destination address of each item without a dst: its offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
-/* Pinned leaves that would make many small driver copies go through slots instead, packed. After tdict_plan_place(). */
+/* Packs small pinned leaves: runs that would be many small driver copies go through slots instead. Call after
+ * tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line: chunks of at most chunk_bytes that go through slots. The first and the last ones are smaller, down to
- * first_bytes; both are multiples of 256. TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that goes through slots has at most chunk_bytes. The first and the last chunks
+ * are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
-/* The end of the run of leaves from `first` on that one driver copy can take: they lie on both sides as on the line. A
- * chunk of direct copies between host and device holds up to TDICT_CU_MOST_LINES runs, if the plan is not one_by_one. */
+/* Returns the end of the run from item `first` on. One driver copy can cover a run: on both sides its leaves lie as
+ * on the line. A chunk of direct copies between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan
+ * is one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
-/* The first item from `low` on that ends behind `at`, a place on the line; there is one. */
+/* Returns the first item from `low` on that ends after offset `at` of the line. Such an item must exist. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
 void tdict_plan_reset(tdict_plan *plan);
-/* All items go the same way to the same gpu, from ordinary memory to a new result. */
+/* Returns true if all items have the same way and GPU, and go from ordinary memory to a new result. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
-  return plan->num_items > 0 && plan->num_common == plan->num_items;
+  return plan->num_items > 0 && plan->num_uniform == plan->num_items;
 }
-/* Lets go of all that the plan holds but its memory. */
+/* Releases everything that the plan holds, and keeps its memory for reuse. */
 void tdict_plan_clear(tdict_plan *plan);
-/* What lies between this tensor and the next multiple of 256 is nobody's: it is one of an arena's own leaves, made from a
- * slab, no view of a part of one. True for NULL, a place in a new result. */
+/* Returns true if no tensor owns the bytes between this tensor and the next multiple of 256, so a copy may overwrite
+ * them. True for a leaf of an arena that is not a view, and for NULL, a place in a new result. */
 bool tdict_plan_gap_is_free(const tdict_tensor *t);
 
 #endif

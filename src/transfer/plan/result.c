@@ -1,30 +1,31 @@
-/* The tree that a transfer gives: the source's nodes with leaves of its own, made at once from one slab. */
+/* Builds the tree that a transfer returns: the source's keys with new leaves, which come from one slab. See result.h
+ * for ownership and threads. */
 #include "transfer/plan/result.h"
 
 #include "base/error.h"
 #include "tree/cursor.h"
 
-/* What a build works with; lives for one call. */
+/* The state of a build; lives for one call. */
 typedef struct builder {
   const tdict_plan *plan;
   tdict_slab *slab;
   const tdict_device *device;
-  bool mirror; /* every leaf is the source's, flattened objects are trees */
+  bool mirror; /* the leaves are the source's, and flattened objects are trees */
   uint32_t leaf, object;
 } builder;
 
-static tdict_status no_memory(tdict_error *err) {
+static tdict_status fail_result_memory(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its result");
 }
 
-static tdict_tensor *make_leaf(builder *b, tdict_tensor *src) {
+static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
   return tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
 }
 
-/* The tensors that follow one another from the frame's slot on, which is moved behind them. What is read of those to come
- * lies all over memory and is asked for in time. */
+/* Makes the tensors from the frame's slot on, up to the first leaf that is not a tensor, and moves the frame there.
+ * The tensors' records are scattered over memory, so they are prefetched. */
 enum { LOOK_AHEAD = 8 };
 static void make_leaves(builder *b, tdict_frame *top) {
   const tdict_tree *node = top->node;
@@ -39,12 +40,12 @@ static void make_leaves(builder *b, tdict_frame *top) {
     tdict_leaf leaf = node->leaves[i];
     if (!leaf) continue;
     if (tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return;
-    places[i] = tdict_leaf_of_tensor(make_leaf(b, tdict_leaf_tensor(leaf)));
+    places[i] = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
   }
 }
 
-static tdict_status make_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
-  tdict_status status = tdict_node_like(like, out, err);
+static tdict_status make_result_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+  tdict_status status = tdict_node_create_like(like, out, err);
   if (status == TDICT_OK && b->device) {
     (*out)->has_device = true;
     (*out)->device = *b->device;
@@ -52,7 +53,8 @@ static tdict_status make_node(const builder *b, const tdict_tree *like, tdict_tr
   return status;
 }
 
-/* The next object's tensors when they are gone through like a tree, else NULL; leaves of one that is kept are passed. */
+/* Returns the next object's tensors if it is entered like a tree, else NULL. Skips the leaves of an object that is
+ * kept. */
 static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   *step = &b->plan->objects[b->object++];
   if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
@@ -60,7 +62,7 @@ static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   return NULL;
 }
 
-/* An object's place in the result. *child is the tree to go into, *made its counterpart, or NULL. */
+/* Handles an object of the source. *child is the tree to enter and *made its counterpart, or NULL. */
 static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
                                 tdict_error *err) {
   tdict_object_step *step;
@@ -70,16 +72,16 @@ static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, 
     if (b->mirror || step->action == TDICT_OBJECT_KEEP) *place = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
-  tdict_status status = make_node(b, *child, made, err);
+  tdict_status status = make_result_node(b, *child, made, err);
   if (status != TDICT_OK) return status;
   if (b->mirror)
     *place = tdict_leaf_of_tree(*made);
   else
-    step->moved = *made; /* goes into the object when it is whole */
+    step->moved = *made; /* given to unflatten after all its leaves are made */
   return TDICT_OK;
 }
 
-static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, src, false);
   cursor.frames[0].mark = (size_t)(uintptr_t)result;
@@ -91,16 +93,16 @@ static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, 
     tdict_leaf *place = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
     tdict_tree *child = tdict_leaf_tree(leaf), *made = NULL;
     if (tdict_leaf_tensor(leaf)) {
-      *place = tdict_leaf_of_tensor(make_leaf(b, tdict_leaf_tensor(leaf)));
+      *place = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
     } else if (child) {
-      status = make_node(b, child, &made, err);
+      status = make_result_node(b, child, &made, err);
       if (status == TDICT_OK) *place = tdict_leaf_of_tree(made);
     } else {
       status = make_object(b, leaf, place, &child, &made, err);
     }
     if (status != TDICT_OK || !child) continue;
     if (!tdict_cursor_enter(&cursor, child)) {
-      status = no_memory(err);
+      status = fail_result_memory(err);
       continue;
     }
     cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)made;
@@ -110,38 +112,38 @@ static tdict_status fill(builder *b, const tdict_tree *src, tdict_tree *result, 
   return status;
 }
 
-/* Makes an object around the tensors that were moved for it. */
-static tdict_status unflatten(tdict_object_step *step, tdict_error *err) {
+/* Calls unflatten to make an object from the moved tensors. */
+static tdict_status unflatten_object(tdict_object_step *step, tdict_error *err) {
   const tdict_type *type = step->box->type;
-  void *given = NULL;
-  tdict_error said = {0};
-  tdict_status status = type->unflatten(step->box->self, step->moved, &given, &said);
-  if (status == TDICT_OK && !given) status = (tdict_status)-1;
+  void *returned = NULL;
+  tdict_error hook_error = {0};
+  tdict_status status = type->unflatten(step->box->self, step->moved, &returned, &hook_error);
+  if (status == TDICT_OK && !returned) status = (tdict_status)-1;
   if (status != TDICT_OK) {
-    status = tdict_hook_failed(type, "unflatten", status, &said);
-    if (err) *err = said;
+    status = tdict_hook_failed(type, "unflatten", status, &hook_error);
+    if (err) *err = hook_error;
     return tdict_error_at(err, status, step->path);
   }
   tdict_box *box;
-  status = tdict_box_of(step->box, given, &box, err);
+  status = tdict_box_of(step->box, returned, &box, err);
   if (status == TDICT_OK) *step->place = tdict_leaf_of_box(box);
   return status;
 }
 
-static tdict_status unflatten_all(const tdict_plan *plan, tdict_error *err) {
+static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0; i < plan->num_objects && status == TDICT_OK; i++) {
     tdict_object_step *step = &plan->objects[i];
     if (step->action != TDICT_OBJECT_FLAT) continue;
-    status = unflatten(step, err);
+    status = unflatten_object(step, err);
     tdict_release(step->moved);
     step->moved = NULL;
   }
   return status;
 }
 
-/* Locks the nodes of the result whose originals are locked by a call of their own. */
-static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+/* Locks the nodes of the result whose originals were locked directly. */
+static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
   if (tdict_node_is_locked(src)) {
     tdict_lock(result);
     return TDICT_OK;
@@ -159,7 +161,7 @@ static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_e
     if (tdict_node_is_locked(child))
       tdict_lock(other);
     else if (!tdict_cursor_enter(&cursor, child))
-      status = no_memory(err);
+      status = fail_result_memory(err);
     else
       cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)other;
   }
@@ -167,15 +169,15 @@ static tdict_status lock_like(const tdict_tree *src, tdict_tree *result, tdict_e
   return status;
 }
 
-static tdict_status build(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   tdict_tree *result;
-  tdict_status status = make_node(b, src, &result, err);
+  tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
-  status = fill(b, src, result, err);
-  if (b->slab)
-    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors); /* whatever the status: they hang in the result */
-  if (status == TDICT_OK && !b->mirror) status = unflatten_all(b->plan, err);
-  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = lock_like(src, result, err);
+  status = fill_nodes(b, src, result, err);
+  if (b->slab) /* after a failure, too: the tree's release drops them */
+    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
+  if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
+  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
     return status;
@@ -190,14 +192,14 @@ tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, t
   tdict_status status =
       plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, arena, &b.slab, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
-  status = build(&b, src, out, err);
+  status = build_tree(&b, src, out, err);
   if (b.slab) tdict_slab_release(b.slab, 1);
   return status;
 }
 
 tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
   builder b = {.plan = plan, .mirror = true};
-  return build(&b, src, out, err);
+  return build_tree(&b, src, out, err);
 }
 
 void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes) {

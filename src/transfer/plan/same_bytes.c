@@ -1,4 +1,5 @@
-/* A hash table of leaves by the address of their first element. */
+/* A hash table of leaves, keyed by the address of the first element, with linear probing. See same_bytes.h for
+ * ownership and threads. */
 #include "transfer/plan/same_bytes.h"
 
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "tensor/layout.h"
 
-bool tdict_same_bytes_is_alone(const tdict_tensor *t) {
+bool tdict_same_bytes_is_unshared(const tdict_tensor *t) {
   return !t->slab && atomic_load_explicit(&t->refs, memory_order_relaxed) == 1 &&
          atomic_load_explicit(&t->storage->refs, memory_order_relaxed) == 1;
 }
@@ -27,13 +28,15 @@ bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t) {
   return true;
 }
 
-static size_t slot_of(const tdict_same_bytes *same, const tdict_tensor *t) {
+static size_t hash_slot(const tdict_same_bytes *same, const tdict_tensor *t) {
   uint64_t x = (uint64_t)(uintptr_t)t->data * 0x9e3779b97f4a7c15u;
+  /* Use the upper half of the product: the low bits of an address are often zero, and mix badly. */
   return (size_t)(x >> 32) & (same->cap - 1);
 }
 
-static bool is_same(const tdict_tensor *a, const tdict_tensor *b) {
+static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->storage != b->storage || a->data != b->data || tdict_tensor_nbytes(a) != tdict_tensor_nbytes(b)) return false;
+  /* Two leaves in C order are the same bytes whatever their shapes are. Else dtype, shape and strides must be equal. */
   bool a_plain = tdict_layout_is_contiguous(a->ndim, a->dims, tdict_tensor_dims_strides(a));
   bool b_plain = tdict_layout_is_contiguous(b->ndim, b->dims, tdict_tensor_dims_strides(b));
   if (a_plain && b_plain) return true;
@@ -43,21 +46,21 @@ static bool is_same(const tdict_tensor *a, const tdict_tensor *b) {
 
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place) {
   if (!same->cap || !t->data) return;
-  for (size_t i = slot_of(same, t); same->table[i]; i = (i + 1) & (same->cap - 1)) {
-    if (!is_same(same->tensors[i], t)) continue;
+  for (size_t i = hash_slot(same, t); same->table[i]; i = (i + 1) & (same->cap - 1)) {
+    if (!are_same_bytes(same->tensors[i], t)) continue;
     *place = same->table[i] - 1;
     return;
   }
 }
 
-static void put(tdict_same_bytes *same, const tdict_tensor *t, uint32_t entry) {
-  size_t i = slot_of(same, t);
+static void put_entry(tdict_same_bytes *same, const tdict_tensor *t, uint32_t entry) {
+  size_t i = hash_slot(same, t);
   while (same->table[i]) i = (i + 1) & (same->cap - 1);
   same->table[i] = entry;
   same->tensors[i] = t;
 }
 
-static bool grow(tdict_same_bytes *same) {
+static bool grow_table(tdict_same_bytes *same) {
   tdict_same_bytes bigger = *same;
   bigger.cap = same->cap ? 2 * same->cap : 64;
   bigger.table = calloc(bigger.cap, sizeof *bigger.table);
@@ -67,7 +70,7 @@ static bool grow(tdict_same_bytes *same) {
     return false;
   }
   for (size_t i = 0; i < same->cap; i++)
-    if (same->table[i]) put(&bigger, same->tensors[i], same->table[i]);
+    if (same->table[i]) put_entry(&bigger, same->tensors[i], same->table[i]);
   tdict_same_bytes_reset(same);
   *same = bigger;
   return true;
@@ -75,8 +78,9 @@ static bool grow(tdict_same_bytes *same) {
 
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item) {
   if (!t->data) return true;
-  if (2 * (same->count + 1) > same->cap && !grow(same)) return false;
-  put(same, t, item + 1);
+  /* At most half of the table is used, so that searches stay short. */
+  if (2 * (same->count + 1) > same->cap && !grow_table(same)) return false;
+  put_entry(same, t, item + 1);
   same->count++;
   return true;
 }

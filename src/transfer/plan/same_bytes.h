@@ -1,5 +1,5 @@
-/* Finding leaves that are the same bytes of one storage, so that they are sent once. A leaf that
- * cannot be met twice need not be added. Owned by one call; one thread. */
+/* Finds leaves that are the same bytes of one storage, so that they are sent once. Owned by one call. Thread rule:
+ * one thread. */
 #ifndef TDICT_TRANSFER_PLAN_SAME_BYTES_H
 #define TDICT_TRANSFER_PLAN_SAME_BYTES_H
 
@@ -8,24 +8,27 @@
 enum { TDICT_SAME_BYTES_RUNS = 8 };
 
 typedef struct tdict_same_bytes {
-  uint32_t *table; /* number of an item + 1, or 0; by the address of the first element */
+  uint32_t *table; /* number of an item + 1, or 0; hashed by the address of the first element */
   const tdict_tensor **tensors;
   size_t cap, count; /* cap is a power of two, or 0 */
   const tdict_storage
-      *runs[TDICT_SAME_BYTES_RUNS]; /* storages whose leaves came one behind the other; the last is going on */
+      /* storages whose leaves came in the order of their addresses; the last is the current one */
+      *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
   uintptr_t run_end;
 } tdict_same_bytes;
 
-/* The leaf is in C order and lies behind all leaves of its storage that were shown to this function, so none of them is the
- * same bytes: as in trees that were made whole. Once it answered false, all leaves belong into the table. */
+/* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this
+ * function. Then no earlier leaf is the same bytes. After it has returned false, all leaves must be added to the
+ * table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* Writes to *place the number of an item that is the same bytes, or leaves it. */
+/* Writes the number of an item that is the same bytes to *place. Leaves *place unchanged if there is none. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
-/* Nobody else can hold these bytes: one tensor, held once, over a storage held once. */
-bool tdict_same_bytes_is_alone(const tdict_tensor *t);
-bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item); /* false without memory */
+/* Returns true if no other tensor can hold these bytes: the tensor and its storage have one reference each. */
+bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
+/* returns false without memory */
+bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 
 #endif

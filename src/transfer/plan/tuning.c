@@ -1,4 +1,5 @@
-/* The built-in tuning table, measured on an H200 with 16 cores and PCIe 5. See tuning.h for ownership and threads. */
+/* The built-in tuning table, measured on an H200 with 16 cores and PCIe 5, and the checks of tables. See tuning.h
+ * for ownership and threads. */
 #include "transfer/plan/tuning.h"
 
 #include "base/error.h"
@@ -6,7 +7,7 @@
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* up to, chunk, first, workers, slots, streaming, caller, spin_us */
+/* columns: up_to, chunk, first, workers, slots, streaming, caller, spin_us */
 static const tdict_tuning built_in =
     {.rows[TDICT_TUNING_IN] =
          {
@@ -55,7 +56,7 @@ const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuni
   return row;
 }
 
-static tdict_status check_row(const tdict_tuning_row *r, const char *where, int number, tdict_error *err) {
+static tdict_status check_tuning_row(const tdict_tuning_row *r, const char *where, int number, tdict_error *err) {
   if (r->chunk_bytes == 0 || r->chunk_bytes % 256 != 0)
     return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: chunk_bytes is %zu, wanted a multiple of 256", where,
                       number, r->chunk_bytes);
@@ -89,10 +90,11 @@ tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err) {
                         TDICT_TUNING_ROWS);
     for (int i = 0; i < count; i++) {
       const tdict_tuning_row *row = &tuning->rows[d][i];
+      /* tdict_tuning_find() returns the first row that fits, so rows must rise. */
       if (i > 0 && row->up_to_bytes <= row[-1].up_to_bytes)
         return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before",
                           names[d], i, row->up_to_bytes);
-      tdict_status status = check_row(row, names[d], i, err);
+      tdict_status status = check_tuning_row(row, names[d], i, err);
       if (status != TDICT_OK) return status;
     }
     if (tuning->rows[d][count - 1].up_to_bytes != SIZE_MAX)

@@ -1,4 +1,4 @@
-/* Reading and writing tuning tables. See tuning_file.h for ownership and threads. */
+/* Parses and writes tuning files. See tuning_file.h for ownership and threads. */
 #include "transfer/plan/tuning_file.h"
 
 #include <errno.h>
@@ -26,13 +26,14 @@ typedef struct reader {
   char machine[TDICT_TUNING_MACHINE];
 } reader;
 
-static tdict_status refuse(const reader *r, tdict_error *err, const char *format, ...) TDICT_PRINTF(3, 4);
-static tdict_status refuse(const reader *r, tdict_error *err, const char *format, ...) {
+static tdict_status fail_line(const reader *r, tdict_error *err, const char *format, ...) TDICT_PRINTF(3, 4);
+static tdict_status fail_line(const reader *r, tdict_error *err, const char *format, ...) {
   char what[160];
   va_list list;
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
+  /* Keep the end of a long path: it names the file. */
   const char *name = strlen(r->path) > 80 ? r->path + strlen(r->path) - 80 : r->path;
   return tdict_fail(err, TDICT_EFORMAT, "%s:%d: %s", name, r->line, what);
 }
@@ -42,55 +43,55 @@ static tdict_status read_number(const reader *r, const char *word, size_t most, 
   errno = 0;
   uintmax_t value = strtoumax(word, &end, 10);
   if (*word < '0' || *word > '9' || *end || errno || value > most)
-    return refuse(r, err, "wanted a whole number from 0 to %zu, found '%.40s'", most, word);
+    return fail_line(r, err, "wanted a whole number from 0 to %zu, found '%.40s'", most, word);
   *out = (size_t)value;
   return TDICT_OK;
 }
 
-/* A table of this row alone is judged by the rules of all tables. */
-static tdict_status check_row(const reader *r, tdict_tuning_row row, tdict_error *err) {
-  tdict_tuning one = tdict_tuning_default();
+/* Checks one row with the rules for whole tables, by a table that has only this row. */
+static tdict_status check_file_row(const reader *r, tdict_tuning_row row, tdict_error *err) {
+  tdict_tuning table = tdict_tuning_default();
   tdict_error why;
   row.up_to_bytes = SIZE_MAX;
-  one.rows[TDICT_TUNING_IN][0] = row;
-  one.num_rows[TDICT_TUNING_IN] = 1;
-  if (tdict_tuning_check(&one, &why) == TDICT_OK) return TDICT_OK;
+  table.rows[TDICT_TUNING_IN][0] = row;
+  table.num_rows[TDICT_TUNING_IN] = 1;
+  if (tdict_tuning_check(&table, &why) == TDICT_OK) return TDICT_OK;
   const char *text = strstr(why.message, "row 0: ");
-  return refuse(r, err, "%.150s", text ? text + strlen("row 0: ") : why.message);
+  return fail_line(r, err, "%.150s", text ? text + strlen("row 0: ") : why.message);
 }
 
 static tdict_status add_row(reader *r, tdict_tuning_direction d, char **words, tdict_error *err) {
-  size_t f[FIELDS] = {0};
+  size_t fields[FIELDS] = {0};
   int count = r->table.num_rows[d];
   tdict_status status = TDICT_OK;
   for (int i = 0; i < FIELDS && status == TDICT_OK; i++)
     if (i == 0 && strcmp(words[0], "max") == 0)
-      f[0] = SIZE_MAX;
+      fields[0] = SIZE_MAX;
     else
-      status = read_number(r, words[i], i < 3 ? SIZE_MAX - 1 : INT32_MAX, &f[i], err);
+      status = read_number(r, words[i], i < 3 ? SIZE_MAX - 1 : INT32_MAX, &fields[i], err);
   if (status != TDICT_OK) return status;
   if (count == TDICT_TUNING_ROWS)
-    return refuse(r, err, "wanted at most %d rows of '%s', found one more", TDICT_TUNING_ROWS, directions[d]);
+    return fail_line(r, err, "wanted at most %d rows of '%s', found one more", TDICT_TUNING_ROWS, directions[d]);
   tdict_tuning_row *row = &r->table.rows[d][count];
-  if (count > 0 && f[0] <= row[-1].up_to_bytes)
-    return refuse(r, err, "wanted a row of '%s' for more bytes than the one before, found '%.40s'", directions[d],
-                  words[0]);
-  *row =
-      (tdict_tuning_row){f[0], f[1], f[2], (int32_t)f[3], (int32_t)f[4], (int32_t)f[5], (int32_t)f[6], (int32_t)f[7]};
-  status = check_row(r, *row, err);
+  if (count > 0 && fields[0] <= row[-1].up_to_bytes)
+    return fail_line(r, err, "wanted a row of '%s' for more bytes than the one before, found '%.40s'", directions[d],
+                     words[0]);
+  *row = (tdict_tuning_row){fields[0],          fields[1],          fields[2],          (int32_t)fields[3],
+                            (int32_t)fields[4], (int32_t)fields[5], (int32_t)fields[6], (int32_t)fields[7]};
+  status = check_file_row(r, *row, err);
   if (status == TDICT_OK) r->table.num_rows[d]++;
   return status;
 }
 
 static tdict_status read_version(reader *r, char **words, int count, tdict_error *err) {
   if (strcmp(words[0], "tdict-tuning") != 0)
-    return refuse(r, err, "wanted 'tdict-tuning %d' first, found '%.40s'", TDICT_TUNING_VERSION, words[0]);
+    return fail_line(r, err, "wanted 'tdict-tuning %d' first, found '%.40s'", TDICT_TUNING_VERSION, words[0]);
   size_t version = 0;
-  if (count != 2) return refuse(r, err, "wanted a version after 'tdict-tuning', found %d words", count - 1);
+  if (count != 2) return fail_line(r, err, "wanted a version after 'tdict-tuning', found %d words", count - 1);
   tdict_status status = read_number(r, words[1], INT32_MAX, &version, err);
   if (status != TDICT_OK) return status;
   if (version != TDICT_TUNING_VERSION)
-    return refuse(r, err, "wanted version %d, found %zu", TDICT_TUNING_VERSION, version);
+    return fail_line(r, err, "wanted version %d, found %zu", TDICT_TUNING_VERSION, version);
   r->versioned = true;
   return TDICT_OK;
 }
@@ -101,7 +102,7 @@ static tdict_status read_machine(reader *r, const char *line, tdict_error *err) 
   size_t length = strlen(name);
   while (length && strchr(blanks, name[length - 1])) length--;
   if (length >= sizeof r->machine)
-    return refuse(r, err, "wanted a machine's name of at most %zu bytes, found %zu", sizeof r->machine - 1, length);
+    return fail_line(r, err, "wanted a machine's name of at most %zu bytes, found %zu", sizeof r->machine - 1, length);
   memcpy(r->machine, name, length);
   r->machine[length] = 0;
   return TDICT_OK;
@@ -119,13 +120,13 @@ static tdict_status read_line(reader *r, char *line, tdict_error *err) {
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
     if (strcmp(words[0], directions[d]) != 0) continue;
     if (count == FIELDS + 1) return add_row(r, (tdict_tuning_direction)d, words + 1, err);
-    return refuse(r, err, "wanted %d numbers after '%s', found %s%d", FIELDS, directions[d],
-                  count == MAX_WORDS ? "at least " : "", count - 1);
+    return fail_line(r, err, "wanted %d numbers after '%s', found %s%d", FIELDS, directions[d],
+                     count == MAX_WORDS ? "at least " : "", count - 1);
   }
-  return refuse(r, err, "wanted 'in', 'out', 'out_new', 'host', 'machine' or a comment, found '%.40s'", words[0]);
+  return fail_line(r, err, "wanted 'in', 'out', 'out_new', 'host', 'machine' or a comment, found '%.40s'", words[0]);
 }
 
-/* Directions that a file says nothing of have the built-in rows; 'in' and 'out' are asked for. */
+/* Uses the built-in rows for directions that the file does not have. 'in' and 'out' are required. */
 static void add_missing(reader *r) {
   const tdict_tuning known = tdict_tuning_default();
   for (int d = TDICT_TUNING_OUT_NEW; d < TDICT_TUNING_DIRECTIONS; d++) {
@@ -136,18 +137,18 @@ static void add_missing(reader *r) {
 }
 
 static tdict_status read_end(reader *r, tdict_error *err) {
-  r->line++; /* behind the last */
+  r->line++; /* the line after the last */
   add_missing(r);
-  if (!r->versioned) return refuse(r, err, "wanted 'tdict-tuning %d', found the end", TDICT_TUNING_VERSION);
+  if (!r->versioned) return fail_line(r, err, "wanted 'tdict-tuning %d', found the end", TDICT_TUNING_VERSION);
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
     int count = r->table.num_rows[d];
     if (count == 0 || r->table.rows[d][count - 1].up_to_bytes != SIZE_MAX)
-      return refuse(r, err, "wanted a last row of '%s' for up to 'max' bytes, found the end", directions[d]);
+      return fail_line(r, err, "wanted a last row of '%s' for up to 'max' bytes, found the end", directions[d]);
   }
   return TDICT_OK;
 }
 
-/* A line without its end; longer ones and ones with zero bytes are refused. */
+/* Reads the file line by line. Refuses lines that are too long or contain zero bytes. */
 static tdict_status read_lines(reader *r, FILE *file, tdict_error *err) {
   char line[MAX_LINE];
   tdict_status status = TDICT_OK;
@@ -161,15 +162,15 @@ static tdict_status read_lines(reader *r, FILE *file, tdict_error *err) {
     if (c == EOF && length == 0) break;
     line[length] = 0;
     r->line++;
-    if (zero) return refuse(r, err, "wanted text, found a zero byte");
+    if (zero) return fail_line(r, err, "wanted text, found a zero byte");
     if (c != EOF && c != '\n')
-      return refuse(r, err, "wanted lines of less than %d bytes, found a longer one", MAX_LINE - 1);
+      return fail_line(r, err, "wanted lines of less than %d bytes, found a longer one", MAX_LINE - 1);
     status = read_line(r, line, err);
   }
   return status;
 }
 
-static tdict_status fail_io(const char *path, const char *what, int code, tdict_error *err) {
+static tdict_status fail_tuning_io(const char *path, const char *what, int code, tdict_error *err) {
   return tdict_fail_native(err, TDICT_EIO, code, "tuning file %.120s cannot be %s: %s", path, what, strerror(code));
 }
 
@@ -180,7 +181,7 @@ tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machin
   if (status != TDICT_OK) return status;
   errno = 0;
   status = read_lines(&r, file, err);
-  if (ferror(file)) status = fail_io(path, "read", errno ? errno : EIO, err);
+  if (ferror(file)) status = fail_tuning_io(path, "read", errno ? errno : EIO, err);
   fclose(file);
   if (status == TDICT_OK) status = read_end(&r, err);
   if (status != TDICT_OK) return status;
@@ -193,18 +194,18 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
   tdict_status status = tdict_tuning_check(tuning, err);
   if (status != TDICT_OK) return status;
   if (strlen(machine) >= TDICT_TUNING_MACHINE || strpbrk(machine, "\r\n"))
-    return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name is no line of less than %d bytes",
+    return tdict_fail(err, TDICT_EINVAL, "tuning: the machine's name must be one line of less than %d bytes",
                       TDICT_TUNING_MACHINE);
   FILE *file;
   status = tdict_file_stream_to_write("tuning file", path, &file, err);
   if (status != TDICT_OK) return status;
   fprintf(
       file,
-      "# What tdict does with a transfer of a size, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
+      "# Settings of tdict for each size of a transfer, for tdict_context_options.tuning_file.\ntdict-tuning %d\nmachine %s\n",
       TDICT_TUNING_VERSION, machine);
   fprintf(
       file,
-      "# in: to a device; out, out_new: to the host, into memory that is there or new; host: within the host; in bytes\n"
+      "# in: to a device; out, out_new: to the host, into existing or new memory; host: within the host; sizes in bytes\n"
       "# up_to chunk first workers slots streaming caller spin_us\n");
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
     for (int i = 0; i < tuning->num_rows[d]; i++) {
@@ -219,6 +220,7 @@ tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, co
     }
   bool good = !ferror(file);
   int code = errno;
+  /* The last bytes may be written only by fclose(). */
   if (fclose(file) != 0) good = false, code = errno;
-  return good ? TDICT_OK : fail_io(path, "written", code, err);
+  return good ? TDICT_OK : fail_tuning_io(path, "written", code, err);
 }

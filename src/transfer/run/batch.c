@@ -1,12 +1,13 @@
-/* Batches of copies that are queued together. See batch.h for ownership and threads. */
+/* Gathers copies of full slots and queues them together. See batch.h for ownership and threads. */
 #include "transfer/run/batch.h"
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "sched/spin.h"
 
-static bool by_slots(const tdict_item *item) {
+static bool uses_slot(const tdict_item *item) {
   return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
 }
 
@@ -14,7 +15,7 @@ tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
   const tdict_plan *p = &t->plan;
   if (p->num_chunks < TDICT_BATCH_CHUNKS) return TDICT_OK;
   uint32_t chunk = 0;
-  while (chunk < p->num_chunks && !by_slots(&p->items[p->chunks[chunk].first])) chunk++;
+  while (chunk < p->num_chunks && !uses_slot(&p->items[p->chunks[chunk].first])) chunk++;
   if (chunk == p->num_chunks) return TDICT_OK;
   tdict_batch *b = calloc(1, sizeof *b);
   if (!b) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for copies that are queued together");
@@ -24,18 +25,20 @@ tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
   return TDICT_OK;
 }
 
-static void lock(tdict_future *t) {
+/* Spins first: the lock is held only while copies are queued. */
+static void lock_batch(tdict_future *t) {
   if (!tdict_spin_try(&t->batch_lock)) pthread_mutex_lock(&t->batch_lock);
 }
-static void unlock(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
+static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* True while the last batch has not begun, so that more copies can wait. They take at most three sixteenths of the slots: then
- * two such batches on their way and a third that waits leave 14 of 32 slots, for the twelve threads that may want one. */
-static bool can_wait(const tdict_future *t, tdict_gpu *gpu) {
+/* Returns true if more copies may be gathered: the batch before the last one has not ended yet, so the link is busy.
+ * Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that is gathered then leave 14
+ * of 32 slots for up to twelve threads. */
+static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;
   const int most = part < TDICT_BATCH_MOST ? (int)part : TDICT_BATCH_MOST;
-  return b->count < most && b->before && tdict_gpu_query_event(gpu, b->before) == TDICT_CU_NOT_READY;
+  return b->count < most && b->previous_event && tdict_gpu_query_event(gpu, b->previous_event) == TDICT_CU_NOT_READY;
 }
 
 static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream *s, tdict_error *err) {
@@ -54,26 +57,27 @@ static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream
   return status;
 }
 
-/* Clears the batch. The slots belong to their lanes again; if the batch was not queued, their threads see that the transfer has
- * failed. */
-static void clear(tdict_batch *b) {
+/* Clears the batch. The slots belong to their lanes again. If the batch was not queued, the lanes' threads see that
+ * the transfer has failed. */
+static void clear_batch(tdict_batch *b) {
   for (int i = 0; i < b->count; i++) atomic_store_explicit(&b->slots[i]->posted, false, memory_order_release);
   b->count = 0;
 }
 
-static tdict_status queue_all(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
+static tdict_status queue_batch(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
   tdict_batch *b = t->batch;
+  TDICT_ASSERT(tdict_lock_is_held(&t->batch_lock));
   if (b->count == 0) return TDICT_OK;
   tdict_status status = queue_copies(t, s, err);
   for (int i = 0; i < b->count; i++) s->queued_for_others |= b->lanes[i] != s->lane;
   if (status == TDICT_OK) {
-    b->before = b->last;
-    b->last = b->slots[b->count - 1]->event;
+    b->previous_event = b->last_event;
+    b->last_event = b->slots[b->count - 1]->event;
   } else {
-    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some may be under way, and no event would tell */
+    (void)!tdict_gpu_sync_stream(s->gpu, s->stream, NULL); /* some copies may be in flight without an event */
     tdict_transfer_fail(t, b->items[0], err);
   }
-  clear(b);
+  clear_batch(b);
   return status;
 }
 
@@ -81,34 +85,35 @@ tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot
                               uint32_t item, tdict_error *err) {
   tdict_batch *b = t->batch;
   tdict_status status = TDICT_OK;
-  lock(t);
+  lock_batch(t);
+  TDICT_ASSERT(b->count < TDICT_BATCH_MOST);
   b->slots[b->count] = slot;
   b->lanes[b->count] = s->lane;
   b->lines[b->count] = *line;
   b->items[b->count++] = item;
-  /* Relaxed: the lock orders it for the thread that clears it, and its reader is this thread. */
+  /* Relaxed: the lock orders it for the thread that clears it, and only this thread reads it before. */
   atomic_store_explicit(&slot->posted, true, memory_order_relaxed);
-  if (!can_wait(t, s->gpu)) status = queue_all(t, s, err);
-  unlock(t);
+  if (!may_gather(t, s->gpu)) status = queue_batch(t, s, err);
+  unlock_batch(t);
   return status;
 }
 
 bool tdict_batch_is_empty(tdict_future *t) {
-  lock(t);
+  lock_batch(t);
   const bool empty = t->batch->count == 0;
-  unlock(t);
+  unlock_batch(t);
   return empty;
 }
 
 tdict_status tdict_batch_flush(tdict_future *t, tdict_batch_stream *s, tdict_error *err) {
-  lock(t);
-  tdict_status status = queue_all(t, s, err);
-  unlock(t);
+  lock_batch(t);
+  tdict_status status = queue_batch(t, s, err);
+  unlock_batch(t);
   return status;
 }
 
 void tdict_batch_discard(tdict_future *t) {
-  lock(t);
-  clear(t->batch);
-  unlock(t);
+  lock_batch(t);
+  clear_batch(t->batch);
+  unlock_batch(t);
 }

@@ -1,53 +1,57 @@
-/* Batches: copies of several slots that are queued together. A submission costs the link some microseconds, however many
- * copies are in it. So while the link has enough to do, copies are gathered and handed to the driver as one batch. A batch is
- * queued when the batch before the last one has ended, when it is full, when a thread is about to wait for a slot in it, and
- * when a thread has no more work.
- * Slots belong to the lanes that posted them. A transfer has one batch, for one gpu.
- * Thread rule: create by one thread while no other works; the rest from any worker, inside a scope of the gpu. */
+/* Batches: copies of several slots that the driver queues together. Each submission costs the link some
+ * microseconds, however many copies are in it. So while the link
+ * is busy, copies are gathered. A batch is queued if the batch before the last one has ended, or if the batch is full.
+ * It is also queued if a thread is about to wait for a slot in it, or has no more work.
+ * Slots belong to the lanes that posted them. A transfer has at most one batch, for one GPU.
+ * Thread rule: one thread creates the batch while no other works. Any worker may call the rest, inside a scope of
+ * the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
 #include "transfer/job.h"
 #include "transfer/run/ring.h"
 
-enum { TDICT_BATCH_MOST = 8, TDICT_BATCH_CHUNKS = 4 }; /* copies in one; a transfer of fewer chunks needs none */
+/* TDICT_BATCH_MOST: copies in a batch. TDICT_BATCH_CHUNKS: transfers with fewer chunks have no batch */
+enum { TDICT_BATCH_MOST = 8, TDICT_BATCH_CHUNKS = 4 };
 
-/* Its copies, from count on, are guarded by the transfer's batch_lock. */
+/* Copies that wait to be queued. The transfer's batch_lock guards all fields from `count` on. */
 typedef struct tdict_batch {
-  const tdict_gpu *gpu; /* lanes on others queue their copies at once */
+  const tdict_gpu *gpu; /* lanes of other devices queue their copies at once */
   tdict_cu_kind kind;
   int count;
   tdict_slot *slots[TDICT_BATCH_MOST];
-  const void *lanes[TDICT_BATCH_MOST]; /* whose slots they are; compared only */
+  const void *lanes[TDICT_BATCH_MOST]; /* the owners of the slots; compared only */
   tdict_cu_line lines[TDICT_BATCH_MOST];
-  uint32_t items[TDICT_BATCH_MOST]; /* the first of each chunk, named when the batch cannot be queued */
-  tdict_cu_event last, before;      /* a slot's, after the last batch and the one before it; NULL: there was none */
+  uint32_t items[TDICT_BATCH_MOST]; /* the first item of each chunk, named in the error if queueing fails */
+  /* events of slots, recorded after the last batch and after the batch before it; or NULL */
+  tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
-/* The stream of a lane, on which the calling thread queues. */
+/* The stream on which the calling thread queues. */
 typedef struct tdict_batch_stream {
   tdict_gpu *gpu;
   tdict_cu_stream stream;
-  const void *lane;       /* compared only */
-  bool queued_for_others; /* set: copies of other lanes' slots were queued on the stream */
+  const void *lane;       /* the thread's lane; compared only */
+  bool queued_for_others; /* out: copies of other lanes' slots were queued on the stream */
 } tdict_batch_stream;
 
-/* Makes the transfer's batch, if it has TDICT_BATCH_CHUNKS chunks and copies through slots. TDICT_ENOMEM. */
+/* Creates the transfer's batch if it has at least TDICT_BATCH_CHUNKS chunks and copies through slots. TDICT_ENOMEM. */
 tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
-/* Whether copies of that kind on that gpu belong into the batch. */
-static inline bool tdict_batch_takes(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
+/* Returns true if the batch accepts copies of this kind on this GPU. */
+static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {
   return batch->gpu == gpu && batch->kind == kind;
 }
-/* Adds the copy of a slot, which is queued now or later; `item` names the leaf. TDICT_EDEVICE: a batch could not be queued;
- * the transfer has failed, and no copy of the batch is under way any more. */
+/* Adds the copy of a slot, which is queued now or later. `item` names the leaf in an error. TDICT_EDEVICE: queueing
+ * failed. The transfer has then failed, and no copy of the batch is in flight. */
 tdict_status tdict_batch_post(tdict_future *transfer, tdict_batch_stream *stream, tdict_slot *slot,
                               const tdict_cu_line *line, uint32_t item, tdict_error *err);
+/* Returns true if no copy waits in the batch. */
 bool tdict_batch_is_empty(tdict_future *transfer);
-/* Queues all copies of the batch. TDICT_EDEVICE as above. */
+/* Queues all copies of the batch. TDICT_EDEVICE as for tdict_batch_post(). */
 tdict_status tdict_batch_flush(tdict_future *transfer, tdict_batch_stream *stream, tdict_error *err);
-/* Clears the batch: the transfer has failed. */
+/* Drops all copies of the batch. Call only if the transfer has failed. */
 void tdict_batch_discard(tdict_future *transfer);
-/* True while the slot's copy is in the batch, so that its event tells nothing. */
+/* Returns true while the slot's copy is in the batch. Its event is not recorded yet and must not be queried. */
 static inline bool tdict_batch_holds(const tdict_slot *slot) {
   return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
 }

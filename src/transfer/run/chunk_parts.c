@@ -1,9 +1,10 @@
-/* Chunks that several threads fill together. See chunk_parts.h for ownership and threads. */
+/* Lets several threads fill one slot. See chunk_parts.h for ownership and threads. */
 #include "transfer/run/chunk_parts.h"
 
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "sched/spin.h"
 
@@ -16,7 +17,7 @@ tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the parts of %u chunks", count);
   for (uint32_t i = 0; i < count; i++) {
     atomic_init(&t->chunk_parts[i].slot, NULL);
-    atomic_init(&t->chunk_parts[i].left, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
+    atomic_init(&t->chunk_parts[i].num_unfilled, tdict_chunk_parts_count(t, &t->plan.chunks[i]));
   }
   return TDICT_OK;
 }
@@ -37,6 +38,7 @@ uint32_t tdict_chunk_parts_count(const tdict_future *t, const tdict_chunk *chunk
 }
 
 tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk, uint32_t n) {
+  /* All parts but the last are equal and a multiple of 256. */
   const size_t step = (size_t)tdict_chunk_parts_count(t, chunk) * TDICT_LEAF_ALIGNMENT;
   const size_t each = (chunk->end - chunk->begin + step - 1) / step * TDICT_LEAF_ALIGNMENT;
   tdict_chunk part = {.begin = chunk->begin + n * each, .end = chunk->begin + (n + 1) * each, .first = chunk->first};
@@ -45,12 +47,12 @@ tdict_chunk tdict_chunk_part_at(const tdict_future *t, const tdict_chunk *chunk,
   return part;
 }
 
-static tdict_slot *slot_of(tdict_chunk_parts *parts) {
+static tdict_slot *load_slot(tdict_chunk_parts *parts) {
   return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
-/* Usually set within microseconds, so spin first. If not, the ring is full: return our finished slots and sleep, or the thread
- * that should take the slot never gets one. */
+/* Waits for the slot of a chunk. Usually it is set within microseconds, so spin first. If not, the ring is full:
+ * return our finished slots and sleep. Otherwise the thread of the first part would never get a slot. */
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
@@ -58,10 +60,10 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-  for (int i = 0; t->spin_ns && i < TRIES && !(slot = slot_of(parts)) && !tdict_transfer_has_failed(t); i++)
+  for (int i = 0; t->spin_ns && i < TRIES && !(slot = load_slot(parts)) && !tdict_transfer_has_failed(t); i++)
     tdict_spin_pause();
-  while (!slot && !(slot = slot_of(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
-    status = tdict_lane_give_done(lane, err);
+  while (!slot && !(slot = load_slot(parts)) && status == TDICT_OK && !tdict_transfer_has_failed(t)) {
+    status = tdict_lane_return_finished(lane, err);
     if (status == TDICT_OK) nanosleep(&pause, NULL);
   }
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
@@ -72,21 +74,23 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, td
 tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err) {
   if (!first) {
-    *out = slot_of(parts);
+    *out = load_slot(parts);
     return *out ? TDICT_OK : wait_for_slot(lane, parts, out, err);
   }
-  tdict_status status = tdict_lane_slot(lane, out, err);
+  tdict_status status = tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
+  /* Stop counting the slot before other threads see it: any lane may queue its copy. */
   tdict_lane_hand_over(lane);
   atomic_store_explicit(&parts->slot, *out, memory_order_release);
   return TDICT_OK;
 }
 
 bool tdict_chunk_parts_filled(tdict_chunk_parts *parts) {
-  return atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) == 1;
+  TDICT_ASSERT(atomic_load_explicit(&parts->num_unfilled, memory_order_relaxed) > 0);
+  return atomic_fetch_sub_explicit(&parts->num_unfilled, 1, memory_order_acq_rel) == 1;
 }
 
-tdict_status tdict_chunk_parts_take(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
+tdict_status tdict_chunk_parts_take_over(tdict_lane *lane, tdict_chunk_parts *parts, tdict_error *err) {
   tdict_status status = tdict_lane_take_over(lane, err);
   if (status == TDICT_OK) atomic_store_explicit(&parts->slot, NULL, memory_order_relaxed);
   return status;

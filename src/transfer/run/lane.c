@@ -1,15 +1,19 @@
-/* Lanes: a stream, a window of copies in flight, and the slots they use. See lane.h. */
+/* A lane: queues copies on its stream, tracks them until they end, and holds slots for them. See lane.h for
+ * ownership and threads. */
 #include "transfer/run/lane.h"
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "transfer/run/batch.h"
 #include "transfer/run/pieces.h"
 
+/* Counts slots for the statistics and updates the peak. */
 static void count_slots(tdict_lane *lane, int by) {
   tdict_future *t = lane->worker->transfer;
   lane->held += by;
+  TDICT_ASSERT(lane->held >= 0);
   int64_t now = atomic_fetch_add_explicit(&t->slots_held, by, memory_order_relaxed) + by;
   int64_t peak = atomic_load_explicit(&t->peak_slots, memory_order_relaxed);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&t->peak_slots, &peak, now, memory_order_relaxed,
@@ -21,8 +25,8 @@ tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   if (lane->begun) return status;
   lane->begun = true;
-  for (int i = 0; i < t->num_gates && status == TDICT_OK; i++)
-    status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->gates[i].event, err);
+  for (int i = 0; i < t->num_wait_events && status == TDICT_OK; i++)
+    status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->wait_events[i].event, err);
   for (uint32_t i = 0; i < t->num_uses && status == TDICT_OK; i++) {
     const tdict_fence_ops *o = t->uses[i]->ops;
     if (!o->wait_on_stream || !o->wait_on_stream(t->uses[i], lane->gpu, lane->stream)) o->wait(t->uses[i], INT64_MAX);
@@ -43,7 +47,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_begin(lane, err); /* may wait, so the batch is not locked */
+  tdict_status status = tdict_lane_begin(lane, err); /* may wait, so the batch is not locked here */
   if (status != TDICT_OK) return status;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   status = tdict_batch_flush(t, &stream, err);
@@ -51,8 +55,8 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Slots are shared out among the workers of a transfer, so that each has two where there are enough. A transfer that
- * needs none makes no ring. */
+/* Finds the ring on the first request for a slot, so that a transfer without slots creates no ring. Divides the
+ * slots among the workers, so that each has two if there are enough. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_future *t = lane->worker->transfer;
@@ -61,7 +65,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
-    lane->depth = TDICT_LANE_DEPTH; /* all of it fits; or who queues a slot's copy is seldom who took the slot */
+    lane->depth = TDICT_LANE_DEPTH; /* everything fits into the ring, or lanes queue slots that other lanes took */
   return TDICT_OK;
 }
 
@@ -71,6 +75,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   lane->worker = worker;
   tdict_status status = tdict_gpu_enter(gpu, &lane->scope, err);
   if (status != TDICT_OK) return status;
+  /* Streams are pooled: tdict_lane_close() returns this one. */
   status = tdict_gpu_take_stream(gpu, &lane->stream, err);
   if (status != TDICT_OK) {
     tdict_gpu_leave(gpu, &lane->scope);
@@ -80,25 +85,26 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   return TDICT_OK;
 }
 
-static void give_slot(tdict_lane *lane, tdict_slot *slot) {
+static void return_slot(tdict_lane *lane, tdict_slot *slot) {
   tdict_ring_give(lane->ring, slot, false);
   count_slots(lane, -1);
 }
 
-static void give_spare(tdict_lane *lane) {
-  if (lane->spare) give_slot(lane, lane->spare);
+static void return_spare(tdict_lane *lane) {
+  if (lane->spare) return_slot(lane, lane->spare);
   lane->spare = NULL;
 }
 
-void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot) {
+void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot) {
   if (lane->spare)
-    give_slot(lane, slot);
+    return_slot(lane, slot);
   else
     lane->spare = slot;
 }
 
-/* The oldest copy in flight is done: empties its slot or lets its event go. */
-static void retire(tdict_lane *lane, bool abandon) {
+/* Removes the oldest flight, whose copy has ended: copies its slot to the host if needed, or returns its event. */
+static void retire_oldest(tdict_lane *lane, bool abandon) {
+  TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
   _Atomic(bool) *done = &lane->worker->transfer->first_copy_done;
   if (!abandon && !atomic_load_explicit(done, memory_order_relaxed))
@@ -115,7 +121,7 @@ static void retire(tdict_lane *lane, bool abandon) {
     tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->stores);
     lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
-  tdict_lane_keep(lane, f->slot);
+  tdict_lane_keep_slot(lane, f->slot);
 }
 
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
@@ -125,50 +131,53 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
-  if (status == TDICT_OK)
-    retire(lane, f->out && tdict_transfer_has_failed(t)); /* its batch may not have been queued */
+  if (status == TDICT_OK) /* after a failure its batch may not have been queued, so the slot has no valid bytes */
+    retire_oldest(lane, f->out && tdict_transfer_has_failed(t));
   else
     tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
   return status;
 }
 
-tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
   return status;
 }
 
-tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
   tdict_status status = TDICT_OK;
   while (lane->count >= TDICT_DIRECT_IN_FLIGHT && status == TDICT_OK) status = wait_oldest(lane, err);
   return status;
 }
 
-/* Slots to leave free for other transfers. While this transfer is blocked behind a stream, keep 1/8 of the ring for transfers
- * that are not. Zero for the first request, and for calls that return once everything is queued: those need a slot per chunk. */
-static int left_to_others(const tdict_lane *lane) {
+/* Returns how many slots to leave free for other transfers. While a stream may block this transfer, 1/8 of the ring
+ * stays free for transfers that can run. Zero for calls that return after everything is queued, because they need a
+ * slot for each chunk. */
+static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
-  if (t->deferred_tail || (t->num_gates == 0 && t->num_uses == 0)) return 0;
+  if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
-static bool asks_first(tdict_future *t) {
-  return !atomic_load_explicit(&t->slot_was_asked, memory_order_relaxed) &&
-         !atomic_exchange_explicit(&t->slot_was_asked, true, memory_order_relaxed);
+/* Returns true for the first request of a transfer. It may take the last free slots of the ring. */
+static bool is_first_request(tdict_future *t) {
+  return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
+         !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);
 }
 
-static tdict_status ask_ring(tdict_lane *lane, bool first, bool wait, tdict_error *err) {
-  return tdict_ring_take(lane->ring, first ? 0 : left_to_others(lane), wait, &lane->spare, err);
+static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdict_error *err) {
+  return tdict_ring_take(lane->ring, first ? 0 : slots_to_keep_free(lane), wait, &lane->spare, err);
 }
 
-/* One of the ring's as the spare. A lane that has none waits for it, but not longer than its transfer goes on. */
+/* Takes a slot of the ring as the spare. A lane without slots waits for a slot until its transfer fails. A lane that
+ * holds slots does not wait here: its own copies will return them. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
-  const bool wait = lane->held == 0, first = wait && asks_first(t);
-  tdict_status status = ask_ring(lane, first, false, err);
+  const bool wait = lane->held == 0, first = wait && is_first_request(t);
+  tdict_status status = take_from_ring(lane, first, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
-    do status = ask_ring(lane, first, true, err);
+    do status = take_from_ring(lane, first, true, err);
     while (!lane->spare && status == TDICT_OK && !tdict_transfer_has_failed(t));
     lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   }
@@ -176,8 +185,9 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
+tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
+  /* Prefer a free slot of the ring. If there is none, wait for the lane's own copies. */
   if (status == TDICT_OK && lane->count == TDICT_LANE_DEPTH) status = wait_oldest(lane, err);
   if (status == TDICT_OK && !lane->spare && lane->held < lane->depth) status = take_spare(lane, err);
   while (!lane->spare && lane->count > 0 && status == TDICT_OK) status = wait_oldest(lane, err);
@@ -187,7 +197,10 @@ tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *er
   return TDICT_OK;
 }
 
-void tdict_lane_hand_over(tdict_lane *lane) { lane->held--; }
+void tdict_lane_hand_over(tdict_lane *lane) {
+  TDICT_ASSERT(lane->held > 0);
+  lane->held--;
+}
 
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
   tdict_status status = find_ring(lane, err);
@@ -196,7 +209,7 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
+tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
   tdict_cu answer = TDICT_CU_SUCCESS;
   if (lane->count > 0 && tdict_batch_holds(lane->flights[lane->first].slot)) {
     tdict_status status = tdict_lane_flush(lane, err);
@@ -204,27 +217,27 @@ tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err) {
   }
   while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_batch_holds(lane->flights[lane->first].slot)) {
     answer = tdict_gpu_query_event(lane->gpu, lane->flights[lane->first].event);
-    if (answer == TDICT_CU_SUCCESS) retire(lane, false);
+    if (answer == TDICT_CU_SUCCESS) retire_oldest(lane, false);
   }
-  give_spare(lane);
+  return_spare(lane);
   return answer == TDICT_CU_SUCCESS || answer == TDICT_CU_NOT_READY ? TDICT_OK : wait_oldest(lane, err);
 }
 
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight) {
+  TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH);
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
 }
 
-tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
-                               tdict_error *err) {
+tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
+                                      tdict_error *err) {
   tdict_cu_event event = slot ? slot->event : NULL;
   tdict_status status = slot ? TDICT_OK : tdict_gpu_take_event(lane->gpu, &event, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(lane->gpu, event, lane->stream, err);
   if (status != TDICT_OK) {
-    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream,
-                                 NULL); /* the slot's bytes may be in use, and no event would tell */
+    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* a copy may be using the slot, and it has no event */
     if (slot)
-      tdict_lane_keep(lane, slot);
+      tdict_lane_keep_slot(lane, slot);
     else
       tdict_gpu_give_event(lane->gpu, event);
     return status;
@@ -240,35 +253,36 @@ tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Of a transfer that has failed. Copies of its slots may be on other lanes' streams. */
+/* Drops all flights of a failed transfer. Copies of its slots may be on the streams of other lanes, so each event is
+ * waited for. */
 static void end_flights(tdict_lane *lane) {
   if (lane->worker->transfer->batch) tdict_batch_discard(lane->worker->transfer);
-  for (; lane->count > 0; retire(lane, true))
+  for (; lane->count > 0; retire_oldest(lane, true))
     if (lane->flights[lane->first].slot) (void)!tdict_gpu_sync_event(lane->gpu, lane->flights[lane->first].event, NULL);
 }
 
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
-  tdict_status status = abandon ? TDICT_OK : tdict_lane_settle(lane, err);
-  if (abandon || lane->has_untracked_copies ||
-      status != TDICT_OK) { /* else every copy has been waited for by its event */
+  tdict_status status = abandon ? TDICT_OK : tdict_lane_wait_all(lane, err);
+  if (abandon || lane->has_untracked_copies || status != TDICT_OK) { /* else the event of every copy was waited for */
     tdict_error later;
-    tdict_status synced = tdict_lane_synchronize(lane, &later);
-    if (status == TDICT_OK && synced != TDICT_OK) {
-      status = synced;
+    tdict_status sync_status = tdict_lane_synchronize(lane, &later);
+    if (status == TDICT_OK && sync_status != TDICT_OK) {
+      status = sync_status;
       if (err) *err = later;
     }
   }
   if (lane->count > 0) end_flights(lane);
-  give_spare(lane);
+  return_spare(lane);
+  TDICT_ASSERT(lane->count == 0 && lane->held == 0);
   tdict_gpu_give_stream(lane->gpu, lane->stream);
   tdict_gpu_leave(lane->gpu, &lane->scope);
   lane->gpu = NULL;
   return status;
 }
 
-/* Slots that are still being read go back with their events, so that nobody who waits for a slot waits for whoever resumes
- * the lane. */
+/* Pauses the lane. Slots that a copy still reads are returned with their events. So no thread that needs a slot
+ * waits for the thread that resumes the lane. */
 void tdict_lane_pause(tdict_lane *lane) {
   int kept = 0;
   for (int i = 0; i < lane->count; i++) {
@@ -282,12 +296,14 @@ void tdict_lane_pause(tdict_lane *lane) {
     count_slots(lane, -1);
   }
   lane->count = kept;
-  give_spare(lane);
+  return_spare(lane);
   tdict_gpu_leave(lane->gpu, &lane->scope);
 }
 
+/* A failure is ignored here: the next driver call on the lane reports it. */
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
+/* A failure is no error: waiters then wait for the end of the transfer. */
 bool tdict_lane_record_tail(tdict_lane *lane) {
   tdict_worker *w = lane->worker;
   tdict_cu_event event;

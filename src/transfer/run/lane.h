@@ -1,5 +1,6 @@
-/* A lane: one thread's stream on one gpu and what it has in flight there, oldest first.
- * Thread rule: one thread, which holds the gpu's scope from open to close. */
+/* A lane: the stream of one thread on one GPU, and its copies in flight, oldest first. The lane owns the slots that
+ * it holds.
+ * Thread rule: one thread, which holds the GPU's scope from open to close. */
 #ifndef TDICT_TRANSFER_RUN_LANE_H
 #define TDICT_TRANSFER_RUN_LANE_H
 
@@ -7,69 +8,75 @@
 
 enum { TDICT_LANE_DEPTH = 16 }; /* copies in flight */
 typedef struct tdict_flight {
-  tdict_slot *slot;     /* NULL: a copy that needs none */
-  tdict_cu_event event; /* the slot's, or one taken for it */
+  tdict_slot *slot;     /* NULL: a copy that needs no slot */
+  tdict_cu_event event; /* the slot's event, or an event taken for this copy */
   const tdict_chunk *chunk;
-  bool out; /* the slot is to be emptied to the host */
+  bool out; /* after the copy, its bytes must be copied from the slot to the host */
 } tdict_flight;
 typedef struct tdict_lane {
   tdict_worker *worker;
-  tdict_gpu *gpu;   /* NULL: not open */
-  tdict_ring *ring; /* NULL: no slot was asked for yet */
+  tdict_gpu *gpu;   /* NULL: the lane is closed */
+  tdict_ring *ring; /* NULL: no slot was requested yet */
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
-  int held; /* slots, in flight or spare */
-  const tdict_chunk
-      *unmarked; /* the last of driver copies that are not in flight yet, but share the next one's event */
-  size_t unmarked_bytes;
+  int held; /* slots that the lane holds, in flight or spare */
+  /* the last of the driver copies for which no event was recorded yet; they share the next event */
+  const tdict_chunk *unrecorded;
+  size_t unrecorded_bytes;
   tdict_slot *spare;
-  bool begun;                /* the stream waits for what the transfer waits for */
-  bool has_untracked_copies; /* copies may be under way on the stream for which no flight of this lane stands */
+  bool begun;                /* the stream waits for the transfer's wait events and uses */
+  bool has_untracked_copies; /* copies may be in flight on the stream that no flight of this lane tracks */
 } tdict_lane;
 
+/* Opens the lane on a GPU: enters its scope and takes a stream. TDICT_EDEVICE. */
 tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err);
-/* Has the stream wait for what the transfer waits for. Call only if a copy follows: the stream is pooled, and a wait queued on
- * it would delay its next user. */
+/* Makes the stream wait for the transfer's wait events and uses. Call only if a copy follows: the stream is pooled,
+ * and a queued wait would delay its next user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
-/* Waits until everything is done and closes; with `abandon` nothing is emptied any more. */
+/* Waits for all copies, then closes the lane. abandon: do not copy slots to the host. TDICT_EDEVICE. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
-/* Room for one more flight, before a copy that needs no slot is queued. Waits for the oldest one when there is none. */
-tdict_status tdict_lane_room(tdict_lane *lane, tdict_error *err);
-/* A slot to fill, and room for its flight. Waits for nothing but copies of this lane, or for any slot when the lane holds
- * none; NULL: the transfer has failed meanwhile. A transfer of which no copy has ended, and that waits for streams, leaves
- * some of the ring to others. */
-tdict_status tdict_lane_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
-/* The slot that was just asked for is several threads': another lane, which takes it over, queues its copy. */
+/* Waits for the oldest flight if there is no room for one more. Call before queueing a copy without a slot.
+ * TDICT_EDEVICE. */
+tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err);
+/* Takes a slot, and makes room for its flight. A lane that holds slots waits only for its own copies. A lane without
+ * slots waits for any slot of the ring. *out is NULL if the transfer has failed meanwhile. While a stream may block
+ * the transfer, some slots are left free for other transfers. TDICT_EDEVICE. */
+tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
+/* Stops counting the slot that was just taken: several threads fill it, and the lane that takes it over queues its
+ * copy. */
 void tdict_lane_hand_over(tdict_lane *lane);
-/* The lane queues the copy of such a slot: room for its flight, for which it may wait for copies of this lane. */
+/* Counts a slot that another lane handed over, and makes room for its flight. May wait for copies of this lane.
+ * TDICT_EDEVICE. */
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_error *err);
-/* A slot without a copy is the lane's spare, or the ring's if it has one. */
-void tdict_lane_keep(tdict_lane *lane, tdict_slot *slot);
-/* Gives back the slots whose copies have ended, up to the first that has not, and the spare. Waits for nothing, but
- * for a copy of which the driver does not know: TDICT_EDEVICE, and the transfer has failed, when it does not then either. */
-tdict_status tdict_lane_give_done(tdict_lane *lane, tdict_error *err);
-/* In flight from here on, for which there is room. */
+/* Keeps a slot without a copy as the lane's spare, or returns it to the ring if the lane has a spare. */
+void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
+/* Returns the slots of finished copies to the ring, up to the first unfinished copy, and the spare. Waits only for a
+ * copy whose event cannot be queried. TDICT_EDEVICE: that wait failed, and the transfer has failed. */
+tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
+/* Adds a flight. There must be room for it. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
-/* What was just queued for the chunk is in flight; slot NULL: it needs none. The slot is kept
- * when this fails. */
-tdict_status tdict_lane_launch(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
-                               tdict_error *err);
-/* Adds the slot's copy to the transfer's batch: it is in flight from here on, and queued now or later. The lane has begun.
- * TDICT_EDEVICE: see tdict_batch_post(). */
+/* Records an event after the copy that was just queued for the chunk, and adds the flight. slot NULL: the copy needs
+ * no slot. On failure the stream was waited for and the lane keeps the slot. TDICT_EDEVICE. */
+tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
+                                      tdict_error *err);
+/* Adds the slot's copy to the transfer's batch, and adds the flight. The batch queues the copy now or later. The
+ * lane must have begun. TDICT_EDEVICE: see tdict_batch_post(). */
 tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
                              tdict_error *err);
-/* Queues the transfer's batch, which it has, if the lane is on its gpu. TDICT_EDEVICE as above. */
+/* Queues the transfer's batch if the lane is on the batch's GPU. The transfer must have a batch. TDICT_EDEVICE as
+ * for post. */
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
-/* Notes behind what copies a stream that waits for the transfer has to come; false when that could not be noted. */
+/* Records the worker's tail after the last copy, for streams that wait for the transfer. Returns false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
-/* The thread lets go of the lane; another takes it up. Slots go back to the ring, their copies still running. */
+/* Pause and resume hand the lane from one thread to another. Pause returns slots to the ring while their copies are
+ * in flight. */
 void tdict_lane_pause(tdict_lane *lane);
 void tdict_lane_resume(tdict_lane *lane);
-/* Waits for the stream: for copies that were queued and not launched. */
+/* Waits for the stream, and so for copies without a flight. TDICT_EDEVICE. */
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err);
-/* Waits for all that is in flight. */
-tdict_status tdict_lane_settle(tdict_lane *lane, tdict_error *err);
+/* Waits for all flights. TDICT_EDEVICE. */
+tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err);
 
 #endif

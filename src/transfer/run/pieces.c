@@ -1,25 +1,26 @@
-/* Pieces of leaves: what of each leaf lies in a chunk, and the copies of it. See pieces.h. */
+/* Copies the pieces of leaves in a chunk between leaves, slots and devices. See pieces.h for ownership and threads. */
 #include "transfer/run/pieces.h"
 
 #include <string.h>
 
 #include "tensor/layout.h"
 
-/* Above its own threshold libc's copy turns to stores that bypass the cache, which is the tuning table's to choose. */
+/* Large copies are made in pieces of this size. Above a threshold of its own, memmove uses stores that bypass the
+ * cache, but the tuning table chooses the stores. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
-/* So far ahead a thread that fills a slot asks for what it copies next: a core asks for little by itself, and for nothing
- * across the border of a page. A multiple of 256. */
+/* Prefetch distance of a thread that fills a slot. A core prefetches little by itself, and never across a page
+ * border. A multiple of 256. */
 enum { AHEAD = 4096 };
 
 typedef struct piece {
   const tdict_item *item;
   uint32_t number;
-  size_t begin, end; /* bytes of the leaf, counted in C order */
-  size_t at;         /* where it lies from the chunk's begin */
+  size_t begin, end; /* byte range of the leaf, in C order */
+  size_t at;         /* offset from the chunk's begin */
 } piece;
 
-/* The next piece; *number begins at chunk->first. False at the end. */
+/* Returns the next piece and moves *number, which starts at chunk->first. Returns false at the end. */
 static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_t *number, piece *out) {
   for (; *number < plan->num_items; ++*number) {
     const tdict_item *item = &plan->items[*number];
@@ -34,20 +35,20 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* memmove: where source and destination overlap the result is unspecified, but it is no undefined behaviour. */
+/* Copies with memmove: for overlapping buffers the result is unspecified, but the behaviour stays defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
 }
 
-static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   (void)user, (void)err;
   tdict_rect_copy(rect);
   return TDICT_OK;
 }
 
-/* An address as a number, so that the first element of a leaf may lie outside the slot that holds a part of it. */
-static void *shifted(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
+/* Moves an address back, as a number, because the first element of a leaf may lie outside of the slot. */
+static void *shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
 
 static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
   const tdict_tensor *t = item->src;
@@ -56,25 +57,25 @@ static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bo
   tdict_pair_init(pair, t->ndim, t->dims, dst, src, tdict_dtype_bytes(t->dtype));
 }
 
-static void walk(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part) {
+static void copy_strided(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part) {
   tdict_pair pair;
   init_pair(&pair, item, use_dst, use_src);
-  (void)!tdict_pair_walk(&pair, part, copy_rect, NULL, NULL);
+  (void)!tdict_pair_walk(&pair, part, copy_host_rect, NULL, NULL);
 }
 
-/* Up to the next leaf, which begins on a multiple of its alignment, or the slot's end. */
+/* Returns the end of the padding: the next leaf's alignment or the slot's end. */
 static size_t padded_end(size_t filled, size_t end) {
   size_t next = (filled + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return next < end ? next : end;
 }
 
-/* A piece that lies in one stretch, to the slot, with zeros up to `padded`. While its last bytes are copied, those of the
- * one behind it are asked for. */
-static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *behind) {
+/* Copies a contiguous piece into the slot and writes zeros up to `padded`. Prefetches the following piece while the
+ * last bytes are copied. */
+static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, size_t padded, const piece *following) {
   char *dst = slot + p->at;
   const char *src = p->item->src_data + p->begin, *next = NULL;
   const size_t bytes = p->end - p->begin, body = bytes > AHEAD ? (bytes - AHEAD) / 256 * 256 : 0;
-  if (behind && behind->item->src_plain) next = behind->item->src_data + behind->begin;
+  if (following && following->item->src_plain) next = following->item->src_data + following->begin;
   if (body) tdict_stream_copy_padded(stores, dst, src, body, body, src + AHEAD);
   tdict_stream_copy_padded(stores, dst + body, src + body, bytes - body, padded - body, next);
 }
@@ -82,23 +83,24 @@ static void gather_plain(tdict_stream_kind stores, char *slot, const piece *p, s
 void tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_stream_kind stores) {
   uint32_t number = chunk->first;
   size_t filled = 0;
-  piece p, behind;
-  for (bool more = next_piece(plan, chunk, &number, &p); more; p = behind) {
-    more = next_piece(plan, chunk, &number, &behind);
+  piece p, following;
+  for (bool more = next_piece(plan, chunk, &number, &p); more; p = following) {
+    more = next_piece(plan, chunk, &number, &following);
     if (p.at > filled) memset(slot + filled, 0, p.at - filled);
     filled = p.at + (p.end - p.begin);
     if (p.item->src_plain) {
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, chunk->end - chunk->begin);
-      gather_plain(stores, slot, &p, filled - p.at, more ? &behind : NULL);
+      gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
     } else
-      walk(p.item, false, true, &(tdict_pair_part){shifted(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
+      copy_strided(p.item, false, true,
+                   &(tdict_pair_part){shift_back(slot + p.at, p.begin), p.item->src->data, p.begin, p.end});
   }
   memset(slot + filled, 0, chunk->end - chunk->begin - filled);
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
 
-/* The same by stores of a kind, where the two do not overlap. */
-static void copy_by(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
+/* Copies with the given stores, or with memmove if the buffers overlap. */
+static void copy_with_stores(tdict_stream_kind stores, char *dst, const char *src, size_t bytes) {
   bool apart = (uintptr_t)dst + bytes <= (uintptr_t)src || (uintptr_t)src + bytes <= (uintptr_t)dst;
   if (stores == TDICT_STREAM_PLAIN || !apart)
     copy_bytes(dst, src, bytes);
@@ -111,9 +113,10 @@ void tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chunk, cons
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->dst_plain)
-      copy_by(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
+      copy_with_stores(stores, p.item->dst_data + p.begin, slot + p.at, p.end - p.begin);
     else
-      walk(p.item, true, false, &(tdict_pair_part){p.item->dst_data, shifted(slot + p.at, p.begin), p.begin, p.end});
+      copy_strided(p.item, true, false,
+                   &(tdict_pair_part){p.item->dst_data, shift_back(slot + p.at, p.begin), p.begin, p.end});
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
@@ -130,9 +133,9 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
   uint32_t number = chunk->first;
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (p.item->src_plain && p.item->dst_plain)
-      copy_by(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
+      copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
     else
-      walk(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
+      copy_strided(p.item, true, true, &(tdict_pair_part){p.item->dst_data, p.item->src->data, p.begin, p.end});
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
 }
@@ -146,16 +149,16 @@ static tdict_status queue_rect_out(void *user, const tdict_rect *rect, tdict_err
   return tdict_gpu_queue_rect(q->gpu, TDICT_CU_D2H, rect, q->stream, err);
 }
 
-/* One contiguous stretch: `device` to or from the slot at `at`. */
+/* One contiguous copy between `device` and the slot at offset `at`. */
 typedef struct stretch {
   char *device;
   size_t at, bytes;
-  bool open_ended; /* what follows on the device up to the next leaf is nobody's */
+  bool open_ended; /* the bytes up to the next leaf on the device belong to no tensor */
   const tdict_storage *storage;
-  uint32_t item; /* the first one in it */
+  uint32_t item; /* its first item */
 } stretch;
 
-static tdict_status flush(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
+static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {
   if (!s->bytes) return TDICT_OK;
   q->item = s->item;
   bool in = kind == TDICT_CU_H2D;
@@ -168,42 +171,44 @@ static tdict_status flush(tdict_pieces_queue *q, tdict_cu_kind kind, const stret
   return tdict_gpu_queue_rect(q->gpu, kind, &line, q->stream, err);
 }
 
+/* Returns true if `next` continues the stretch on both sides. */
 static bool extends(const stretch *s, const stretch *next) {
   if (!s->bytes || next->storage != s->storage) return false;
   if ((uintptr_t)next->device - (uintptr_t)s->device != next->at - s->at) return false;
   return next->at == s->at + s->bytes || s->open_ended;
 }
 
-/* Where a piece is on the device; its leaf is there in one stretch. */
-static stretch stretch_of(const piece *p, bool in) {
+/* Returns the stretch of a piece whose leaf is contiguous on the device. */
+static stretch make_stretch(const piece *p, bool in) {
   const tdict_item *item = p->item;
-  const tdict_tensor *there = in ? item->dst : item->src;
+  const tdict_tensor *device_tensor = in ? item->dst : item->src;
   return (stretch){(in ? item->dst_data : (char *)item->src->data) + p->begin,
                    p->at,
                    p->end - p->begin,
-                   tdict_plan_gap_is_free(there),
-                   there ? there->storage : NULL,
+                   tdict_plan_gap_is_free(device_tensor),
+                   device_tensor ? device_tensor->storage : NULL,
                    p->number};
 }
 
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
-  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_old;
+  const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D, arena = in && !plan->writes_existing;
   uint32_t number = chunk->first;
   stretch run = {0};
   for (piece p; next_piece(plan, chunk, &number, &p);) {
     if (!(in ? p.item->dst_plain : p.item->src_plain)) return false;
-    stretch next = stretch_of(&p, in);
+    stretch next = make_stretch(&p, in);
     if (run.bytes && !extends(&run, &next)) return false;
     if (!run.bytes) run = next;
     run.bytes = next.at + next.bytes - run.at;
     run.open_ended = next.open_ended;
     if (!arena) continue;
-    run.bytes = chunk->end - chunk->begin - run.at; /* a new result lies as the line does, all of it */
+    /* a new result has the layout of the line, so one copy covers the chunk */
+    run.bytes = chunk->end - chunk->begin - run.at;
     break;
   }
   if (!run.bytes) return false;
-  char *there = slot + run.at;
-  *out = in ? (tdict_cu_line){run.device, there, run.bytes} : (tdict_cu_line){there, run.device, run.bytes};
+  char *slot_data = slot + run.at;
+  *out = in ? (tdict_cu_line){run.device, slot_data, run.bytes} : (tdict_cu_line){slot_data, run.device, run.bytes};
   return true;
 }
 
@@ -217,22 +222,22 @@ tdict_status tdict_pieces_submit(const tdict_plan *plan, const tdict_chunk *chun
     bool in = item->kind == TDICT_CU_H2D;
     if (!(in ? item->dst_plain : item->src_plain)) {
       q->item = p.number;
-      void *packed = shifted(q->slot + p.at, p.begin);
+      void *packed = shift_back(q->slot + p.at, p.begin);
       tdict_pair pair;
       init_pair(&pair, item, in, !in);
       tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.begin, p.end};
       status = tdict_pair_walk(&pair, &part, in ? queue_rect_in : queue_rect_out, q, err);
       continue;
     }
-    stretch next = stretch_of(&p, in);
+    stretch next = make_stretch(&p, in);
     if (extends(&run, &next)) {
       run.bytes = next.at + next.bytes - run.at;
       run.open_ended = next.open_ended;
       continue;
     }
-    status = flush(q, (tdict_cu_kind)item->kind, &run, err);
+    status = queue_stretch(q, (tdict_cu_kind)item->kind, &run, err);
     run = next;
   }
   if (status != TDICT_OK || !run.bytes) return status;
-  return flush(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
+  return queue_stretch(q, (tdict_cu_kind)plan->items[run.item].kind, &run, err);
 }

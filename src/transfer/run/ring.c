@@ -1,22 +1,27 @@
-/* The staging ring: one list of idle slots, one of slots that a copy may still use. */
+/* The staging ring: a list of idle slots, and a list of slots that a copy may still use. See ring.h for ownership
+ * and threads. */
 #include "transfer/run/ring.h"
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
 
+/* A ring has 32 slots, but a slot has 4 KiB to 4 MiB. So a very small ring has fewer slots, and a large ring has
+ * more. */
 enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
 static void push_idle(tdict_ring *ring, tdict_slot *slot) {
+  TDICT_ASSERT(ring->num_idle < ring->num_slots);
   slot->next = ring->idle;
   ring->idle = slot;
   ring->num_idle++;
 }
 
-static tdict_status make_slots(tdict_ring *ring, char *data, tdict_error *err) {
+static tdict_status make_ring_slots(tdict_ring *ring, char *data, tdict_error *err) {
   ring->slots = calloc((size_t)ring->num_slots, sizeof *ring->slots);
   if (!ring->slots) return tdict_fail(err, TDICT_ENOMEM, "staging: no host memory for %d slots", ring->num_slots);
   for (int i = 0; i < ring->num_slots; i++) {
@@ -42,11 +47,12 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_mutex_init(&ring->lock, NULL);
-  pthread_cond_init(&ring->given, &attributes);
+  pthread_cond_init(&ring->slot_returned, &attributes);
   pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
-  if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE; /* only the library copies from here */
+  /* pieces are allowed because only the library copies from the ring */
+  if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE;
   ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
   ring->num_slots = (int)(staging_bytes / ring->slot_bytes < 4096 ? staging_bytes / ring->slot_bytes : 4096);
   size_t bytes = ring->slot_bytes * (size_t)ring->num_slots;
@@ -58,7 +64,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
     data = ring->pageable;
   else
     status = tdict_fail(err, TDICT_ENOMEM, "staging: no memory for %zu bytes, pinned or not", bytes);
-  if (status == TDICT_OK) status = make_slots(ring, data, err);
+  if (status == TDICT_OK) status = make_ring_slots(ring, data, err);
   if (status != TDICT_OK) {
     tdict_ring_destroy(ring);
     return status;
@@ -76,23 +82,25 @@ void tdict_ring_destroy(tdict_ring *ring) {
   if (ring->pages.data) tdict_pinned_pages_put(&ring->pinner, &ring->pages);
   free(ring->pageable);
   free(ring->slots);
-  pthread_cond_destroy(&ring->given);
+  pthread_cond_destroy(&ring->slot_returned);
   pthread_mutex_destroy(&ring->lock);
   free(ring);
 }
 
 static tdict_slot *pop_idle(tdict_ring *ring) {
+  TDICT_ASSERT(tdict_lock_is_held(&ring->lock) && ring->idle && ring->num_idle > 0);
   tdict_slot *slot = ring->idle;
   ring->idle = slot->next;
   ring->num_idle--;
   return slot;
 }
 
-/* Busy slots whose copies are done become idle, until more than `leave` are. If the driver cannot tell, it is asked to wait;
- * fails if it cannot do that either. */
-static tdict_status collect(tdict_ring *ring, int leave, tdict_error *err) {
+/* Moves busy slots whose copies have ended to the idle list, until more than keep_free slots are idle. If the driver
+ * cannot query an event, waits for it. The caller holds the lock. TDICT_EDEVICE. */
+static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
+  TDICT_ASSERT(tdict_lock_is_held(&ring->lock));
   tdict_slot *before = NULL, *next;
-  for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= leave; slot = next) {
+  for (tdict_slot *slot = ring->oldest_busy; slot && ring->num_idle <= keep_free; slot = next) {
     next = slot->next;
     tdict_cu answer = tdict_gpu_query_event(ring->gpu, slot->event);
     if (answer == TDICT_CU_NOT_READY) {
@@ -108,27 +116,29 @@ static tdict_status collect(tdict_ring *ring, int leave, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Until a slot is given back, or for a while: nobody tells that a copy is done, or that a transfer has failed. */
-static void wait_a_while(tdict_ring *ring) {
+/* Waits until a slot is returned, or for a short time: no signal tells that a copy has ended or that a transfer has
+ * failed. */
+static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);
   const struct timespec deadline = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-  pthread_cond_timedwait(&ring->given, &ring->lock, &deadline);
+  pthread_cond_timedwait(&ring->slot_returned, &ring->lock, &deadline);
 }
 
-tdict_status tdict_ring_take(tdict_ring *ring, int leave, bool wait, tdict_slot **out, tdict_error *err) {
+tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err) {
   pthread_mutex_lock(&ring->lock);
-  tdict_status status = ring->num_idle > leave ? TDICT_OK : collect(ring, leave, err);
-  if (ring->num_idle <= leave && wait && status == TDICT_OK) {
-    wait_a_while(ring);
-    status = collect(ring, leave, err);
+  tdict_status status = ring->num_idle > keep_free ? TDICT_OK : collect_idle(ring, keep_free, err);
+  if (ring->num_idle <= keep_free && wait && status == TDICT_OK) {
+    wait_briefly(ring);
+    status = collect_idle(ring, keep_free, err);
   }
-  *out = ring->num_idle > leave ? pop_idle(ring) : NULL;
+  *out = ring->num_idle > keep_free ? pop_idle(ring) : NULL;
   pthread_mutex_unlock(&ring->lock);
-  return status; /* not OK: there is no slot */
+  return status; /* on failure *out is NULL */
 }
 
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
+  TDICT_ASSERT(slot >= ring->slots && slot < ring->slots + ring->num_slots);
   pthread_mutex_lock(&ring->lock);
   if (busy) {
     slot->next = NULL;
@@ -140,6 +150,6 @@ void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   } else {
     push_idle(ring, slot);
   }
-  pthread_cond_signal(&ring->given);
+  pthread_cond_signal(&ring->slot_returned);
   pthread_mutex_unlock(&ring->lock);
 }

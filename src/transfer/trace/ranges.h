@@ -1,6 +1,6 @@
-/* The kinds of work that a timeline shows, and ranges of them for NVIDIA's profilers. Without the profilers' header at build
- * time ranges are nothing; with it, and without a profiler, they are a load and a test. Thread rule: a range is pushed and
- * popped by one thread, nested. */
+/* The kinds of work that a timeline shows, and ranges of them for NVIDIA's profilers. Without NVTX at build time,
+ * ranges are empty macros. With NVTX and no profiler, a range costs a load and a test. No state is owned here.
+ * Thread rule: one thread pushes and pops a range; ranges of a thread are nested. */
 #ifndef TDICT_TRANSFER_TRACE_RANGES_H
 #define TDICT_TRANSFER_TRACE_RANGES_H
 
@@ -10,9 +10,9 @@ typedef enum tdict_range {
   TDICT_RANGE_SUBMIT,
   TDICT_RANGE_WAIT,
   TDICT_RANGE_HOOK,
-  TDICT_RANGE_TRANSFER, /* all of one; on streams: a copy */
-  TDICT_RANGE_FETCH,    /* a loader's batch: fetched, collated, handed to the engine */
-  TDICT_RANGE_READY,    /* no work but a count: batches that a loader holds ready */
+  TDICT_RANGE_TRANSFER, /* the whole transfer; on streams: a copy */
+  TDICT_RANGE_FETCH,    /* a loader's batch: fetched, collated, passed to the engine */
+  TDICT_RANGE_READY,    /* a count, not work: batches that a loader holds ready */
   TDICT_NUM_RANGES
 } tdict_range;
 static inline const char *tdict_range_name(tdict_range range) {

@@ -1,4 +1,4 @@
-/* Filling a recording, and the public calls. See trace.h for ownership and threads. */
+/* Fills recordings, and implements the public calls. See trace.h for ownership and threads. */
 #include "transfer/trace/trace.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ void tdict_recording_release(tdict_recording *r) {
   free(r);
 }
 
-static tdict_recording *create(int64_t capacity) {
+static tdict_recording *create_recording(int64_t capacity) {
   tdict_recording *r = calloc(1, sizeof *r + (size_t)capacity * sizeof r->slices[0]);
   if (!r) return NULL;
   atomic_init(&r->refs, 1);
@@ -89,8 +89,9 @@ void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
   traced->recording = NULL;
 }
 
-/* The next slice, or NULL and one more that is dropped. */
-static tdict_slice *take(tdict_recording *r) {
+/* Takes the next slice. Returns NULL if the array is full, which counts the slice as dropped, or if the recording is
+ * off. */
+static tdict_slice *take_slice(tdict_recording *r) {
   if (!atomic_load_explicit(&r->on, memory_order_relaxed)) return NULL;
   int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_release);
   if (n >= r->capacity) return NULL;
@@ -98,6 +99,7 @@ static tdict_slice *take(tdict_recording *r) {
   return &r->slices[n];
 }
 
+/* Numbers workers and callers separately. The id is stored last: a reader that sees it sees the other fields. */
 static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool *pool) {
   track->worker = tdict_pool_is_worker(pool);
   track->number =
@@ -105,7 +107,8 @@ static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool 
   atomic_store_explicit(&track->id, (int32_t)gettid(), memory_order_release);
 }
 
-/* The calling thread's track; -1 when there are too many. A table of addresses, hashed; nothing is ever removed. */
+/* Returns the calling thread's track, or -1 if there are too many. The tracks are a hash table by thread; none is
+ * ever removed. */
 static int find_track(tdict_recording *r, const tdict_pool *pool) {
   uintptr_t self = (uintptr_t)pthread_self();
   size_t first = (size_t)((self >> 12) * 2654435761u);
@@ -123,15 +126,15 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
   return -1;
 }
 
-/* A slice of the calling thread, from begin_ns to now. */
-static void add(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
+/* Adds a slice of the calling thread, from begin_ns to now. */
+static void add_slice(tdict_recording *r, const tdict_pool *pool, const tdict_slice *what, int64_t begin_ns) {
   int64_t end_ns = tdict_now_ns();
   int track = find_track(r, pool);
   if (track < 0) {
     atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
     return;
   }
-  tdict_slice *s = take(r);
+  tdict_slice *s = take_slice(r);
   if (!s) return;
   s->range = what->range;
   s->track = (uint16_t)track;
@@ -143,10 +146,11 @@ static void add(tdict_recording *r, const tdict_pool *pool, const tdict_slice *w
 }
 
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
-  add(traced->recording, traced->pool,
-      &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
+  add_slice(traced->recording, traced->pool,
+            &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
 }
 
+/* Retains the recording while the slice is written, because a start may replace it. */
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
   if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
@@ -154,19 +158,19 @@ void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range 
   if (r) tdict_recording_retain(r);
   pthread_mutex_unlock(&tracer->lock);
   if (!r) return;
-  add(r, pool, &(tdict_slice){.range = (uint8_t)range, .bytes = value}, begin_ns);
+  add_slice(r, pool, &(tdict_slice){.range = (uint8_t)range, .bytes = value}, begin_ns);
   tdict_recording_release(r);
 }
 
-static bool create_event(tdict_gpu *gpu, tdict_cu_event *out) {
+static bool create_timing_event(tdict_gpu *gpu, tdict_cu_event *out) {
   return tdict_counted_timing_event_create(gpu->driver, out) == TDICT_CU_SUCCESS;
 }
 
-/* Reads both clocks at nearly the same time: an event on a stream with nothing on it, and the host's. Never waits. */
+/* Reads the device's and the host's clock at nearly the same time, by an event on an idle stream. Never waits. */
 static void set_base(tdict_trace_gpu *g) {
   tdict_cu_stream idle;
   tdict_cu_event event = NULL;
-  if (!create_event(g->gpu, &event)) return;
+  if (!create_timing_event(g->gpu, &event)) return;
   bool good = tdict_gpu_take_stream(g->gpu, &idle, NULL) == TDICT_OK;
   if (good) {
     good = tdict_gpu_record(g->gpu, event, idle, NULL) == TDICT_OK;
@@ -179,8 +183,8 @@ static void set_base(tdict_trace_gpu *g) {
     destroy_event(g->gpu, event);
 }
 
-/* The gpu's index, -1 when there are too many or its clock cannot be read. */
-static int find_gpu(tdict_recording *r, tdict_gpu *gpu) {
+/* Returns the GPU's index in the recording, or -1 if there are too many or its clock cannot be read. */
+static int find_traced_gpu(tdict_recording *r, tdict_gpu *gpu) {
   int found = -1;
   pthread_mutex_lock(&r->lock);
   for (int i = 0; i < r->num_gpus && found < 0; i++)
@@ -197,8 +201,8 @@ static int find_gpu(tdict_recording *r, tdict_gpu *gpu) {
 
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes) {
   tdict_recording *r = traced->recording;
-  int index = find_gpu(r, gpu);
-  tdict_slice *s = take(r);
+  int index = find_traced_gpu(r, gpu);
+  tdict_slice *s = take_slice(r);
   if (!s) return NULL;
   s->range = TDICT_RANGE_TRANSFER;
   s->transfer = traced->number;
@@ -206,12 +210,13 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   s->stream = stream;
   s->begin_ns = tdict_now_ns();
   bool good = index >= 0;
-  if (good) s->gpu = index; /* from here on its events are destroyed with it */
-  if (good) good = create_event(gpu, &s->from) && create_event(gpu, &s->to);
+  if (good) s->gpu = index; /* from here on the recording destroys the slice's events */
+  if (good) good = create_timing_event(gpu, &s->from) && create_timing_event(gpu, &s->to);
   if (good) good = tdict_gpu_record(gpu, s->from, stream, NULL) == TDICT_OK;
-  return good ? s : NULL; /* never complete: counted as unfinished */
+  return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
+/* If the event fails, the slice stays incomplete and is left out of the file. */
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
   if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
@@ -231,7 +236,9 @@ tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *opti
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
   tdict_tracer *tracer = tdict_context_tracer(c);
-  tdict_recording *made = create(o.max_events), *old = made;
+  /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced one,
+   * or the new one on failure. */
+  tdict_recording *made = create_recording(o.max_events), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
   pthread_mutex_lock(&tracer->lock);
@@ -262,7 +269,7 @@ static tdict_status find_recording(tdict_context *c, const char *what, tdict_rec
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording ? tdict_recording_retain(tracer->recording) : NULL;
   pthread_mutex_unlock(&tracer->lock);
-  if (!r) return tdict_fail(err, TDICT_EINVAL, "%s: nothing was recorded: tdict_trace_start() comes first", what);
+  if (!r) return tdict_fail(err, TDICT_EINVAL, "%s: nothing was recorded: call tdict_trace_start() first", what);
   *out = r;
   return TDICT_OK;
 }
@@ -278,6 +285,7 @@ tdict_status tdict_trace_write_to(tdict_context *c, tdict_status (*write)(void *
   return status;
 }
 
+/* The sink for files. A short write is an I/O error. */
 static tdict_status write_file(void *user, const char *text, size_t bytes) {
   return fwrite(text, 1, bytes, user) == bytes ? TDICT_OK : TDICT_EIO;
 }
@@ -290,6 +298,7 @@ tdict_status tdict_trace_write(tdict_context *c, const char *path, tdict_error *
   FILE *file = NULL;
   status = tdict_file_stream_to_write("trace_write", path, &file, err);
   if (status == TDICT_OK) status = tdict_recording_write(r, write_file, file, err);
+  /* Keep errno: releasing the recording may change it. */
   int code = errno;
   tdict_recording_release(r);
   if (!file) return status;

@@ -1,8 +1,10 @@
-/* Recording what transfers do. A recording is counted: the engine holds the last one, and each transfer that began while it
- * was on holds it until it has ended. It owns its slices and the driver's events in them, and keeps the gpus of those.
+/* Records what transfers do. A recording is counted: the engine holds the last recording, and each transfer that
+ * began during a recording holds it until the transfer ends. A recording owns its slices and the driver events in
+ * them, and retains their GPUs.
  *
- * Slices are taken from one array by a ticket and never given back: nothing waits, and memory is bounded.
- * Thread rule: safe from any thread; a slice belongs to the thread that took it until it is published. */
+ * A ticket counter hands out slices of one array, and slices are never returned. So no thread waits, and memory is
+ * bounded.
+ * Thread rule: safe from any thread. A slice belongs to the thread that took it until it is complete. */
 #ifndef TDICT_TRANSFER_TRACE_TRACE_H
 #define TDICT_TRANSFER_TRACE_TRACE_H
 
@@ -18,55 +20,55 @@
 
 typedef struct tdict_recording tdict_recording;
 
-/* The engine's holder of the last recording. */
+/* The part of an engine that holds the last recording. */
 typedef struct tdict_tracer {
   const tdict_forkmark *mark; /* borrowed from the engine */
-  pthread_mutex_t lock;       /* guards: recording, numbers */
-  tdict_recording *recording; /* counted; NULL: none was made */
-  _Atomic(bool) on;           /* relaxed: a transfer that sees it late is not recorded */
+  pthread_mutex_t lock;       /* guards: recording */
+  tdict_recording *recording; /* counted; NULL: nothing was recorded yet */
+  _Atomic(bool) on;           /* relaxed: a transfer that reads an old value is not recorded */
 } tdict_tracer;
 void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark);
 void tdict_tracer_reset(tdict_tracer *tracer);
-/* This folder's piece of a context; the composition root defines it. */
+/* Returns the context's tracer. Defined in context.c. */
 tdict_tracer *tdict_context_tracer(const tdict_context *context);
 
-/* A transfer's place in a recording. */
+/* A transfer's part in a recording. */
 typedef struct tdict_traced {
   tdict_recording *recording; /* counted; NULL: the transfer is not recorded */
   uint32_t number;
-  const tdict_pool *pool; /* whose threads are shown as workers */
+  const tdict_pool *pool; /* the pool whose threads are shown as workers */
 } tdict_traced;
-/* The transfer is recorded from here on, if the recording is still on. */
+/* Adds a transfer to the recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
-/* Adds the transfer's own slice, from begin_ns to now, and lets the recording go. A second call does nothing. */
+/* Adds the transfer's own slice, from begin_ns to now, and releases the recording. A second call does nothing. */
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
 
-/* Adds a piece of work of the calling thread that belongs to no transfer, from begin_ns to now, with its bytes; or a count,
- * of TDICT_RANGE_READY. Does nothing when no recording is on. */
+/* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is its bytes, or a
+ * count for TDICT_RANGE_READY. Does nothing if no recording is on. */
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value);
 
-/* Adds a slice of the calling thread, from begin_ns to now. The transfer is recorded. */
+/* Adds a slice of the calling thread, from begin_ns to now. The transfer must be recorded. */
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes);
 
-/* The statistics have the time of these phases. */
+/* Returns true if the statistics contain the time of this phase. */
 static inline bool tdict_phase_is_counted(tdict_range range) {
   return range == TDICT_RANGE_COPY || range == TDICT_RANGE_WAIT;
 }
-/* Begins a phase of the calling thread: a range for profilers, and a slice if the transfer is recorded. Returns the time,
- * which tdict_phase_end() needs; 0 if nobody asks for it. */
+/* Begins a phase of the calling thread: a range for profilers, and a slice if the transfer is recorded. Returns the
+ * current time for tdict_phase_end(), or 0 if it is not needed. */
 static inline int64_t tdict_phase_begin(const tdict_traced *traced, tdict_range range) {
   tdict_range_push(range);
   return tdict_phase_is_counted(range) || traced->recording ? tdict_now_ns() : 0;
 }
-/* Ends a phase. Returns its nanoseconds if it is counted, else 0. */
+/* Ends a phase. Returns its nanoseconds if the statistics contain it, else 0. */
 static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
   tdict_range_pop();
   if (traced->recording) tdict_trace_add(traced, range, begin_ns, bytes);
   return tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
 }
 
-/* Begins a slice on a stream before copies are queued, and ends it after them. NULL: none. The transfer is recorded. Inside
- * a scope of the gpu. */
+/* Opens a slice on a stream before copies are queued; tdict_trace_close() ends it after them. Returns NULL if there
+ * is no room or the events fail. The transfer must be recorded, and the caller inside a scope of the GPU. */
 typedef struct tdict_slice tdict_slice;
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);
 void tdict_trace_close(tdict_slice *slice, tdict_gpu *gpu);

@@ -1,5 +1,5 @@
-/* Writing a recording as a timeline: the "JSON Array Format" within an object of Chrome's "Trace Event Format", which
- * Perfetto reads, too. Times are microseconds since the recording began. All that the writer owns lives for one call.
+/* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are
+ * microseconds since the recording began. The writer owns its data for one call.
  * Thread rule: see trace.h; slices that are not complete are left out. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,51 +14,51 @@ enum { HOST_PID = 1, FIRST_GPU_PID = 10, FIRST_WORKER_TID = 1000, MAX_STREAMS = 
 
 typedef struct stream_track {
   tdict_cu_stream stream;
-  double last_us; /* the end of its last slice */
+  double last_us; /* end of its last slice */
 } stream_track;
 
 typedef struct writer {
   tdict_recording *r;
   tdict_trace_sink write;
   void *user;
-  tdict_status status;             /* the first that was not OK */
-  int64_t num_slices, num_written; /* all that were taken, and those of them that stand in the text */
+  tdict_status status;             /* the first status that was not OK */
+  int64_t num_slices, num_written; /* slices taken, and slices written */
   bool comma;
   int num_streams;
-  stream_track streams[MAX_STREAMS]; /* of the gpu that is written */
+  stream_track streams[MAX_STREAMS]; /* of the current GPU */
   size_t used;
   char text[PIECE];
 } writer;
 
-static void flush(writer *w) {
+static void flush_text(writer *w) {
   if (w->status == TDICT_OK && w->used)
     w->status = tdict_callback_status(w->write(w->user, w->text, w->used), "trace: write", NULL);
   w->used = 0;
 }
 
-static void put(writer *w, const char *format, ...) TDICT_PRINTF(2, 3);
-static void put(writer *w, const char *format, ...) {
+static void put_text(writer *w, const char *format, ...) TDICT_PRINTF(2, 3);
+static void put_text(writer *w, const char *format, ...) {
   va_list list;
-  if (w->used + LINE > PIECE) flush(w);
+  if (w->used + LINE > PIECE) flush_text(w);
   va_start(list, format);
   int length = vsnprintf(w->text + w->used, LINE, format, list);
   va_end(list);
   if (length > 0) w->used += (size_t)length < LINE ? (size_t)length : LINE - 1;
 }
 
-/* What stands before each event. */
-static const char *next(writer *w) {
+/* Returns the separator before an event. */
+static const char *event_separator(writer *w) {
   const char *text = w->comma ? ",\n" : "\n";
   w->comma = true;
   return text;
 }
 
 static void put_name(writer *w, int pid, int tid, const char *what, const char *name) {
-  put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", next(w), pid, tid, what,
-      name);
+  put_text(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", event_separator(w),
+           pid, tid, what, name);
   if (tid)
-    put(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
-        next(w), pid, tid, tid);
+    put_text(w, "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
+             event_separator(w), pid, tid, tid);
 }
 
 static int tid_of(const tdict_track *track) { return track->worker ? FIRST_WORKER_TID + track->number : track->number; }
@@ -75,35 +75,37 @@ static void put_threads(writer *w) {
   }
 }
 
-static double us(const writer *w, int64_t ns) { return 1e-3 * (double)(ns - w->r->begin_ns); }
+static double to_us(const writer *w, int64_t ns) { return 1e-3 * (double)(ns - w->r->begin_ns); }
 
-typedef struct place {
+typedef struct slice_place {
   int pid, tid;
   double begin_us, end_us;
-} place;
+} slice_place;
 
-static void put_slice(writer *w, const tdict_slice *s, const place *p) {
-  put(w,
+static void put_slice(writer *w, const tdict_slice *s, const slice_place *p) {
+  put_text(
+      w,
       "%s{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"transfer\":%" PRIu32
       ",\"bytes\":%zu}}",
-      next(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), p->begin_us, p->end_us - p->begin_us,
+      event_separator(w), p->pid, p->tid, tdict_range_name((tdict_range)s->range), p->begin_us, p->end_us - p->begin_us,
       s->transfer, s->bytes);
 }
 
-/* All of a transfer has a row of its own, since transfers overlap as they like. */
+/* Writes the whole transfer as an asynchronous event, because transfers may overlap in any way. */
 static void put_transfer(writer *w, const tdict_slice *s) {
   static const char *const edges[] = {"b", "e"};
-  const double at[] = {us(w, s->begin_ns), us(w, s->end_ns)};
+  const double at[] = {to_us(w, s->begin_ns), to_us(w, s->end_ns)};
   for (int i = 0; i < 2; i++)
-    put(w,
-        "%s{\"ph\":\"%s\",\"cat\":\"transfer\",\"id\":%" PRIu32
-        ",\"pid\":%d,\"tid\":0,\"name\":\"transfer\",\"ts\":%.3f,\"args\":{\"transfer\":%" PRIu32 ",\"bytes\":%zu}}",
-        next(w), edges[i], s->transfer, HOST_PID, at[i], s->transfer, s->bytes);
+    put_text(w,
+             "%s{\"ph\":\"%s\",\"cat\":\"transfer\",\"id\":%" PRIu32
+             ",\"pid\":%d,\"tid\":0,\"name\":\"transfer\",\"ts\":%.3f,\"args\":{\"transfer\":%" PRIu32
+             ",\"bytes\":%zu}}",
+             event_separator(w), edges[i], s->transfer, HOST_PID, at[i], s->transfer, s->bytes);
 }
 
 static void put_count(writer *w, const tdict_slice *s) {
-  put(w, "%s{\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"batches\":%zu}}", next(w),
-      HOST_PID, tdict_range_name((tdict_range)s->range), us(w, s->end_ns), s->bytes);
+  put_text(w, "%s{\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"args\":{\"batches\":%zu}}",
+           event_separator(w), HOST_PID, tdict_range_name((tdict_range)s->range), to_us(w, s->end_ns), s->bytes);
 }
 
 static void put_host_slices(writer *w) {
@@ -112,7 +114,7 @@ static void put_host_slices(writer *w) {
     bool complete = atomic_load_explicit(&s->complete, memory_order_acquire);
     if (!complete || s->gpu >= 0) continue;
     w->num_written++;
-    place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), us(w, s->begin_ns), us(w, s->end_ns)};
+    slice_place p = {HOST_PID, tid_of(&w->r->tracks[s->track]), to_us(w, s->begin_ns), to_us(w, s->end_ns)};
     if (s->range == TDICT_RANGE_TRANSFER)
       put_transfer(w, s);
     else if (s->range == TDICT_RANGE_READY)
@@ -122,12 +124,13 @@ static void put_host_slices(writer *w) {
   }
 }
 
-/* When a copy ran, on the host's clock but for an offset that all of a gpu share; false: it is not done. */
-static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, place *p) {
+/* Reads when a copy ran, on the host's clock but for a shift that all slices of a GPU share. Returns false if the
+ * copy has not ended. */
+static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, slice_place *p) {
   float after_ms, took_ms;
   if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
   if (tdict_gpu_elapsed(g->gpu, s->from, s->to, &took_ms, NULL) != TDICT_OK) return false;
-  p->begin_us = us(w, g->base_ns) + 1e3 * (double)after_ms;
+  p->begin_us = to_us(w, g->base_ns) + 1e3 * (double)after_ms;
   p->end_us = p->begin_us + 1e3 * (double)took_ms;
   return true;
 }
@@ -147,29 +150,29 @@ static bool is_on(const tdict_slice *s, int index) {
   return atomic_load_explicit(&s->complete, memory_order_acquire) && s->gpu == index;
 }
 
-/* So much must all slices of a gpu be moved that none begins before it was queued. */
+/* Returns the shift of a GPU's slices: the smallest with which no copy begins before it was queued. */
 static double find_shift(const writer *w, int index) {
   double shift = 0;
-  place p;
+  slice_place p;
   for (int64_t i = 0; i < w->num_slices; i++) {
     const tdict_slice *s = &w->r->slices[i];
     if (!is_on(s, index) || !read_times(w, &w->r->gpus[index], s, &p)) continue;
-    double late = us(w, s->begin_ns) - p.begin_us;
-    if (late > shift) shift = late;
+    double late_us = to_us(w, s->begin_ns) - p.begin_us;
+    if (late_us > shift) shift = late_us;
   }
   return shift;
 }
 
-/* Slices of one stream follow each other; what rounding makes overlap is put right. */
+/* Writes the slices of a GPU. Slices of a stream must not overlap, so overlaps from rounding are removed. */
 static void put_gpu_slices(writer *w, int index) {
   const tdict_trace_gpu *g = &w->r->gpus[index];
   tdict_gpu_scope scope;
   char device[32], name[64];
-  place p = {.pid = FIRST_GPU_PID + index};
+  slice_place p = {.pid = FIRST_GPU_PID + index};
   w->num_streams = 0;
   snprintf(name, sizeof name, "%s streams", tdict_device_format(g->gpu->memory.device, device, sizeof device));
   put_name(w, p.pid, 0, "process_name", name);
-  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* a lost device answers no times */
+  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* on a lost device no times can be read */
   double shift = find_shift(w, index);
   for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
     const tdict_slice *s = &w->r->slices[i];
@@ -180,6 +183,7 @@ static void put_gpu_slices(writer *w, int index) {
     p.tid = (int)(track - w->streams) + 1;
     p.begin_us += shift;
     p.end_us += shift;
+    /* Remove overlaps. */
     if (p.begin_us < track->last_us) p.begin_us = track->last_us;
     if (p.end_us < p.begin_us) p.end_us = p.begin_us;
     track->last_us = p.end_us;
@@ -192,11 +196,12 @@ static void put_end(writer *w) {
   tdict_recording *r = w->r;
   int64_t beyond = atomic_load_explicit(&r->next, memory_order_relaxed) - r->capacity;
   int64_t dropped = (beyond > 0 ? beyond : 0) + atomic_load_explicit(&r->dropped, memory_order_relaxed);
-  put(w,
-      "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"library\":\"tdict\",\"transfers\":%" PRIu32
-      ",\"dropped_events\":%" PRId64 ",\"unfinished_events\":%" PRId64 ",",
-      atomic_load_explicit(&r->num_transfers, memory_order_relaxed), dropped, w->num_slices - w->num_written);
-  put(w, "\"stream_times\":\"device events before and after each copy; waiting for the copy engine is within\"}}\n");
+  put_text(w,
+           "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"library\":\"tdict\",\"transfers\":%" PRIu32
+           ",\"dropped_events\":%" PRId64 ",\"unfinished_events\":%" PRId64 ",",
+           atomic_load_explicit(&r->num_transfers, memory_order_relaxed), dropped, w->num_slices - w->num_written);
+  put_text(w,
+           "\"stream_times\":\"device events before and after each copy; waiting for the copy engine is within\"}}\n");
 }
 
 tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, void *user, tdict_error *err) {
@@ -205,18 +210,20 @@ tdict_status tdict_recording_write(tdict_recording *r, tdict_trace_sink write, v
   w->r = r;
   w->write = write;
   w->user = user;
-  int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire); /* before tracks and gpus are looked at */
+  /* acquire before reading tracks and GPUs: see recording.h */
+  /* Slices taken later are left out. */
+  int64_t taken = atomic_load_explicit(&r->next, memory_order_acquire);
   w->num_slices = taken < r->capacity ? taken : r->capacity;
   pthread_mutex_lock(&r->lock);
   int num_gpus = r->num_gpus;
   pthread_mutex_unlock(&r->lock);
-  put(w, "{\"traceEvents\":[");
+  put_text(w, "{\"traceEvents\":[");
   put_threads(w);
   put_host_slices(w);
   for (int i = 0; i < num_gpus; i++) put_gpu_slices(w, i);
   put_end(w);
-  flush(w);
+  flush_text(w);
   tdict_status status = w->status;
   free(w);
-  return status == TDICT_OK ? TDICT_OK : tdict_fail(err, status, "trace: its text could not be handed over");
+  return status == TDICT_OK ? TDICT_OK : tdict_fail(err, status, "trace: the write function failed");
 }

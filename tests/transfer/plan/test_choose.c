@@ -58,7 +58,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 }
 
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
-GPU_CASE(choose_small_trees_are_the_callers) {
+GPU_CASE(choose_caller_moves_small_trees) {
   world w = open_world();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
@@ -85,24 +85,24 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(9 << 20), NULL));
-  pool_gate gates[3];
-  for (int i = 0; i < 3; i++) pool_gate_close(pool, &gates[i]);
+  pool_gate wait_events[3];
+  for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
     tdict_tree *there = move_as_chosen(&w, src);
     check_tree(&w, src, there);
     spoil_tree(&w, there);
     tdict_release(there);
   }
-  for (int i = 0; i < 3; i++) pool_gate_open(&gates[i]);
+  for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
   tdict_release(src);
   close_world(&w);
 }
 
 /* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
-GPU_CASE(choose_threads_that_look_move_every_byte) {
+GPU_CASE(choose_spinning_threads_move_every_byte) {
   world w = open_world();
   tdict_engine *engine = tdict_context_engine(w.c);
-  tdict_pool_set_looking(engine->config.pool, 3);
+  tdict_pool_set_max_spinning(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
   for (int round = 0; round < 8; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -140,8 +140,8 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
   tdict_tree *src = new_tree(), *there = NULL;
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
-  pool_gate gates[2];
-  for (int i = 0; i < 2; i++) pool_gate_close(pool, &gates[i]);
+  pool_gate wait_events[2];
+  for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
     tdict_future *future = NULL;
     poison(&w, w.memory, line_bytes(src));
@@ -153,7 +153,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
     tdict_release(there);
     tdict_future_release(future);
   }
-  for (int i = 0; i < 2; i++) pool_gate_open(&gates[i]);
+  for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
   tdict_release(src);
   close_world(&w);
 }
@@ -240,7 +240,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   tdict_future_release(f);
 }
 
-GPU_CASE(choose_what_a_call_leaves_is_done_once) {
+GPU_CASE(choose_deferred_tail_runs_once) {
   world w = open_world();
   tdict_tree *src = new_tree();
   give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));

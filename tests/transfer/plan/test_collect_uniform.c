@@ -78,7 +78,7 @@ static void check_let_go(const tdict_tree *td) {
   free_list(&l);
 }
 
-GPU_CASE(many_leaves_make_the_plan_of_one_thread) {
+GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
   world w = open_world();
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
@@ -123,7 +123,7 @@ GPU_CASE(many_leaves_arrive) {
 }
 
 /* A source on which somebody else's mark lies, found by one of the threads. */
-GPU_CASE(many_marks_beside_a_foreign_transfer) {
+GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   world w = open_world();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
@@ -140,7 +140,7 @@ GPU_CASE(many_marks_beside_a_foreign_transfer) {
 }
 
 /* What lies in a slot is read no more: its source is free while the device still copies. */
-SIM_CASE(sources_are_free_when_they_are_in_a_slot) {
+SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   world w = open_world();
   tdict_tree *src = tiny_tree(NULL), *out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -202,7 +202,7 @@ GPU_CASE(plans_see_what_has_changed) {
 }
 
 /* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */
-GPU_CASE(many_small_pinned_leaves_are_common) {
+GPU_CASE(many_small_pinned_leaves_are_uniform) {
   enum { FEW = 300 };
   world w = open_world();
   tdict_tree *src = new_tree(), *alone = new_tree();
@@ -213,7 +213,7 @@ GPU_CASE(many_small_pinned_leaves_are_common) {
   }
   give(alone, "x", random_tensor(TDICT_U8, SHAPE(4000), w.pinned));
   tdict_plan p = collect(&w, src, 0, false), one = collect(&w, alone, 0, false);
-  assert_int_equal(p.num_common, FEW);
+  assert_int_equal(p.num_uniform, FEW);
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], p.total_bytes);
   assert_int_equal(one.way_bytes[TDICT_WAY_DIRECT], 4000);
   tdict_plan_reset(&p);
@@ -221,7 +221,7 @@ GPU_CASE(many_small_pinned_leaves_are_common) {
   snprintf(path, sizeof path, "large"); /* too large to be packed: it is asked about, and stays where it is */
   give(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
   p = collect(&w, src, 0, false);
-  assert_int_equal(p.num_common, FEW);
+  assert_int_equal(p.num_uniform, FEW);
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], 65536);
   tdict_plan_reset(&p);
   poison(&w, w.memory, line_bytes(src));

@@ -33,7 +33,7 @@ GPU_CASE(plan_ways) {
   assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver was asked */
   assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
   assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_STAGE_IN);
-  assert_false(p.reads_device || p.writes_old);
+  assert_false(p.reads_device || p.writes_existing);
   tdict_plan_reset(&p);
   const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING};
   for (int i = 0; i < 2; i++) {
@@ -47,7 +47,7 @@ GPU_CASE(plan_ways) {
   }
   tdict_tree *there = to_device(&w, src, w.device), *plain = to_device(&w, there, tdict_cpu());
   p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* never a pageable copy out */
-  assert_true(p.reads_device && p.writes_old);
+  assert_true(p.reads_device && p.writes_existing);
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], p.total_bytes);
   tdict_plan_reset(&p);
   p = collect_pair(&w, there, src, TDICT_MODE_NON_BLOCKING_PIN);
@@ -176,7 +176,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
 }
 
 /* Gaps belong to nobody only between whole leaves of an arena. */
-GPU_CASE(plan_knows_whose_gaps_are) {
+GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
   world w = open_world();
   tdict_tree *batch = batch_tree(NULL), *there = to_device(&w, batch, w.device);
   tdict_tensor *whole = leaf_of(batch, "obs.state"), *far = leaf_of(there, "obs.state");

@@ -81,19 +81,19 @@ CASE(same_bytes_table_grows) {
   tdict_same_bytes_reset(&same);
 }
 
-CASE(same_bytes_is_alone_when_held_once) {
+CASE(same_bytes_is_unshared_when_held_once) {
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(16), NULL), *view;
   tdict_tree *batch = batch_tree(NULL);
-  assert_true(tdict_same_bytes_is_alone(t));
+  assert_true(tdict_same_bytes_is_unshared(t));
   tdict_tensor_retain(t);
-  assert_false(tdict_same_bytes_is_alone(t));
+  assert_false(tdict_same_bytes_is_unshared(t));
   tdict_tensor_release(t);
   view = sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 3, 1});
-  assert_false(tdict_same_bytes_is_alone(t));
-  assert_false(tdict_same_bytes_is_alone(view));
+  assert_false(tdict_same_bytes_is_unshared(t));
+  assert_false(tdict_same_bytes_is_unshared(view));
   tdict_tensor_release(view);
-  assert_true(tdict_same_bytes_is_alone(t));
-  assert_false(tdict_same_bytes_is_alone(leaf_of(batch, "action"))); /* of a slab: who knows */
+  assert_true(tdict_same_bytes_is_unshared(t));
+  assert_false(tdict_same_bytes_is_unshared(leaf_of(batch, "action"))); /* of a slab: who knows */
   tdict_release(batch);
   tdict_tensor_release(t);
 }

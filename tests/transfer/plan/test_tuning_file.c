@@ -65,7 +65,7 @@ CASE(tuning_file_round_trip) {
   unlink(f.path);
 }
 
-CASE(tuning_file_reads_what_people_write) {
+CASE(tuning_file_accepts_comments_and_blanks) {
   static const char text[] =
       "# a comment\n\n  \t\n# tdict-tuning 7\ntdict-tuning\t 1 \r\nout max 512 256 3 1 1 1 0\n"
       "machine   what is   written here \nin 1000 4096 256 1 9 0 0 10000\n # blanks before\nin max 4096 4096 2 2 0 0 50";

@@ -46,7 +46,7 @@ static int post(hand *h, int lane) {
   const tdict_chunk *chunk = &h->t->plan.chunks[h->next++];
   tdict_slot *slot = NULL;
   td_ok(tdict_lane_begin(l, err));
-  td_ok(tdict_lane_slot(l, &slot, err));
+  td_ok(tdict_lane_take_slot(l, &slot, err));
   td_fill_random(slot->data, SLOT, next_seed());
   memcpy(h->line + chunk->begin, slot->data, SLOT);
   tdict_cu_line line = {(char *)h->device->data + chunk->begin, slot->data, SLOT};
@@ -84,7 +84,7 @@ SIM_CASE(batch_gathers_while_the_link_is_busy) {
   assert_int_equal(num_copies(), 10);
   assert_int_equal(post(&h, 1), 1);
   td_ok(tdict_sim_resume(h.w.c, err));
-  for (int i = 0; i < LANES; i++) td_ok(tdict_lane_settle(&h.lanes[i], err));
+  for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
   assert_int_equal(num_copies(), 11);
   check_line(&h);
   close_hand(&h);
@@ -131,13 +131,13 @@ SIM_CASE(batch_is_queued_by_a_thread_that_waits) {
     assert_int_equal(post(&h, 0), 1);
     td_ok(tdict_sim_resume(h.w.c, err));
     for (int i = 0; looks && h.lanes[0].count > 0 && i < 5000; i++) {
-      td_ok(tdict_lane_give_done(&h.lanes[0], err));
+      td_ok(tdict_lane_return_finished(&h.lanes[0], err));
       usleep(1000);
     }
-    if (!looks) td_ok(tdict_lane_settle(&h.lanes[0], err));
+    if (!looks) td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     assert_int_equal(h.lanes[0].count, 0);
     assert_int_equal(h.t->batch->count, 0);
-    for (int i = 0; i < LANES; i++) td_ok(tdict_lane_settle(&h.lanes[i], err));
+    for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
     check_line(&h);
     close_hand(&h);
   }
@@ -155,9 +155,9 @@ static void *resume_soon(void *user) {
 SIM_CASE(batch_keeps_streams_until_copies_are_done) {
   hand h;
   open_hand(&h);
-  td_ok(tdict_gpu_take_event(gpu_of(&h.w), &h.t->gates[0].event, err));
-  h.t->gates[0].gpu = gpu_of(&h.w);
-  h.t->num_gates = 1;
+  td_ok(tdict_gpu_take_event(gpu_of(&h.w), &h.t->wait_events[0].event, err));
+  h.t->wait_events[0].gpu = gpu_of(&h.w);
+  h.t->num_wait_events = 1;
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 1);
@@ -170,7 +170,7 @@ SIM_CASE(batch_keeps_streams_until_copies_are_done) {
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, h.lanes[0].flights[2].event), TDICT_CU_SUCCESS);
   pthread_join(thread, NULL);
-  td_ok(tdict_lane_settle(&h.lanes[0], err));
+  td_ok(tdict_lane_wait_all(&h.lanes[0], err));
   check_line(&h);
   close_hand(&h);
 }
@@ -202,7 +202,7 @@ SIM_CASE(batch_failure_fails_all_its_lanes) {
     assert_true(tdict_transfer_has_failed(h.t));
     assert_int_equal(h.t->error_item, 2);
     assert_int_equal(h.t->batch->count, 0);
-    td_ok(tdict_lane_settle(&h.lanes[0], err));
+    td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);
     free(host);
     close_hand(&h);
@@ -248,11 +248,11 @@ SIM_CASE(batch_is_made_where_it_helps) {
     assert_true(!t->batch == (k < 2));
     drop(t);
   }
-  assert_true(tdict_batch_takes(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
-  assert_false(tdict_batch_takes(h.t->batch, h.lanes[0].gpu, TDICT_CU_D2H));
+  assert_true(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
+  assert_false(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_D2H));
   tdict_gpu *gpu = h.lanes[0].gpu;
   h.t->batch->gpu = NULL;
-  assert_false(tdict_batch_takes(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
+  assert_false(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
   h.t->batch->gpu = gpu;
   close_hand(&h);
 }

@@ -114,7 +114,7 @@ GPU_CASE(chunk_parts_wait_without_a_slot) {
 
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
-SIM_CASE(chunk_parts_leave_streams_to_others) {
+SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
   tdict_context_options o = tdict_context_options_default();
   o.num_threads = 8;
   world w = world_over(td_context(&o));

@@ -18,7 +18,7 @@ static world open_large(tdict_context_options *o) {
 
 /* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
  * directions, with few threads and with many. */
-SIM_CASE(lane_leaves_slots_to_others) {
+SIM_CASE(lane_keeps_slots_free_for_others) {
   tdict_context_options options;
   world w = open_large(&options);
   tdict_tree *src = new_tree(), *other = new_tree(), *device, *there = NULL;
@@ -179,7 +179,7 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
 }
 
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
-SIM_CASE(lane_tells_of_a_lost_device) {
+SIM_CASE(lane_reports_a_lost_device) {
   tdict_context_options options;
   world w = open_large(&options);
   const size_t line = 200000;
@@ -193,18 +193,18 @@ SIM_CASE(lane_tells_of_a_lost_device) {
   tdict_lane lane = {.worker = &t->workers[0]};
   tdict_slot *slot = NULL;
   td_ok(tdict_lane_open(&lane, gpu_of(&w), err));
-  td_ok(tdict_lane_slot(&lane, &slot, err));
+  td_ok(tdict_lane_take_slot(&lane, &slot, err));
   assert_non_null(slot);
   td_ok(tdict_sim_hold(w.c, err));
   assert_int_equal(lane.gpu->driver->ops->copy_h2d_async(lane.gpu->driver, to->data, slot->data, 256, lane.stream),
                    TDICT_CU_SUCCESS);
-  td_ok(tdict_lane_launch(&lane, slot, &t->plan.chunks[0], false, err));
-  td_ok(tdict_lane_give_done(&lane, err)); /* not yet */
+  td_ok(tdict_lane_record_flight(&lane, slot, &t->plan.chunks[0], false, err));
+  td_ok(tdict_lane_return_finished(&lane, err)); /* not yet */
   assert_int_equal(lane.count, 1);
   assert_false(tdict_transfer_has_failed(t));
   fail_call(CALL_QUERY, 1);
   fail_call(CALL_SYNC, 1);
-  td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_lane_give_done(&lane, err));
+  td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_lane_return_finished(&lane, err));
   assert_true(tdict_transfer_has_failed(t));
   td_ok(tdict_sim_resume(w.c, err));
   (void)!tdict_lane_close(&lane, true, NULL);

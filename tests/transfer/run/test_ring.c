@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "device/made_up_machine.h"
+#include "device/fake_sysfs.h"
 #include "transfer/engine.h"
 #include "transfer/run/ring.h"
 #include "transfer/trees.h"
@@ -223,7 +223,7 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
 }
 
 /* Some are left: free ones, and busy ones that have become so. */
-SIM_CASE(ring_leaves_some) {
+SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
   bench b = open_bench(64 << 10);
   const int count = b.ring->num_slots;

@@ -136,7 +136,7 @@ GPU_CASE(work_survives_failing_copies) { sweep_kind(CALL_COPY, true); }
 GPU_CASE(work_survives_failing_records) { sweep_kind(CALL_RECORD, true); }
 GPU_CASE(work_survives_failing_waits_for_events) { sweep_kind(CALL_SYNC, false); }
 GPU_CASE(work_survives_failing_waits_for_streams) { sweep_kind(CALL_STREAM_SYNC, false); }
-GPU_CASE(work_survives_failing_gates) { sweep_kind(CALL_WAIT, false); }
+GPU_CASE(work_survives_failing_wait_events) { sweep_kind(CALL_WAIT, false); }
 GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 
 /* Streams and events are kept, so that only a fresh context makes any. */

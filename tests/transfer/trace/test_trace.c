@@ -182,7 +182,7 @@ GPU_CASE(trace_holds_every_slice) {
 }
 
 /* Written, stopped and begun anew while transfers are under way. */
-GPU_CASE(trace_is_written_meanwhile) {
+GPU_CASE(trace_is_written_while_recording) {
   place p = place_open(3);
   tdict_tree *src = even_tree(NULL);
   for (int round = 0; round < 6; round++) {
@@ -239,7 +239,7 @@ static tdict_device_counts counts_of(const place *p) {
   return counts;
 }
 
-GPU_CASE(trace_begins_anew) {
+GPU_CASE(trace_can_be_restarted) {
   place p = place_open(2);
   tdict_tree *src = even_tree(NULL);
   tdict_trace_stop(p.c);
@@ -262,7 +262,7 @@ GPU_CASE(trace_begins_anew) {
   place_close(&p);
 }
 
-SIM_CASE(trace_skips_what_is_under_way) {
+SIM_CASE(trace_skips_transfers_started_before) {
   place p = place_open(2);
   tdict_tree *src = even_tree(NULL);
   hold(&p);
@@ -329,7 +329,7 @@ GPU_CASE(trace_refuses) {
   assert_true(td_last_error.native != 0);
   td_fails(TDICT_EIO, "/dev/full", tdict_trace_write(p.c, "/dev/full", err));
   t.answer = TDICT_ENOTFOUND;
-  td_fails(TDICT_ENOTFOUND, "handed over", tdict_trace_write_to(p.c, take_text, &t, err));
+  td_fails(TDICT_ENOTFOUND, "the write function failed", tdict_trace_write_to(p.c, take_text, &t, err));
   assert_int_equal(t.pieces, 1); /* it is not asked again */
   place_close(&p);
 }

@@ -1,5 +1,5 @@
 /* A program's own allocator as memory: for tensors, trees and results of transfers. */
-#include "device/own_memory.h"
+#include "device/allocator_memory.h"
 
 #include "gpu_help.h"
 #include "memory/storage.h"
@@ -82,9 +82,9 @@ static void check_bytes(tdict_context *c, const tdict_tree *td, uint64_t seed) {
   free(got);
 }
 
-GPU_CASE(own_memory_is_used) {
+GPU_CASE(allocator_memory_holds_trees_and_results) {
   enum { COUNT = 300001 };
-  bench b = bench_open(NULL);
+  fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   assert_true(tdict_device_equal(tdict_memory_device(m), td_device()));
@@ -138,20 +138,20 @@ GPU_CASE(own_memory_is_used) {
   check_bytes(b.context, out, 2);
   tdict_release(out);
   tdict_release(src);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-GPU_CASE(own_memory_is_of_the_default_device) {
-  bench b = bench_open(NULL);
+GPU_CASE(allocator_memory_on_the_default_device) {
+  fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, (tdict_device){TDICT_DEVICE_AUTO, 0}, false);
   assert_true(tdict_device_equal(tdict_memory_device(m), tdict_context_device(b.context, NULL)));
   tdict_memory_release(m);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-GPU_CASE(own_memory_of_the_host) {
-  bench b = bench_open(NULL);
+GPU_CASE(allocator_memory_on_the_host) {
+  fixture b = fixture_open(NULL);
   own plain = {.from = NULL}, pinned = {.from = tdict_pinned_memory(b.context)};
   tdict_memory *m[2] = {memory_of(b.context, &plain, tdict_cpu(), false),
                         memory_of(b.context, &pinned, tdict_cpu(), true)};
@@ -175,7 +175,7 @@ GPU_CASE(own_memory_of_the_host) {
   }
   tdict_release(there);
   tdict_release(src);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
 /* Released when copies and recorded uses are done, and not before. */
@@ -198,8 +198,8 @@ static void *open_later(void *user) {
   atomic_store(&x->g->open, true);
   return NULL;
 }
-SIM_CASE(own_memory_is_released_behind_its_uses) {
-  bench b = bench_open(NULL);
+SIM_CASE(allocator_memory_is_released_after_its_uses) {
+  fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 4), *out = NULL;
@@ -232,11 +232,11 @@ SIM_CASE(own_memory_is_released_behind_its_uses) {
   tdict_release(src);
   tdict_memory_release(m);
   tdict_stream_destroy(b.context, s);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-GPU_CASE(own_memory_refuses) {
-  bench b = bench_open(NULL);
+GPU_CASE(memory_create_refuses) {
+  fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_allocator good = allocator_of(&o, td_device(), false), a = good;
   tdict_memory *m = NULL;
@@ -274,19 +274,19 @@ GPU_CASE(own_memory_refuses) {
   assert_int_equal(counts.live_bytes, 0);
   tdict_memory_release(m);
   tdict_release(src);
-  bench_close(&b);
+  fixture_close(&b);
 }
 
-SIM_CASE(own_memory_knows_its_gpu) {
-  bench b = bench_open(NULL);
+SIM_CASE(allocator_memory_returns_its_gpu) {
+  fixture b = fixture_open(NULL);
   own o = {.from = b.memory}, plain = {.from = NULL};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false), *h = memory_of(b.context, &plain, tdict_cpu(), false);
-  assert_ptr_equal(tdict_gpu_of_own_memory(m), b.gpu);
+  assert_ptr_equal(tdict_gpu_of_allocator_memory(m), b.gpu);
   assert_ptr_equal(tdict_gpu_of_memory(m), b.gpu);
-  assert_null(tdict_gpu_of_own_memory(h));
-  assert_null(tdict_gpu_of_own_memory(b.memory));
-  assert_null(tdict_gpu_of_own_memory(NULL));
+  assert_null(tdict_gpu_of_allocator_memory(h));
+  assert_null(tdict_gpu_of_allocator_memory(b.memory));
+  assert_null(tdict_gpu_of_allocator_memory(NULL));
   tdict_memory_release(m);
   tdict_memory_release(h);
-  bench_close(&b);
+  fixture_close(&b);
 }

@@ -1,4 +1,4 @@
-/* Made-up machines: folders like sysfs below a folder of the test's own, and devices that look themselves up there. */
+/* Fake machines: a temporary folder with the files of sysfs that placement.c reads, and devices that use it. */
 #ifndef TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 #define TDICT_TESTS_DEVICE_MADE_UP_MACHINE_H
 
@@ -39,7 +39,7 @@ static inline void drop_machine(machine *m) {
   assert_int_equal(system(command), 0);
 }
 
-/* Says on which node the gpu is. */
+/* Writes the node of the gpu to the fake sysfs. */
 static inline void put_node(const machine *m, const tdict_gpu *gpu, int node) {
   char address[32], path[128], text[16];
   assert_true(tdict_placement_bus(gpu, address, sizeof address));
@@ -47,7 +47,7 @@ static inline void put_node(const machine *m, const tdict_gpu *gpu, int node) {
   snprintf(text, sizeof text, "%d\n", node);
   put_file(m, path, text);
 }
-/* Two simulated devices. */
+/* Opens two simulated devices that use the fake sysfs. */
 static inline tdict_devices *open_on(const machine *m) {
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
@@ -59,7 +59,7 @@ static inline tdict_devices *open_on(const machine *m) {
   td_ok(tdict_devices_create(&config, &devices, err));
   return devices;
 }
-/* From now on they are on these nodes. */
+/* Writes the nodes of the two simulated devices. */
 static inline void put_nodes(const machine *m, int first, int second) {
   tdict_devices *devices = open_on(m);
   for (int i = 0; i < 2; i++) {

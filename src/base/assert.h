@@ -1,0 +1,43 @@
+/* Debug assertions: TDICT_ASSERT(condition). They check what the code itself guarantees, never arguments of the program.
+ *
+ * They are on in Debug builds and under sanitizers, else off. A failed assertion writes one line to stderr and raises a
+ * trap; the library never calls abort(). The condition must have no side effects. Owns nothing; thread-safe. */
+#ifndef TDICT_BASE_ASSERT_H
+#define TDICT_BASE_ASSERT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Sanitized builds define NDEBUG too, since they are optimized. A test may define TDICT_ASSERTS before the include. */
+#ifndef TDICT_ASSERTS
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TDICT_ASSERTS 1
+#else
+#define TDICT_ASSERTS 0
+#endif
+#endif
+
+#if TDICT_ASSERTS
+/* dprintf() takes no lock of stdio, which another thread may hold. */
+__attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
+                                                                       int line) {
+  dprintf(STDERR_FILENO, "tdict: %s:%d: assertion failed: %s\n", file, line, condition);
+  __builtin_trap();
+}
+#define TDICT_ASSERT(condition) ((condition) ? (void)0 : tdict_assert_failed(#condition, __FILE__, __LINE__))
+#else
+/* sizeof does not evaluate the condition, but the compiler still checks it and counts its variables as used. */
+#define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
+#endif
+
+/* Returns true if some thread holds the mutex, for assertions about locks. The owner of a default mutex is unknown, so
+ * this cannot tell whether the calling thread holds it. */
+static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
+  if (pthread_mutex_trylock(lock) != 0) return true;
+  pthread_mutex_unlock(lock);
+  return false;
+}
+
+#endif

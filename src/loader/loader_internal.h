@@ -1,0 +1,137 @@
+/* The loader's private struct, and the functions that its files call in each other.
+ * Ownership: the loader owns its slots, its threads, the dataset and a reference to the sampler. A BUSY slot belongs to
+ * the worker that fills it. A READY slot belongs to the consumer.
+ * Thread rule: each field names the lock that guards it. The consumer is the thread that calls tdict_loader_next(). */
+#ifndef TDICT_LOADER_INTERNAL_H
+#define TDICT_LOADER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/forkmark.h"
+#include "memory/fence.h"
+#include "tdict/loader.h"
+#include "transfer/trace/trace.h"
+
+/* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
+typedef struct tdict_batch_position {
+  int64_t epoch, batch;
+} tdict_batch_position;
+
+typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_SLOT_READY } tdict_loader_slot_state;
+/* A batch from the moment a worker begins it until the consumer takes it. The loader's lock guards the fields up to
+ * `worker`. While the slot is BUSY, its worker owns `waited_ns` and the fields after `worker`. */
+typedef struct tdict_loader_slot {
+  tdict_loader_slot_state state;
+  tdict_batch_position position;
+  int64_t ticket; /* batches begun before this batch, since the last tdict_loader_set_state() */
+  int64_t num_requested;
+  int64_t began_ns;
+  int64_t waited_ns; /* time spent waiting to send; part of the time since began_ns */
+  int32_t worker;
+  int64_t count;        /* samples in the batch; less than num_requested if a stream ended */
+  bool ends_epoch;      /* the epoch ends after the samples of this slot; count may be 0 */
+  tdict_tree *tree;     /* the batch in host memory, or NULL */
+  tdict_future *future; /* the transfer of the batch to the device, or NULL */
+  size_t bytes;
+  tdict_status status;  /* the result of the whole batch */
+  tdict_error error;    /* set if status is not TDICT_OK */
+  int64_t *indices;     /* array of batch_size elements */
+  tdict_tree **samples; /* array of batch_size elements */
+} tdict_loader_slot;
+
+typedef struct tdict_loader_worker {
+  struct tdict_loader *loader;
+  pthread_t thread;
+  int32_t number;
+} tdict_loader_worker;
+
+/* More concurrent transfers do not make the link faster, and each keeps a pool thread busy until its copies end. */
+enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
+
+struct tdict_loader {
+  /* Constant after the threads have started. */
+  tdict_context *context; /* borrowed */
+  tdict_forkmark *mark;   /* retained */
+  tdict_loader_options options;
+  tdict_dataset dataset;
+  const tdict_schema *schema; /* borrowed from the dataset; NULL if samples are fetched as trees */
+  tdict_sampler *sampler;     /* retained; NULL for a stream */
+  tdict_device device;
+  tdict_memory *memory;   /* allocates host batches; NULL: pageable memory */
+  tdict_tracer *tracer;   /* borrowed from the engine */
+  const tdict_pool *pool; /* borrowed; the tracer finds the track of a thread with it */
+  int64_t dataset_length; /* -1 for a stream */
+  int64_t num_batches;    /* in an epoch; -1 for a stream */
+  int32_t depth;          /* number of slots */
+  int32_t num_threads;    /* threads that were started */
+  tdict_loader_worker *workers;
+  tdict_loader_slot *slots;
+
+  pthread_mutex_t send_lock; /* guards: num_sent; lets one worker send at a time; taken before `lock` */
+  int64_t num_sent;          /* the next transfer is stored in in_flight[num_sent % TDICT_LOADER_MAX_IN_FLIGHT] */
+
+  pthread_mutex_t lock;                               /* guards: the slots' states and all fields up to num_calls */
+  tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none */
+  pthread_cond_t can_begin;                           /* signalled if a batch may begin or the loader stops */
+  pthread_cond_t batch_done;                          /* signalled if a slot became READY; uses the monotonic clock */
+  pthread_cond_t can_fetch;                           /* signalled if num_fetched changed and the dataset is in_order */
+  int64_t num_begun, num_taken;                       /* batches since the last tdict_loader_set_state() */
+  int64_t num_fetched;                                /* an in_order dataset fetches the batch with this ticket next */
+  tdict_batch_position next_to_begin, next_to_take;
+  size_t prefetched_bytes; /* in READY slots */
+  size_t last_batch_bytes; /* size of the batch that was completed last */
+  int32_t num_busy, num_ready;
+  bool is_stopping;    /* workers must return */
+  bool is_paused;      /* tdict_loader_seek() is running; workers must not begin a batch */
+  bool epoch_ended;    /* a stream has ended; no batch begins until the consumer has taken the end of the epoch */
+  tdict_error failure; /* every further call returns it; status 0: no failure */
+  tdict_loader_stats stats;
+  int64_t ready_sum, num_calls;
+
+  /* Used by the consumer's thread only. */
+  tdict_tree *previous; /* retained: the batch that the last call returned; NULL: none */
+  tdict_stream previous_stream;
+};
+
+/* batch.c */
+
+/* Fetches, collates, pins and sends the batch of a BUSY slot. Writes the result to the slot. Call without the lock. */
+void tdict_loader_fill_slot(tdict_loader *loader, tdict_loader_slot *slot);
+/* Releases the batch of a slot, cancels its transfer and makes the slot FREE. */
+void tdict_loader_empty_slot(tdict_loader_slot *slot);
+
+/* saved_state.c */
+
+/* Returns the public state for a position: the position, and every setting that the order of samples depends on. */
+tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, tdict_batch_position position);
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order, or its position does not exist. */
+tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_state *state, tdict_error *err);
+
+/* workers.c */
+
+/* Starts the threads. Returns TDICT_ENOMEM if a thread cannot start; the threads already started are then stopped. */
+tdict_status tdict_loader_start_workers(tdict_loader *loader, tdict_error *err);
+/* Stops and joins the threads. */
+void tdict_loader_stop_workers(tdict_loader *loader);
+/* Begins the next batch and fills its slot on the calling thread. The caller holds the lock; it is released while
+ * fetching. Adds the time since `since_ns` to the idle time. */
+void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
+/* Drops all prefetched batches and continues at position `to`. Waits until no worker is busy. The caller holds the
+ * lock. */
+void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);
+/* Records the number of ready batches on the timeline. The caller holds the lock. */
+void tdict_loader_trace_ready(const tdict_loader *loader);
+/* Returns the position that follows `position`. The end of an epoch is followed by the first batch of the next. */
+tdict_batch_position tdict_loader_next_position(const tdict_loader *loader, tdict_batch_position position);
+
+/* deliver.c */
+
+/* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch. */
+tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err);
+
+/* dataset.c */
+
+/* Copies a dataset by its struct_size. Returns TDICT_EINVAL if the dataset has no function that fetches samples. */
+tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
+
+#endif
