@@ -268,6 +268,7 @@ static void use_keysets(const tdict_tree *td) {
   const tdict_tree *both[2];
   tdict_key_set set;
   tdict_tree *out[8];
+  size_t num_trees;
   int i;
   set.paths = paths;
   set.count = 1;
