@@ -70,9 +70,9 @@ static tdict_status cut_all_or_nothing(const cutter *c, const int64_t *sizes, in
   return status;
 }
 
-tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, tdict_tree **trees, size_t *count,
+tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes, tdict_tree **trees, size_t *count,
                          tdict_error *err) {
-  cutter c = {"split", td, 0, false};
+  cutter c = {"split", tree, 0, false};
   tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
   if (*count && !sizes) return tdict_fail(err, TDICT_EINVAL, "split: sizes is NULL");
@@ -83,9 +83,9 @@ tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, td
       return tdict_fail(err, TDICT_EINVAL, "split: size %zu is %lld, wanted 0 or more", i, (long long)sizes[i]);
     fits = fits && tdict_add_i64(sum, sizes[i], &sum);
   }
-  if (!fits || sum != td->batch_size[c.dim])
+  if (!fits || sum != tree->batch_size[c.dim])
     return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, but dimension %d has %lld elements",
-                      fits ? (long long)sum : -1LL, c.dim, (long long)td->batch_size[c.dim]);
+                      fits ? (long long)sum : -1LL, c.dim, (long long)tree->batch_size[c.dim]);
   return cut_all_or_nothing(&c, sizes, 0, *count, trees, err);
 }
 
@@ -103,53 +103,53 @@ static tdict_status check_piece_size(const char *what, int64_t size, tdict_error
   return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted 1 or more", what, (long long)size);
 }
 
-tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *count, tdict_error *err) {
-  cutter c = {"split_every_count", td, 0, false};
+tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size, size_t *count, tdict_error *err) {
+  cutter c = {"split_every_count", tree, 0, false};
   tdict_status status = find_cut_dim(&c, dim, &c, count, err);
   if (status == TDICT_OK) status = check_piece_size(c.what, size, err);
-  if (status == TDICT_OK) *count = (size_t)count_pieces(td->batch_size[c.dim], size);
+  if (status == TDICT_OK) *count = (size_t)count_pieces(tree->batch_size[c.dim], size);
   return status;
 }
 
-tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *count, tdict_error *err) {
-  cutter c = {"unbind_count", td, 0, true};
+tdict_status tdict_unbind_count(const tdict_tree *tree, int dim, size_t *count, tdict_error *err) {
+  cutter c = {"unbind_count", tree, 0, true};
   tdict_status status = find_cut_dim(&c, dim, &c, count, err);
-  if (status == TDICT_OK) *count = (size_t)td->batch_size[c.dim];
+  if (status == TDICT_OK) *count = (size_t)tree->batch_size[c.dim];
   return status;
 }
 
-tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **trees, size_t *count,
+tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size, tdict_tree **trees, size_t *count,
                                tdict_error *err) {
-  cutter c = {"split_every", td, 0, false};
+  cutter c = {"split_every", tree, 0, false};
   tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
   status = check_piece_size(c.what, size, err);
   if (status != TDICT_OK) return status;
-  const int64_t pieces = count_pieces(td->batch_size[c.dim], size);
+  const int64_t pieces = count_pieces(tree->batch_size[c.dim], size);
   status = check_capacity(c.what, *count, pieces, err);
   if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, trees, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }
 
-tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
-  cutter c = {"chunk", td, 0, false};
+tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
+  cutter c = {"chunk", tree, 0, false};
   tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
   if (*count < 1 || *count > INT64_MAX)
     return tdict_fail(err, TDICT_EINVAL, "chunk: %zu pieces, wanted 1 or more", *count);
-  int64_t whole = td->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
+  int64_t whole = tree->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
   const int64_t pieces = count_pieces(whole, size);
   status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, trees, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }
 
-tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
-  cutter c = {"unbind", td, 0, true};
+tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
+  cutter c = {"unbind", tree, 0, true};
   tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
-  int64_t pieces = td->batch_size[c.dim];
+  int64_t pieces = tree->batch_size[c.dim];
   status = check_capacity(c.what, *count, pieces, err);
   if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, 1, (size_t)pieces, trees, err);
   if (status == TDICT_OK) *count = (size_t)pieces;

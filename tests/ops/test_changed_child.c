@@ -117,7 +117,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   const tdict_tree *one[1] = {good};
   td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
   help_put(wide, "n.y", byte_tensor(&r, 0, NULL));
-  td_fails(TDICT_ESHAPE, "out has batch size", tdict_cat_into(one, 1, NULL, wide, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(one, 1, NULL, wide, err));
   tdict_tree *same = shrunk(&r);
   MISMATCH(made, tdict_cat_into(one, 1, NULL, same, err));
   tdict_release(same);

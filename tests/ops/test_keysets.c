@@ -47,7 +47,7 @@ CASE(select_refuses_missing) {
   td_fails(TDICT_ETYPE, "tensor", tdict_select(td, PATHS("a.q"), true, &out, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_select(td, PATHS("a", ""), false, &out, err));
   td_fails(TDICT_EINVAL, "path 1 is NULL", tdict_select(td, PATHS("a", NULL), false, &out, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_select(NULL, PATHS("a"), false, &out, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_select(NULL, PATHS("a"), false, &out, err));
   assert_null(out);
   td_ok(tdict_select(td, PATHS("a", "n.q", "a.q", "q.q"), false, &out, err));
   help_paths(out, "a");
@@ -100,7 +100,8 @@ CASE(split_keys_refuses) {
   td_fails(TDICT_ENOTFOUND, "no key", tdict_split_keys(td, &set, 1, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "paths is NULL", tdict_split_keys(td, &bare, 1, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "sets is NULL", tdict_split_keys(td, NULL, 1, out, &(size_t){2}, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_split_keys(NULL, &set, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_split_keys(NULL, &set, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "room for 1 trees", tdict_split_keys(td, &set, 1, out, &(size_t){1}, err));
   assert_null(out[0]);
   tdict_release(td);
   m_reset();

@@ -17,8 +17,8 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 
 /* Returns the address that the library knows, also for device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
-  tdict_tensor_view v = tdict_tensor_view_default();
-  tdict_tensor_get_view(help_get(td, path), &v);
+  tdict_tensor_desc v = tdict_tensor_desc_default();
+  tdict_tensor_get_desc(help_get(td, path), &v);
   return v.data;
 }
 
@@ -465,7 +465,7 @@ GPU_CASE(must_to) {
   assert_true(tdict_equal(back, host)); /* right when the call returns */
   const void *before = address(device, "n.b");
   td_ok(tdict_zero(host, err));
-  td_ok(tdict_copy_into(r.context, host, device, NULL, err));
+  td_ok(tdict_transfer_into(r.context, device, host, NULL, err));
   assert_ptr_equal(address(device, "n.b"), before);
   assert_true(tdict_equal(device, host));
   tdict_release(back);

@@ -108,9 +108,9 @@ CASE(split_counts_pieces) {
     td_fails(TDICT_EINVAL, "size is 0", tdict_split_every_count(td, 1, 0, &told, err));
     td_fails(TDICT_EINVAL, "dimension 2", tdict_split_every_count(td, 2, 1, &told, err));
     td_fails(TDICT_EINVAL, "dimension -3", tdict_unbind_count(td, -3, &told, err));
-    td_fails(TDICT_EINVAL, "td is NULL", tdict_unbind_count(NULL, 0, &told, err));
-    td_fails(TDICT_EINVAL, "out is NULL", tdict_unbind_count(td, 0, NULL, err));
-    td_fails(TDICT_EINVAL, "out is NULL", tdict_split_every_count(td, 0, 1, NULL, err));
+    td_fails(TDICT_EINVAL, "tree is NULL", tdict_unbind_count(NULL, 0, &told, err));
+    td_fails(TDICT_EINVAL, "count is NULL", tdict_unbind_count(td, 0, NULL, err));
+    td_fails(TDICT_EINVAL, "count is NULL", tdict_split_every_count(td, 0, 1, NULL, err));
     assert_int_equal(told, 99);
     tdict_release(td);
   }

@@ -171,7 +171,7 @@ CASE(object_set_refuses) {
   put(td, "n.kept", &kept);
   char *before = help_snapshot(td);
   help_thing *thing = help_make_thing(&ends, 0, NULL);
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_object(NULL, "o", &thing_type, thing, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_object(NULL, "o", &thing_type, thing, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set_object(td, NULL, &thing_type, thing, err));
   td_fails(TDICT_EINVAL, "type is NULL", tdict_set_object(td, "o", NULL, thing, err));
   td_fails(TDICT_EINVAL, "self is NULL", tdict_set_object(td, "o", &thing_type, NULL, err));
@@ -221,7 +221,7 @@ CASE(object_get_checks_type) {
   td_fails(TDICT_ETYPE, "'o' is an object of type thing", tdict_get_object(td, "n.o.x", &thing_type, &object, err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get_object(td, "n.x", &thing_type, &object, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_get_object(td, "n.", &thing_type, &object, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_get_object(NULL, "n.o", &thing_type, &object, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_get_object(NULL, "n.o", &thing_type, &object, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_get_object(td, NULL, &thing_type, &object, err));
   td_fails(TDICT_EINVAL, "type is NULL", tdict_get_object(td, "n.o", NULL, &object, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get_object(td, "n.o", &thing_type, NULL, err));
