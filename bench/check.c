@@ -128,7 +128,7 @@ typedef struct sim_job {
 
 static void sim_job_run(void *user) {
   sim_job *job = user;
-  void *bytes = tdict_sim_bytes(job->stream, job->device);
+  void *bytes = tdict_sim_host_pointer(job->stream, job->device);
   job->good = bytes != NULL;
   if (bytes && job->host) memcpy(job->host, bytes, job->bytes);
   if (bytes && !job->host) memset(bytes, CHECK_POISON, job->bytes);

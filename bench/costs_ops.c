@@ -107,7 +107,7 @@ static bool keep_all(void *user, const tdict_leaves *at) {
 MAKES(create_from, tdict_create_from(&job->schema, 0, NULL, NULL, &out, ERR))
 COST(split_keys) {
   const tdict_key_set half = {job->paths, (size_t)job->leaves / 2};
-  tdict_status status = tdict_split_keys(job->nested, &half, 1, job->out, ERR);
+  tdict_status status = tdict_split_keys(job->nested, &half, 1, job->out, &(size_t){2}, ERR);
   for (int i = 0; i < 2 && status == TDICT_OK; i++) tdict_release(job->out[i]);
   return status;
 }
@@ -174,7 +174,7 @@ COST(reshape) { /* copies the bytes */
   tdict_release(turned);
   return status;
 }
-MAKES_MANY(split, job->items, tdict_split(job->stacked, 0, job->ones, count, job->out, ERR))
+MAKES_MANY(split, job->items, tdict_split(job->stacked, 0, job->ones, job->out, &(size_t){count}, ERR))
 MAKES_MANY(split_every, job->items, tdict_split_every(job->stacked, 0, 1, job->out, &count, ERR))
 MAKES_MANY(chunks, job->items, tdict_chunks(job->stacked, 0, job->out, &count, ERR))
 MAKES_MANY(unbind, job->items, tdict_unbind(job->stacked, 0, job->out, &count, ERR))

@@ -111,7 +111,7 @@ bool place_line(bench_place *p, double *seconds) {
       bench_print_error("the line: %s", raw_why(raw));
       return false;
     }
-  } else if (tdict_copy_into(p->context, p->line_source.tree, p->line_target, NULL, &err) != TDICT_OK) {
+  } else if (tdict_transfer_into(p->context, p->line_target, p->line_source.tree, NULL, &err) != TDICT_OK) {
     bench_print_status("the simulated line", &err);
     return false;
   }

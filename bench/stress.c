@@ -60,8 +60,8 @@ static const char *const kind_names[KINDS] = {"trees",
                                               "shared leaves",
                                               "to device",
                                               "to host",
-                                              "copy_into device",
-                                              "copy_into host",
+                                              "transfer_into device",
+                                              "transfer_into host",
                                               "pin_memory",
                                               "mode auto",
                                               "mode blocking",
@@ -191,18 +191,19 @@ static bool move_tree_randomly(stress_job *job, stress_tree *t, const tdict_tree
   return end_future(job, &w, to_host, f, out);
 }
 
-static bool copy_into(stress_job *job, const stress_tree *t, const tdict_tree *src, tdict_tree *dst, bool to_host) {
+static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tree *src, tdict_tree *dst, bool to_host) {
   way w = {.future = false};
   tdict_error err;
   choose_way(job, &w);
   job->counts[to_host ? K_INTO_HOST : K_INTO_DEVICE]++;
   job->counts[K_BYTES] += (int64_t)t->total_bytes;
-  describe_call(job, to_host ? "copy_into host" : "copy_into device", &w);
+  describe_call(job, to_host ? "transfer_into host" : "transfer_into device", &w);
   if (!w.future)
-    return tdict_copy_into(job->place.context, src, dst, &w.o, &err) == TDICT_OK || print_failure(job, &err);
+    return tdict_transfer_into(job->place.context, dst, src, &w.o, &err) == TDICT_OK || print_failure(job, &err);
   tdict_future *f;
   tdict_tree *same = NULL;
-  if (tdict_copy_into_async(job->place.context, src, dst, &w.o, &f, &err) != TDICT_OK) return print_failure(job, &err);
+  if (tdict_transfer_into_async(job->place.context, dst, src, &w.o, &f, &err) != TDICT_OK)
+    return print_failure(job, &err);
   if (to_host) w.on_stream = false; /* The bytes are compared through saved pointers, so the host must wait. */
   bool good = end_future(job, &w, to_host, f, &same);
   tdict_release(same);
@@ -219,7 +220,7 @@ static int check_into_host(stress_job *job, stress_tree *t, const tdict_tree *de
   for (int i = 0; i < t->count; i++)
     if (!t->leaves[i].shared)
       for (size_t at = 0; at < t->leaves[i].base_bytes; at++) t->leaves[i].base_data[at] ^= 0x5A;
-  if (!copy_into(job, t, device, t->tree, true)) return BENCH_FAILED;
+  if (!transfer_into(job, t, device, t->tree, true)) return BENCH_FAILED;
   for (int i = 0; i < t->count && answer == BENCH_OK; i++) {
     const stress_leaf *l = &t->leaves[i];
     unsigned char *found = malloc(l->want_bytes + 1);
@@ -291,7 +292,8 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   if (again && stress_below(&job->state, 2)) answer = check_into_host(job, t, there);
   if (again && answer == BENCH_OK && stress_below(&job->state, 2)) {
     stress_tree_fill(t, stress_random(&job->state));
-    answer = copy_into(job, t, t->tree, there, false) ? stress_check(check, t, there, job->place.device) : BENCH_FAILED;
+    answer =
+        transfer_into(job, t, t->tree, there, false) ? stress_check(check, t, there, job->place.device) : BENCH_FAILED;
   }
   tdict_release(back);
   tdict_release(there);

@@ -38,7 +38,7 @@ typedef struct stress_tree {
   stress_leaf *leaves;
   int count, room;
   size_t total_bytes;
-  bool hooked; /* true: has objects that copy_into does not support */
+  bool hooked; /* true: has objects that transfer_into does not support */
 } stress_tree;
 
 /* Returns the next number of SplitMix64 (Steele, Lea and Flood). */

@@ -218,7 +218,7 @@ static void choose_strides(stress_leaf *l, uint64_t *state) {
 
 static bool make_tensor(stress_leaf *l, tdict_memory *memory) {
   tdict_error err;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   const int64_t count = l->base_count;
   l->base_bytes = (size_t)count * l->item_bytes;
   l->want = malloc(l->want_bytes + 1);

@@ -185,7 +185,7 @@ static double time_gather_mask(void) {
 }
 static double time_gather_into(void) {
   double begin = now_seconds();
-  check_status(tdict_index_get_into(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
+  check_status(tdict_index_into(minibatch, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), &error));
   return now_seconds() - begin;
 }
 static double time_scatter(void) {

@@ -36,7 +36,7 @@ static uint32_t element(int n, int i) { return (uint32_t)(n + 1) * 2654435761u ^
 static void sum_batch(void *user) {
   const struct timespec step = {.tv_nsec = KERNEL_MS * 1000000L};
   job *j = user;
-  const uint32_t *x = tdict_sim_bytes(j->stream, j->batch);
+  const uint32_t *x = tdict_sim_host_pointer(j->stream, j->batch);
   for (int i = 0; x && i < COUNT; i++) j->sum += x[i];
   nanosleep(&step, NULL);
 }

@@ -258,7 +258,7 @@ static tdict_status early_read_tdict(const scene *s, bool *happened, tdict_error
   GO(make_pinned(s, 0, &host, err));
   GO(make_on_device(s, 1, &dev, err));
   GO(raw_slow_kernel(s->raw, s->copies, err));
-  GO(tdict_copy_into_async(s->c, dev, host, &o, &f, err));
+  GO(tdict_transfer_into_async(s->c, host, dev, &o, &f, err));
   GO(raw_go_soon(s->raw, err));
   *happened = sum_of(tdict_const_data(host, "x")) != COUNT; /* waits until the bytes have come */
   GO(tdict_future_wait(f, NULL, err));
@@ -300,7 +300,7 @@ static tdict_status destination_tdict(const scene *s, bool *happened, tdict_erro
   GO(make_on_device(s, 1, &dev, err));
   GO(late_sum(s, tdict_data(dev, "x"), err));
   GO(tdict_record_stream(dev, s->kernels, err)); /* records the stream that uses the batch */
-  GO(tdict_copy_into_async(s->c, next, dev, NULL, &f, err));
+  GO(tdict_transfer_into_async(s->c, dev, next, NULL, &f, err));
   GO(raw_go_soon(s->raw, err));
   GO(tdict_future_wait(f, NULL, err));
   GO(raw_wait(s->raw, s->kernels, err));

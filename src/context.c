@@ -94,23 +94,23 @@ tdict_status tdict_context_create(const tdict_context_options *options, tdict_co
   return tdict_context_create_over(options, NULL, out, err);
 }
 
-void tdict_context_destroy(tdict_context *c) {
-  if (!c) return;
-  if (c->mark && tdict_forkmark_forked(c->mark)) { /* threads and devices belong to the parent */
-    free(c);
+void tdict_context_destroy(tdict_context *context) {
+  if (!context) return;
+  if (context->mark && tdict_forkmark_forked(context->mark)) { /* threads and devices belong to the parent */
+    free(context);
     return;
   }
   /* Wait for transfers first: they use the log, the pool and the devices. */
-  if (c->engine) tdict_engine_wait(c->engine);
-  if (c->log) tdict_log_close(c->log);
-  tdict_pool_destroy(c->pool);
-  tdict_engine_destroy(c->engine);
-  tdict_devices_destroy(c->devices);
-  tdict_log_release(c->log);
-  tdict_forkmark_release(c->mark);
-  free(c);
+  if (context->engine) tdict_engine_wait(context->engine);
+  if (context->log) tdict_log_close(context->log);
+  tdict_pool_destroy(context->pool);
+  tdict_engine_destroy(context->engine);
+  tdict_devices_destroy(context->devices);
+  tdict_log_release(context->log);
+  tdict_forkmark_release(context->mark);
+  free(context);
 }
 
-int tdict_context_num_threads(const tdict_context *c) { return tdict_pool_size(c->pool); }
+int tdict_context_num_threads(const tdict_context *context) { return tdict_pool_size(context->pool); }
 
 int tdict_version(void) { return TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH; }

@@ -234,13 +234,13 @@ tdict_status raw_go_soon(raw_device *r, tdict_error *err) {
 static tdict_status view_bytes(tdict_device device, const void *data, size_t bytes, tdict_tree **out,
                                tdict_error *err) {
   const int64_t count = (int64_t)bytes;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   view.data = (void *)(uintptr_t)data;
   view.device = device;
   view.dtype = TDICT_U8;
   view.ndim = 1;
   view.shape = &count;
-  view.flags = device.type == TDICT_DEVICE_CPU ? TDICT_VIEW_PINNED : 0;
+  view.flags = device.type == TDICT_DEVICE_CPU ? TDICT_DESC_PINNED : 0;
   tdict_tensor *tensor;
   tdict_tree *tree;
   tdict_status status = tdict_tensor_from_data(&view, NULL, NULL, &tensor, err);
@@ -263,7 +263,7 @@ static tdict_status copy_views(raw_device *r, tdict_stream s, tdict_tree *dst, c
   tdict_future *f;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.after = &s;
-  tdict_status status = tdict_copy_into_async(r->context, src, dst, &o, &f, err);
+  tdict_status status = tdict_transfer_into_async(r->context, dst, src, &o, &f, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait_on_stream(f, s, NULL, err);
   tdict_future_release(r->copy);
@@ -306,8 +306,8 @@ typedef struct sum_job {
 
 static void run_sum(void *user) {
   sum_job *job = user;
-  const float *x = tdict_sim_bytes(job->stream, job->data);
-  float *sum = tdict_sim_bytes(job->stream, job->sum), total = 0;
+  const float *x = tdict_sim_host_pointer(job->stream, job->data);
+  float *sum = tdict_sim_host_pointer(job->stream, job->sum), total = 0;
   for (size_t i = 0; x && i < job->count; i++) total += x[i];
   if (sum) *sum = total;
   free(job);

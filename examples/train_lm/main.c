@@ -97,16 +97,16 @@ typedef struct queued {
 static void run_queued(void *user) {
   queued *q = user;
   lm_batch b = q->batch;
-  b.tokens = tdict_sim_bytes(q->t->stream, b.tokens);
-  b.targets = tdict_sim_bytes(q->t->stream, b.targets);
+  b.tokens = tdict_sim_host_pointer(q->t->stream, b.tokens);
+  b.targets = tdict_sim_host_pointer(q->t->stream, b.targets);
   if (!b.tokens || !b.targets || !q->t->maker->step(q->t->model, &b, NULL)) q->t->failed = true;
 }
 
 static const void *address(const tdict_tree *batch, const char *path) {
   tdict_tensor *tensor;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   if (!ok(tdict_get(batch, path, &tensor, &err), path)) return NULL;
-  tdict_tensor_get_view(tensor, &view);
+  tdict_tensor_get_desc(tensor, &view);
   return view.data;
 }
 

@@ -6,16 +6,16 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Makes a shallow copy: new nodes that share the tensors and objects of @p td.
+/** @brief Makes a shallow copy: new nodes that share the tensors and objects of @p tree.
  *
  *  Changes to the keys of either tree do not affect the other. Writes to elements are visible in both. The copy is not
- *  locked. Other threads may read @p td, and change earlier copies, during the call.
+ *  locked. Other threads may read @p tree, and change earlier copies, during the call.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: O(nodes), and O(keys) for each node that has trees below it. No element is touched. For other nodes both
  *        trees share one list of tensors. The first change of keys in either tree copies that list, and may therefore
  *        return #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes and new elements, in C order, in one storage for each memory.
  *
  *  An object is copied by its `clone` hook, or else through its tensors. The copy is not locked.
@@ -25,7 +25,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *td, tdict_t
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
  *          see tdict/object.h.
  *  @note Cost: all bytes are copied, and O(tensors + nodes). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
 
 /** Options of tdict_compare(). */

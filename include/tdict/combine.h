@@ -6,11 +6,11 @@
  * The tensors of one key must be on one device in all trees. The result may be in another memory. Objects of one
  * type are joined as tdict/object.h describes.
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The result takes one
- * storage per memory, one allocation for all tensors and one per node. The functions that write into `out` allocate
+ * storage per memory, one allocation for all tensors and one per node. The functions that write into `dst` allocate
  * only a temporary list of the leaves.
  * Each function returns #TDICT_ESHAPE if a tensor of a child no longer begins with the batch size of its tree (see
  * tdict/tree.h).
- * Thread rule: as in tdict/tree.h. The input trees are read; an `out` tree is written. */
+ * Thread rule: as in tdict/tree.h. The input trees are read; a `dst` tree is written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
 
@@ -54,20 +54,20 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *item
  *  @return The same errors as tdict_stack(); #TDICT_EOVERFLOW if the sum does not fit. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
-/** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p out.
+/** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
- *  The addresses of @p out stay valid, and @p out may be locked. Everything is checked before the first byte is
- *  written. If tensors of @p out share bytes, the last write remains.
+ *  The addresses of @p dst stay valid, and @p dst may be locked. Everything is checked before the first byte is
+ *  written. If tensors of @p dst share bytes, the last write remains.
  *  @param[in] options  Only `dim` is used.
- *  @param[in,out] out  Must have the keys of the trees, and the batch size and shapes of the result.
- *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p out is read-only. */
+ *  @param[in,out] dst  Must have the keys of the trees, and the batch size and shapes of the result.
+ *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p dst is read-only. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
-                                                        const tdict_join_options *options, tdict_tree *out,
+                                                        const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
-/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p out. The rules for @p
- *  out and the errors are those of tdict_stack_into(). */
+/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. The rules for @p
+ *  dst and the errors are those of tdict_stack_into(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
-                                                      const tdict_join_options *options, tdict_tree *out,
+                                                      const tdict_join_options *options, tdict_tree *dst,
                                                       tdict_error *err);
 /** @brief Stacks sequences of different lengths and pads the shorter ones.
  *

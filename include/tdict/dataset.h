@@ -59,7 +59,7 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
  *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;
  *          #TDICT_ENOTSUP the tree has an object, or a tensor with more than seven dimensions (err->path names it);
  *          #TDICT_ENOMEM no host memory. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
                                                                tdict_error *err);
 
 /** The layout of a file of tokens. */

@@ -1,6 +1,6 @@
-/* Indexes the batch dimensions of a tree. Python's `td[2, :, None, 5:1:-1]` is
+/* Indexes the batch dimensions of a tree. Python's `tree[2, :, None, 5:1:-1]` is
  *
- *     tdict_index_get(td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
+ *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
  * Integers, ranges, new axes and TDICT_REST return views that share storage. Lists of positions and masks return
  * copies. Only batch dimensions are indexed. The other dimensions of tensors stay whole, and so do the further batch
@@ -94,7 +94,7 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 #define tdict_index_7_(a, b, c, d, e, f, g) tdict_indices_add(tdict_index_6_(a, b, c, d, e, f), g)
 #define tdict_index_8_(a, b, c, d, e, f, g, h) tdict_indices_add(tdict_index_7_(a, b, c, d, e, f, g), h)
 
-/** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p td. Objects are
+/** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p tree. Objects are
  *  indexed as tdict/object.h describes.
  *
  *  The result has the batch dimensions of Python's index rules. Dimensions after the last item stay whole. All lists
@@ -110,50 +110,50 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *          with the batch size (see tdict/tree.h); #TDICT_EDTYPE if a mask is not bool; #TDICT_EWRONGDEVICE if a
  *          mask is not in host memory; #TDICT_ENOTSUP if a list or mask is used on tensors on a device;
  *          #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
-/** @brief Reads elements like tdict_index_get(), but writes them into the storages of @p out. Use it to read many
+/** @brief Reads elements like tdict_index_get(), but writes them into the storages of @p dst. Use it to read many
  *  minibatches into the same tree.
  *
- *  The addresses of @p out stay valid, and @p out may be pinned or locked.
+ *  The addresses of @p dst stay valid, and @p dst may be pinned or locked.
  *  Cost: O(tensors + nodes), twice because everything is checked first, plus one copy of the result. Memory is
  *  allocated only for lists, masks and objects.
- *  @param[in,out] out  Must have the keys of @p td, and the batch size, shapes and dtypes of the result. If it
- *                      overlaps @p td, the overlapping elements are unspecified.
+ *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If it
+ *                      overlaps @p src, the overlapping elements are unspecified.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY,
  *          #TDICT_EWRONGDEVICE as tdict_tensor_copy(). All of these are returned before the first element is
  *          written. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdict_tree *out,
-                                                            tdict_error *err);
-/** @brief Writes the elements of @p value to the elements that an index selects: `td[index] = value`.
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
+                                                        tdict_error *err);
+/** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
  *
- *  Addresses and keys do not change. The batch size of @p value must be that of td[index], or its last dimensions; @p
+ *  Addresses and keys do not change. The batch size of @p value must be that of tree[index], or its last dimensions; @p
  *  value is then repeated along the others. If a list names a position twice, the last value remains. Keys that @p
  *  value lacks are not written. Objects are written through their tensors.
- *  If @p td has no keys, zeroed tensors and objects for all of @p td are created first. Writing is allowed when @p
- *  td is locked, but creating is not.
+ *  If @p tree has no keys, zeroed tensors and objects for all of @p tree are created first. Writing is allowed when @p
+ *  tree is locked, but creating is not.
  *  Cost: O(tensors of @p value), twice because everything is checked first, plus one copy of the elements. Memory
  *  is allocated only for lists, masks, objects and the tensors of an empty tree.
- *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p td lacks a key of @p value; #TDICT_ETYPE if
+ *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
  *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
- *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p td has no keys and is
+ *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is
  *          locked. All of these are returned before the first element is written. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *td, tdict_indices index, const tdict_tree *value,
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
                                                        tdict_error *err);
 
-/** @brief Writes @p row to row @p i of @p td. Use it to build a batch row by row.
+/** @brief Writes @p row to row @p i of @p tree. Use it to build a batch row by row.
  *
- *  @p row must have the batch size of td[i]. Several threads may write different rows at once after the tensors have
+ *  @p row must have the batch size of tree[i]. Several threads may write different rows at once after the tensors have
  *  been created. The rules and errors are those of tdict_index_set().
  *  Cost: O(tensors), plus one copy of the row. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row,
+TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
-/** @brief Writes all rows of @p rows to consecutive rows of @p td, starting at row @p first.
+/** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
  *
  *  The rules and errors are those of tdict_index_set(). #TDICT_EINVAL if the rows do not fit.
  *  Cost: O(tensors), plus one copy of the rows. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows,
+TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);
 
 TDICT_END_DECLS

@@ -22,30 +22,30 @@ TDICT_BEGIN_DECLS
  *  @param[in] paths  @p count paths, borrowed.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_ETYPE as tdict_get() if @p strict is true and a path does not exist. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *td, const char *const *paths, size_t count,
+TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count,
                                                     bool strict, tdict_tree **out, tdict_error *err);
 /** @brief Returns a new tree without the entries at the paths. Paths that do not exist are ignored. Nodes that
  *  become empty stay. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_t count,
+TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Removes every key of @p td that no path names, and puts the other keys in the order of the paths.
+/** @brief Removes every key of @p tree that no path names, and puts the other keys in the order of the paths.
  *
  *  The result equals that of tdict_select(), unless a child is at several paths: a key that is removed from the
  *  child is removed at all of them. Trees that lead to a path lose keys too, in every tree that holds them. A child
  *  at several of the paths keeps every key that any of the paths names.
- *  Handles of these trees and of @p td stay valid. On failure nothing has changed. Cost: O(keys of the trees on the
+ *  Handles of these trees and of @p tree stay valid. On failure nothing has changed. Cost: O(keys of the trees on the
  *  way to the paths), and the release of what is removed.
  *  @param[in] strict  If false, paths that do not exist are ignored.
- *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p td or a tree that leads to a path is locked. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, size_t count,
+ *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,
                                                              bool strict, tdict_error *err);
-/** @brief Removes the keys at the paths from @p td.
+/** @brief Removes the keys at the paths from @p tree.
  *
  *  Paths that do not exist are ignored. Trees that become empty stay. A child that loses a key loses it in every
  *  tree that holds the child. Handles stay valid. On failure nothing has changed.
  *  Cost: O(keys of the trees that lose keys).
  *  @return #TDICT_OK; #TDICT_ELOCKED if a tree that would lose a key is locked. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count,
+TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count,
                                                               tdict_error *err);
 /** A set of paths. The paths are borrowed. */
 typedef struct tdict_key_set {
@@ -56,27 +56,29 @@ typedef struct tdict_key_set {
  *
  *  Each tree is what tdict_select() with `strict` returns for its set. An entry that several sets name is in each of
  *  their trees. The last tree has no trees without tensors and objects.
- *  @param[in] sets  @p count sets, borrowed.
- *  @param[out] out  Array of @p count + 1 new trees, owned by the caller; written on success only.
- *  @return The same errors as tdict_select(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t count,
-                                                        tdict_tree **out, tdict_error *err);
-/** @brief Returns a new tree of one node that holds every tensor and object below @p td.
+ *  @param[in] sets  @p num_sets sets, borrowed.
+ *  @param[out] trees  The new trees, @p num_sets + 1; owned by the caller. Written on success only.
+ *  @param[in,out] count  The capacity of @p trees; then the number of new trees. Written on success only.
+ *  @return The same errors as tdict_select(); #TDICT_EINVAL if the capacity is too small. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
+                                                        size_t num_sets, tdict_tree **trees, size_t *count,
+                                                        tdict_error *err);
+/** @brief Returns a new tree of one node that holds every tensor and object below @p tree.
  *
  *  The order is that of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
  *  Empty trees are dropped.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second);
- *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child no longer has the batch size or device of @p td
+ *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child no longer has the batch size or device of @p tree
  *          (see tdict/tree.h); #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out,
-                                                          tdict_error *err);
-/** @brief Replaces the contents of @p td with those of the tree that tdict_flatten_keys() returns.
+TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
+                                                          tdict_tree **out, tdict_error *err);
+/** @brief Replaces the contents of @p tree with those of the tree that tdict_flatten_keys() returns.
  *
- *  The former children of @p td do not change, so other trees that hold them do not change either. On failure
+ *  The former children of @p tree do not change, so other trees that hold them do not change either. On failure
  *  nothing has changed.
- *  @return The same errors as tdict_flatten_keys(); #TDICT_ELOCKED if @p td is locked. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator,
+ *  @return The same errors as tdict_flatten_keys(); #TDICT_ELOCKED if @p tree is locked. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                    tdict_error *err);
 /** @brief Splits the keys of this node at the separators and makes nested trees of the parts. Keys without a
  *  separator stay.
@@ -87,16 +89,16 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends
  *          with the separator or contains two in a row, since keys are not empty; #TDICT_ESHAPE if an entry is put
  *          into an existing tree and does not begin with the batch size of that tree. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator,
+TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
-/** @brief Replaces the contents of @p td with those of the tree that tdict_unflatten_keys() returns.
+/** @brief Replaces the contents of @p tree with those of the tree that tdict_unflatten_keys() returns.
  *
  *  New keys are added to existing children, and so appear in every tree that holds these children. The result may
  *  therefore differ from tdict_unflatten_keys() if a child is at several paths. If no key contains the separator,
  *  nothing changes. On failure nothing has changed.
  *  @return The same errors as tdict_unflatten_keys(); #TDICT_ELOCKED if a tree that must change is locked;
  *          #TDICT_EINVAL if a tree would contain itself. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *td, const char *separator,
+TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                      tdict_error *err);
 /** @brief Returns a new tree with the entries of all trees. The batch size and device are those of the first tree.
  *

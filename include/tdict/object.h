@@ -80,16 +80,16 @@ struct tdict_type {
  *  checked against the batch size or device of the tree. No hook is called.
  *  @return as tdict_set(); #TDICT_EINVAL also if @p type has no name, no `release` or too small a `struct_size`, or has
  *          only one of `flatten` and `unflatten`. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type *type,
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_type *type,
                                                         void *self, tdict_error *err);
 /** @brief Returns the object at a path.
  *  @param[out] out  Borrowed from the tree. Written on success only.
  *  @return as tdict_get(); #TDICT_ETYPE also if the path names a tensor, a tree or an object of another type than
  *          @p type. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdict_type *type,
-                                                        void **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_object(const tdict_tree *tree, const char *path,
+                                                        const tdict_type *type, void **out, tdict_error *err);
 /** @brief Returns the type of the object at a path, or NULL if there is no object at the path. */
-TDICT_API const tdict_type *tdict_object_type(const tdict_tree *td, const char *path);
+TDICT_API const tdict_type *tdict_object_type(const tdict_tree *tree, const char *path);
 
 TDICT_END_DECLS
 #endif

@@ -51,16 +51,16 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
  *          #TDICT_ENOMEM no host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
-/** @brief Adds a reference and returns @p s. */
-TDICT_API tdict_sampler *tdict_sampler_retain(const tdict_sampler *s);
+/** @brief Adds a reference and returns @p sampler. */
+TDICT_API tdict_sampler *tdict_sampler_retain(const tdict_sampler *sampler);
 /** @brief Releases a reference. NULL is allowed. */
-TDICT_API void tdict_sampler_release(tdict_sampler *s);
+TDICT_API void tdict_sampler_release(tdict_sampler *sampler);
 /** @brief Returns the number of samples that this rank draws in an epoch. */
-TDICT_API int64_t tdict_sampler_length(const tdict_sampler *s);
+TDICT_API int64_t tdict_sampler_length(const tdict_sampler *sampler);
 /** @brief Returns the index at a position of an epoch, in constant time. Returns -1 if the epoch is negative or has no
  *  such position.
  *  @param[in] position  0 to tdict_sampler_length() - 1; counts the samples of this rank only. */
-TDICT_API int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position);
+TDICT_API int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position);
 
 TDICT_END_DECLS
 #endif

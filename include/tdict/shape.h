@@ -23,80 +23,89 @@ TDICT_BEGIN_DECLS
  *  @param[in] shape  @p ndim sizes. At most one may be -1 and is then computed from the others.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs, or if the strides of a tensor allow no view
  *          (err->path names the tensor). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape,
+TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                   tdict_tree **out, tdict_error *err);
 /** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
  *
  *  A copy is in C order and in the memory of its source (plain host memory for host tensors). Cost: only the bytes
  *  of those tensors are copied. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape,
+TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. Returns views or
  *  copies like tdict_reshape(), at the same cost. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Splits one batch dimension into several; always returns views.
  *  @param[in] shape  @p ndim sizes. At most one may be -1 and is then computed from the others. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int64_t *shape,
+TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief Inserts a batch dimension of one element before dimension @p dim, or after the last dimension. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                        tdict_error *err);
 /** Passed to tdict_squeeze(), removes every batch dimension of one element. */
 #define TDICT_EVERY_DIM INT32_MIN
 /** @brief Removes batch dimension @p dim if it has one element; otherwise the result has the same batch size as @p
- *  td. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out,
+ *  tree. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Expands the batch size to @p shape: repeats dimensions of one element, and adds new dimensions before the
  *  first.
  *
  *  Nothing is copied: several elements of the result are at the same address, so do not write to the result.
  *  @param[in] shape  @p ndim sizes; -1 keeps the size of a dimension. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape,
+TDICT_API TDICT_NODISCARD tdict_status tdict_expand(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                     tdict_tree **out, tdict_error *err);
-/** @brief Returns a tree whose batch dimension i is dimension @p order[i] of @p td.
- *  @param[in] order  @p ndim dimensions, as many as @p td has batch dimensions. May be NULL if @p ndim is 0.
+/** @brief Returns a tree whose batch dimension i is dimension @p order[i] of @p tree.
+ *  @param[in] order  @p ndim dimensions, as many as @p tree has batch dimensions. May be NULL if @p ndim is 0.
  *  @return #TDICT_OK; #TDICT_EINVAL if @p ndim is not the number of batch dimensions, or @p order names a dimension
  *          twice. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out,
-                                                     tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *tree, int ndim, const int *order,
+                                                     tdict_tree **out, tdict_error *err);
 /** @brief Swaps two batch dimensions. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *tree, int a, int b, tdict_tree **out,
                                                        tdict_error *err);
 
-/** @brief Cuts dimension @p dim into @p count pieces of the given sizes.
- *  @param[in] sizes  @p count sizes; their sum must be the size of the dimension.
- *  @param[out] out  Array of @p count new trees, owned by the caller; written on success only.
+/* tdict_split(), tdict_split_every(), tdict_chunks() and tdict_unbind() write new trees into an array of the caller.
+ * `*count` is its capacity before the call and the number of new trees after it. Both are written on success only.
+ * If the array is too small, the call returns #TDICT_EINVAL. */
+
+/** @brief Cuts dimension @p dim into pieces of the given sizes.
+ *  @param[in] sizes  One size for each piece; their sum must be the size of the dimension.
+ *  @param[out] trees  The pieces; owned by the caller.
+ *  @param[in,out] count  The number of @p sizes, which is also the number of pieces.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the sizes do not add up to the size of the dimension. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, size_t count,
-                                                   tdict_tree **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes,
+                                                   tdict_tree **trees, size_t *count, tdict_error *err);
 /** @brief Cuts dimension @p dim into pieces of @p size elements; the last piece may be shorter.
- *  @param[out] out  Array for the new trees, owned by the caller; written on success only.
- *  @param[in,out] count  In: the capacity of @p out. Out: the number of pieces; an empty dimension gives one empty
- *                        piece.
- *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out,
-                                                         size_t *count, tdict_error *err);
-/** @brief Returns the number of trees that tdict_split_every() writes, so that the caller can allocate `out`.
- *  @param[out] out  The number of pieces; unchanged on failure.
+ *  @param[out] trees  The pieces; owned by the caller.
+ *  @param[in,out] count  The capacity of @p trees; then the number of pieces. An empty dimension gives one empty piece.
+ *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
+                                                         tdict_tree **trees, size_t *count, tdict_error *err);
+/** @brief Returns the number of trees that tdict_split_every() writes, so that the caller can allocate the array.
+ *  @param[out] count  The number of pieces; unchanged on failure.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the dimension does not exist, or @p size is below 1. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out,
-                                                               tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size,
+                                                               size_t *count, tdict_error *err);
 /** @brief Cuts dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
  *  there may be fewer pieces.
- *  @param[in,out] count  In: the number of pieces wanted, which is also the capacity of @p out. Out: the number of
- *                        pieces. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
+ *  @param[out] trees  The pieces; owned by the caller.
+ *  @param[in,out] count  The number of pieces wanted, which is also the capacity of @p trees; then the number of
+ *          pieces.
+ *  @return #TDICT_OK; #TDICT_EINVAL if @p count is 0. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
 /** @brief Returns one tree for every element of dimension @p dim, without that dimension.
- *  @param[in,out] count  In: the capacity of @p out. Out: the number of trees. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count,
+ *  @param[out] trees  The new trees; owned by the caller.
+ *  @param[in,out] count  The capacity of @p trees; then the number of trees.
+ *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
-/** @brief Returns the number of trees that tdict_unbind() writes, so that the caller can allocate `out`.
- *  @param[out] out  The number of elements of dimension @p dim; unchanged on failure.
+/** @brief Returns the number of trees that tdict_unbind() writes, so that the caller can allocate the array.
+ *  @param[out] count  The number of elements of dimension @p dim; unchanged on failure.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL or the dimension does not exist. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_unbind_count(const tdict_tree *tree, int dim, size_t *count,
+                                                          tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -53,7 +53,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, in
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
 /** @brief Queues @p fn(@p user) on @p stream, as a kernel launch does. The function runs on a thread of the device. It
- *  may call tdict_sim_bytes() to reach device memory, and no other function of this library.
+ *  may call tdict_sim_host_pointer() to reach device memory, and no other function of this library.
  *  @return #TDICT_OK; #TDICT_EINVAL @p fn is NULL, or tdict_stream_create() did not create the stream on a simulated
  *          device; #TDICT_ENOMEM; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
@@ -61,7 +61,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, voi
 /** @brief Returns a host pointer to the bytes of a simulated device address. Call this only inside a function that
  *  tdict_sim_launch() runs: elsewhere, accesses are not ordered with the device's work.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
-TDICT_API void *tdict_sim_bytes(tdict_stream stream, const void *device_address);
+TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 
 TDICT_END_DECLS
 #endif

@@ -36,12 +36,12 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_tensor tdict_tensor;
 
 /** The program has page-locked the bytes. A transfer checks this with the driver before it relies on it. */
-#define TDICT_VIEW_PINNED 1u
+#define TDICT_DESC_PINNED 1u
 /** The bytes must not be written: tdict_tensor_data() returns NULL. */
-#define TDICT_VIEW_READ_ONLY 2u
+#define TDICT_DESC_READ_ONLY 2u
 
-/** Somebody's memory, described. Also what tdict_tensor_get_view() gives. */
-typedef struct tdict_tensor_view {
+/** Somebody's memory, described. Also what tdict_tensor_get_desc() gives. */
+typedef struct tdict_tensor_desc {
   size_t struct_size;
   void *data; /**< address of the element with index 0 in every dimension, not always the lowest address */
   tdict_device device;
@@ -50,10 +50,10 @@ typedef struct tdict_tensor_view {
   const int64_t *shape;   /**< ndim sizes; borrowed */
   const int64_t *strides; /**< ndim strides in elements; NULL means C order; borrowed */
   size_t storage_bytes;   /**< accessible bytes from `data` upwards; 0: as many as shape and strides need */
-  uint32_t flags;         /**< TDICT_VIEW_ bits */
-} tdict_tensor_view;
-static inline tdict_tensor_view tdict_tensor_view_default(void) {
-  tdict_tensor_view v;
+  uint32_t flags;         /**< TDICT_DESC_ bits */
+} tdict_tensor_desc;
+static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
+  tdict_tensor_desc v;
   memset(&v, 0, sizeof v);
   v.struct_size = sizeof v;
   v.device.type = TDICT_DEVICE_CPU;
@@ -101,80 +101,81 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, do
  *          #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE if the strides reach outside `storage_bytes`, or below
  *          `data` while `storage_bytes` is not 0; #TDICT_ENOTSUP if the view is a longer struct that uses a field
  *          unknown to this library; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_view *view,
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view,
                                                               void (*release)(void *user), void *user,
                                                               tdict_tensor **out, tdict_error *err);
 
-/** @brief Adds a reference and returns @p t. */
-TDICT_API tdict_tensor *tdict_tensor_retain(const tdict_tensor *t);
+/** @brief Adds a reference and returns @p tensor. */
+TDICT_API tdict_tensor *tdict_tensor_retain(const tdict_tensor *tensor);
 /** @brief Releases a reference. NULL is allowed. */
-TDICT_API void tdict_tensor_release(tdict_tensor *t);
+TDICT_API void tdict_tensor_release(tdict_tensor *tensor);
 
 /** @brief Returns the element type. */
-TDICT_API tdict_dtype tdict_tensor_dtype(const tdict_tensor *t);
+TDICT_API tdict_dtype tdict_tensor_dtype(const tdict_tensor *tensor);
 /** @brief Returns the device of the storage. */
-TDICT_API tdict_device tdict_tensor_device(const tdict_tensor *t);
+TDICT_API tdict_device tdict_tensor_device(const tdict_tensor *tensor);
 /** @brief Returns the number of dimensions. */
-TDICT_API int tdict_tensor_ndim(const tdict_tensor *t);
+TDICT_API int tdict_tensor_ndim(const tdict_tensor *tensor);
 /** @brief Returns the ndim sizes, borrowed from the tensor. */
-TDICT_API const int64_t *tdict_tensor_shape(const tdict_tensor *t);
+TDICT_API const int64_t *tdict_tensor_shape(const tdict_tensor *tensor);
 /** @brief Returns the ndim strides in elements, borrowed from the tensor. */
-TDICT_API const int64_t *tdict_tensor_strides(const tdict_tensor *t);
+TDICT_API const int64_t *tdict_tensor_strides(const tdict_tensor *tensor);
 /** @brief Returns the number of elements. */
-TDICT_API int64_t tdict_tensor_numel(const tdict_tensor *t);
+TDICT_API int64_t tdict_tensor_numel(const tdict_tensor *tensor);
 /** @brief Returns the number of elements times the size of one. Strides do not matter. */
-TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *t);
+TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
 /** @brief Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored. A tensor
  *  without elements is contiguous. */
-TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *t);
+TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
 /** @brief Returns true if the tensor is in page-locked host memory: from tdict_pinned_memory(), or marked with
- *  #TDICT_VIEW_PINNED. */
-TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *t);
+ *  #TDICT_DESC_PINNED. */
+TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns true if both tensors use the same storage. */
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
 /** @brief Returns the address of the first element for writing. Returns NULL for read-only storage, for a tensor
  *  without memory, and if a transfer into the elements has failed.
  *  For host memory, first waits until no transfer reads or writes the storage. A device address is returned at once.
  *  In a fork, does not wait for threads of the parent. */
-TDICT_API void *tdict_tensor_data(tdict_tensor *t);
+TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
 /** @brief Returns the address of the first element for reading, or NULL as tdict_tensor_data() does, except that
  *  read-only storage is allowed.
  *  For host memory, first waits until no transfer writes the storage. In a fork, does not wait for threads of the
  *  parent. */
-TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *t);
-/** @brief Describes @p t. Shape and strides are borrowed from the tensor. `storage_bytes` counts the bytes up to the
- *  end of the storage. Does not wait for transfers.
- *  @param[in,out] out  Initialized by tdict_tensor_view_default(). At most its struct_size bytes are
+TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
+/** @brief Describes @p tensor. Shape and strides are borrowed from the tensor. `storage_bytes` counts the bytes up to
+ *  the end of the storage. Does not wait for transfers.
+ *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most its struct_size bytes are
  *          written. Nothing is written if its struct_size is invalid. */
-TDICT_API void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out);
+TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);
 
-/** @brief Creates a view with any shape and strides over the storage of @p t, with the same dtype.
+/** @brief Creates a view with any shape and strides over the storage of @p tensor, with the same dtype.
  *  @param[in] layout  Only its ndim, shape and strides are used. Borrowed for the call.
- *  @param[in] offset  Elements from the first element of @p t to that of the view; may be negative.
+ *  @param[in] offset  Elements from the first element of @p tensor to that of the view; may be negative.
  *  @return #TDICT_OK; #TDICT_EINVAL; #TDICT_EOVERFLOW; #TDICT_ENOTSUP if @p layout uses a field unknown to
  *          this library; #TDICT_ESHAPE if the view would reach outside the storage; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_view *layout,
-                                                               int64_t offset, tdict_tensor **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor,
+                                                               const tdict_tensor_desc *layout, int64_t offset,
+                                                               tdict_tensor **out, tdict_error *err);
 /** @brief Creates a view of the elements of @p range. All other dimensions stay whole.
  *  @return #TDICT_OK; #TDICT_EINVAL for a dimension that does not exist, a step of 0, or an element outside
  *          the dimension; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range *range,
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range,
                                                           tdict_tensor **out, tdict_error *err);
-/** @brief Creates a view whose dimension i is dimension @p order[i] of @p t.
+/** @brief Creates a view whose dimension i is dimension @p order[i] of @p tensor.
  *  @param[in] order  @p ndim dimensions, each of them once; may be NULL if @p ndim is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL if @p ndim differs from that of @p t or @p order is not a permutation;
+ *  @return #TDICT_OK; #TDICT_EINVAL if @p ndim differs from that of @p tensor or @p order is not a permutation;
  *          #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *t, int ndim, const int *order,
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Returns a tensor with the elements of @p t, in C order, in another shape. One size may be -1 and is then
+/** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. One size may be -1 and is then
  *  computed.
- *  The result is a view if strides can describe it, else a copy in C order. The copy is in the memory of @p t, or in
- *  plain host memory if the program owns the memory of @p t.
+ *  The result is a view if strides can describe it, else a copy in C order. The copy is in the memory of @p tensor,
+ *  or in plain host memory if the program owns the memory of @p tensor.
  *  @return #TDICT_OK; #TDICT_ESHAPE for another number of elements; #TDICT_EINVAL for NULL or an invalid
  *          size; #TDICT_EOVERFLOW for sizes that no tensor can have; errors of tdict_tensor_clone() if a copy is
  *          made; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t *shape,
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Copies all elements from @p src to @p dst and waits for the end. Both have the same dtype and shape, and
@@ -187,14 +188,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
  *          for two devices, or device memory that belongs to no context; #TDICT_EINVAL for NULL, or if a transfer
  *          into @p src has failed; #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
-/** @brief Creates a copy of @p t in C order in @p memory; NULL is plain host memory.
+/** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return errors of tdict_tensor_empty() and tdict_tensor_copy(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *t, tdict_memory *memory,
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
-/** @brief Returns @p t with a new reference if it is contiguous, else a clone. The clone is in the memory of @p t,
- *  or in plain host memory if the program owns the memory of @p t.
+/** @brief Returns @p tensor with a new reference if it is contiguous, else a clone. The clone is in the memory of @p
+ *  tensor, or in plain host memory if the program owns the memory of @p tensor.
  *  @return errors of tdict_tensor_clone(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *t, tdict_tensor **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
                                                                tdict_error *err);
 
 TDICT_END_DECLS

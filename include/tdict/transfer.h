@@ -104,7 +104,7 @@ typedef struct tdict_transfer_options {
    *  path. Costs two more reads of the sources. */
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
-                                    tdict_future_stats() */
+                                    tdict_future_get_stats() */
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;
@@ -129,12 +129,12 @@ static inline tdict_pin_options tdict_pin_options_default(void) {
 }
 
 typedef struct tdict_future tdict_future;
-typedef enum tdict_future_state_code {
+typedef enum tdict_future_phase {
   TDICT_FUTURE_PENDING,
   TDICT_FUTURE_DONE,
   TDICT_FUTURE_FAILED,
   TDICT_FUTURE_CANCELLED
-} tdict_future_state_code;
+} tdict_future_phase;
 
 /** @brief Sets a leaf like tdict_set(). A tensor on another device than the tree's is first moved to the tree's device.
  *
@@ -142,7 +142,7 @@ typedef enum tdict_future_state_code {
  *  of one leaf.
  *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing has
  *          changed. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path,
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path,
                                                     tdict_tensor *tensor, tdict_error *err);
 
 /** @brief Moves a tree to a device and waits until the data is there.
@@ -155,7 +155,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree
  *  @param[in]  src     Borrowed. The transfer retains its storages until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO is the context's own device. A device
  *                      with an index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL.
- *  @param[in]  o       NULL for the defaults.
+ *  @param[in]  options       NULL for the defaults.
  *  @param[out] out     A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; #TDICT_ENODEVICE the context has no such device;
  *          #TDICT_EWRONGDEVICE a leaf is on a device of another context, or the options name memory or a stream of
@@ -163,9 +163,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *c, tdict_tree
  *          copied; #TDICT_EINVAL with a path: the leaf's bytes are lost, because an earlier transfer into them failed;
  *          #TDICT_EFORKED; #TDICT_ENOMEM; #TDICT_EDEVICE and #TDICT_ELOST with the leaf's path; the status that a hook
  *          returned, or #TDICT_EHOOK, with the object's path. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
-                                                       const tdict_transfer_options *o, tdict_tree **out,
-                                                       tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
+                                                       tdict_device device, const tdict_transfer_options *options,
+                                                       tdict_tree **out, tdict_error *err);
 /** @brief Starts a tdict_to_device() and returns a future before any byte has moved.
  *
  *  The call returns after the work is planned and submitted to the pool. With num_threads 0 it returns after the last
@@ -173,8 +173,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *c, const t
  *  pool if the transfer must wait for another transfer, or if a stream would not accept so many copies without waiting.
  *  @param[out] out  A new future, released with tdict_future_release().
  *  @return Errors of tdict_to_device() that are found at once. The future reports all later errors. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, const tdict_tree *src,
-                                                             tdict_device device, const tdict_transfer_options *o,
+TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
+                                                             tdict_device device, const tdict_transfer_options *options,
                                                              tdict_future **out, tdict_error *err);
 /** @brief Copies all tensors of @p src into the tensors of @p dst and waits until the data is there.
  *
@@ -183,54 +183,58 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *c, c
  *  part may not be detected, if their strides differ or more than 16 other tensors begin between them. Their common
  *  bytes are then unspecified. Where storages of @p dst overlap storages of @p src, bytes are
  *  unspecified.
- *  @param[in] o  NULL for the defaults. `memory` and `pinned_result` must not be set.
+ *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
  *  @return Errors of tdict_to_device(). Nothing is written in these cases, and err->path names the leaf:
  *          #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
  *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no flatten; #TDICT_EINVAL two tensors of @p dst are
  *          the same or share bytes, but have different sources: err->path names the second tensor.
  *  @note If a later step fails, the bytes of @p dst are lost until a later call writes them. Transfers that read lost
  *        bytes fail, also those that were queued before the failure. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
-                                                       const tdict_transfer_options *o, tdict_error *err);
-/** @brief Starts a tdict_copy_into() and returns a future, whose result is @p dst. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_copy_into_async(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
-                                                             const tdict_transfer_options *o, tdict_future **out,
-                                                             tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
+                                                           const tdict_tree *src, const tdict_transfer_options *options,
+                                                           tdict_error *err);
+/** @brief Starts a tdict_transfer_into() and returns a future, whose result is @p dst. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst,
+                                                                 const tdict_tree *src,
+                                                                 const tdict_transfer_options *options,
+                                                                 tdict_future **out, tdict_error *err);
 /** @brief Copies a tree into pinned host memory. Leaves that are pinned already are shared; all others lie in one
  *  block.
  *  @param[out] out  A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, err->path names it; #TDICT_ENODEVICE the context has
  *          no device that could read pinned memory; #TDICT_EINVAL; #TDICT_ENOMEM pinned memory is exhausted. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src,
-                                                        const tdict_pin_options *o, tdict_tree **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
+                                                        const tdict_pin_options *options, tdict_tree **out,
+                                                        tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. @p self stays owned by the caller.
  *  @param[out] out  A new object of the type, owned by the caller. It is @p self if the hook returned @p self or the
  *                   type cannot pin.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL a NULL, or a type that tdict_set_object() refuses. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self,
-                                                        const tdict_pin_options *o, void **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
+                                                        const tdict_pin_options *options, void **out, tdict_error *err);
 /** @brief Returns true if every host tensor of the tree is pinned, and every object whose type has `is_pinned` is
  *  pinned. A tree without such leaves is pinned. */
-TDICT_API bool tdict_is_pinned(const tdict_tree *td);
+TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 
-/** @brief Records that the work queued on @p s so far uses the tree.
+/** @brief Records that the work queued on @p stream so far uses the tree.
  *
  *  The library does not free, reuse or overwrite any byte of the tree before that work is done. For objects this covers
  *  the tensors that their `flatten` returns. Never waits.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a context
  *          allocated on the stream's device or pinned for it; #TDICT_ECAPTURE; #TDICT_EDEVICE; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream,
+                                                           tdict_error *err);
 
 /** @brief Waits until the transfer has ended. May be called several times.
  *  @param[out] out  NULL, or receives a new reference to the result, written on success only.
  *  @return #TDICT_OK; the error of the transfer with the path of the leaf, on every call; #TDICT_ECANCELLED;
  *          #TDICT_EDEADLOCK a hook of this transfer waits for it; #TDICT_EFORKED the process is a fork and the transfer
- *          had not ended; #TDICT_EINVAL @p f is NULL. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err);
+ *          had not ended; #TDICT_EINVAL @p future is NULL. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
  *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended and may be waited for again;
  *          #TDICT_EINVAL a negative time. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdict_tree **out,
                                                              tdict_error *err);
 /** @brief Makes a stream wait for the transfer. The host waits only until every copy is queued.
  *
@@ -241,31 +245,31 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *f, in
  *          device that the context does not have, or of another kind of device than the transfer used; #TDICT_ECAPTURE
  *          the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
  *  @note tdict_future_wait() reports a failure that occurs after the return. Accessors then return NULL. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out,
-                                                                   tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
+                                                                   tdict_tree **out, tdict_error *err);
 /** @brief Waits until the source may be written or freed, also through pointers obtained before the transfer.
  *  @return Errors of tdict_future_wait(). If the transfer failed, the source may be written or freed as well. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns at once.
  *
  *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
  *  The transfer ends CANCELLED, or DONE if the request came too late. NULL is allowed. */
-TDICT_API void tdict_future_cancel(tdict_future *f);
+TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
-TDICT_API bool tdict_future_is_ready(const tdict_future *f);
+TDICT_API bool tdict_future_is_ready(const tdict_future *future);
 /** @brief Returns the state of the transfer. Never waits, not even in a fork. */
-TDICT_API tdict_future_state_code tdict_future_state(const tdict_future *f);
+TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
 /** @brief Writes the statistics of a transfer that has ended.
  *  @param[in,out] out  From tdict_transfer_stats_default(). At most out->struct_size bytes are written.
  *  @return #TDICT_OK; #TDICT_EINVAL the transfer has not ended, an argument is NULL, or struct_size is not a size that
  *          a default function has written. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out,
-                                                          tdict_error *err);
-/** @brief Adds a reference and returns @p f. */
-TDICT_API tdict_future *tdict_future_retain(const tdict_future *f);
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out,
+                                                              tdict_error *err);
+/** @brief Adds a reference and returns @p future. */
+TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
 /** @brief Drops a reference. The transfer continues without it. NULL is allowed. An error that no call has reported is
  *  written to the context's log. */
-TDICT_API void tdict_future_release(tdict_future *f);
+TDICT_API void tdict_future_release(tdict_future *future);
 
 TDICT_END_DECLS
 #endif

@@ -80,11 +80,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *sch
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);
 
-/** @brief Adds a reference and returns @p td, which must not be NULL. Thread-safe. */
-TDICT_API tdict_tree *tdict_retain(const tdict_tree *td);
+/** @brief Adds a reference and returns @p tree, which must not be NULL. Thread-safe. */
+TDICT_API tdict_tree *tdict_retain(const tdict_tree *tree);
 /** @brief Drops a reference. The last release also releases the tensors, trees and objects in the tree. NULL is
  *  allowed. Thread-safe. */
-TDICT_API void tdict_release(tdict_tree *td);
+TDICT_API void tdict_release(tdict_tree *tree);
 
 /** @brief Sets the tensor at a path. The tree retains @p tensor and shares its bytes; nothing is copied.
  *
@@ -96,7 +96,7 @@ TDICT_API void tdict_release(tdict_tree *td);
  *          another device; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.
  *  @note Cost: O(length of the path) on average. If another tree shares the node's key table, O(keys of the node) more.
  */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor,
+TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
 /** @brief Sets the tree at a path. Normally @p child is shared.
  *
@@ -107,7 +107,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *td, const char *pat
  *  then fails.
  *  @return as tdict_set(); #TDICT_EINVAL also if @p child is the tree that it is set in, or contains that tree.
  *  @note Cost: as tdict_set(), and O(keys of @p child) to check them. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child,
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child,
                                                       tdict_error *err);
 
 /** @brief Returns the tensor at a path.
@@ -118,31 +118,31 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *td, const char
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path names a tree or an object, or leads through a tensor or
  *          an object; #TDICT_EINVAL an empty key, or a NULL pointer.
  *  @note Cost: O(length of the path) for any number of keys. Nothing is allocated. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
 /** @brief Returns the tree at a path, borrowed. Errors as tdict_get(), but #TDICT_ETYPE if the path names a tensor or
  *  an object. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Returns tdict_tensor_data() of the tensor at a path, or NULL if there is no tensor at the path. */
-TDICT_API void *tdict_data(tdict_tree *td, const char *path);
+TDICT_API void *tdict_data(tdict_tree *tree, const char *path);
 /** @brief Returns tdict_tensor_const_data() of the tensor at a path, or NULL if there is no tensor at the path. */
-TDICT_API const void *tdict_const_data(const tdict_tree *td, const char *path);
+TDICT_API const void *tdict_const_data(const tdict_tree *tree, const char *path);
 /** @brief Returns true if the path names a tensor, a tree or an object. Returns false for an invalid path. */
-TDICT_API bool tdict_has(const tdict_tree *td, const char *path);
+TDICT_API bool tdict_has(const tdict_tree *tree, const char *path);
 
 /** @brief Removes the entry at a path and releases its tensor, tree or object.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
  *          empty key, or a NULL pointer; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.
  *  @note Cost: as tdict_set(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err);
 /** @brief Removes the tensor at a path and passes the tree's reference to the caller.
  *  @param[out] out  Owned by the caller. Written on success only.
  *  @return as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
 /** @brief As tdict_pop(), for a tree. Returns #TDICT_ETYPE if the path names a tensor or an object. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Moves the entry at @p from to @p to.
  *
@@ -151,13 +151,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *td, const char
  *  @return as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and @p to is in use; #TDICT_EINVAL @p to is
  *          below @p from.
  *  @note Cost: as tdict_set(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe,
+TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bool safe,
                                                     tdict_error *err);
 
 /** @brief Returns the number of batch dimensions. */
-TDICT_API int tdict_batch_ndim(const tdict_tree *td);
+TDICT_API int tdict_batch_ndim(const tdict_tree *tree);
 /** @brief Returns the counts of the batch dimensions, borrowed from the tree. */
-TDICT_API const int64_t *tdict_batch_size(const tdict_tree *td);
+TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
  *  A child with fewer dimensions takes @p batch_size. A child with more keeps its own. An empty child that does not
@@ -165,47 +165,47 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *td);
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child does not match, and err->path
  *          names the first; #TDICT_ELOCKED the tree, or a child that must change, is locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size,
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
 /** @brief Returns true and writes the device to @p out if the tree has a device. @p out may be NULL. */
-TDICT_API bool tdict_get_device(const tdict_tree *td, tdict_device *out);
+TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
 /** @brief Sets the device of a tree and of all trees below it. Moves nothing.
  *  @param[in] device  Borrowed for the call. NULL removes the device.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor is on another device, and err->path names the first; #TDICT_EINVAL
- *          @p device is invalid or @p td is NULL; #TDICT_ELOCKED the tree, or a child that must change, is locked;
+ *          @p device is invalid or @p tree is NULL; #TDICT_ELOCKED the tree, or a child that must change, is locked;
  *          #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err);
 
 /** @brief Locks the tree and all trees below it. In a locked tree no entry can be added, removed or replaced. Elements
  *  can still be written. Cost of tdict_lock() and tdict_unlock(): O(keys below the tree). */
-TDICT_API void tdict_lock(tdict_tree *td);
+TDICT_API void tdict_lock(tdict_tree *tree);
 /** @brief Unlocks the tree, and each tree below it that no other locked tree holds. An unlocked tree stays unlocked.
  *  @return #TDICT_OK; #TDICT_ELOCKED the tree is below a locked tree, which must be unlocked instead; #TDICT_EINVAL
- *          @p td is NULL. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *td, tdict_error *err);
+ *          @p tree is NULL. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
 /** @brief Returns true if the tree is locked, by its own lock or by a tree above it. */
-TDICT_API bool tdict_is_locked(const tdict_tree *td);
+TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of trees below are not counted. */
-TDICT_API size_t tdict_num_keys(const tdict_tree *td);
+TDICT_API size_t tdict_num_keys(const tdict_tree *tree);
 /** @brief Returns the i-th key of this node in insertion order, unescaped, or NULL if @p i is too large.
  *
  *  The text is borrowed until the tree changes. Cost: constant if no key was deleted, else up to O(keys of the
  *  node). */
-TDICT_API const char *tdict_key_at(const tdict_tree *td, size_t i);
+TDICT_API const char *tdict_key_at(const tdict_tree *tree, size_t i);
 /** @brief Returns the number of tensors in the tree. A tensor at several paths counts once per path. */
-TDICT_API size_t tdict_num_leaves(const tdict_tree *td);
+TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 /** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
-TDICT_API size_t tdict_num_objects(const tdict_tree *td);
+TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
 /** @brief Returns the bytes of the elements of all tensors, plus the results of the `bytes` hooks of objects. A tensor
  *  or object at several paths counts once per path. */
-TDICT_API size_t tdict_bytes(const tdict_tree *td);
+TDICT_API size_t tdict_bytes(const tdict_tree *tree);
 /** @brief Returns the bytes of all storages in the tree, plus the results of the `bytes` hooks of objects.
  *
  *  Each storage counts once and with its full size. Each object counts once.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
 
 /** An entry of a tree: a key and its tensor, tree or object. A visitor borrows it for the call. */
 typedef struct tdict_entry {
@@ -220,28 +220,30 @@ typedef struct tdict_entry {
 } tdict_entry;
 /** Is called for each entry of a walk. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
-/** @brief Calls @p visit for every tensor, tree and object below @p td, in insertion order, a tree before its children.
+/** @brief Calls @p visit for every tensor, tree and object below @p tree, in insertion order, a tree before its
+ *  children.
  *
  *  The visitor may read trees and write elements. It must not change any tree of the walk.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the first status other than #TDICT_OK from the
  *          visitor, which ends the walk. If the visitor left err->path empty, it is set to the path of the entry. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user,
+TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
-/** @brief Returns the tensor, tree or object at the i-th key of @p td, in insertion order.
+/** @brief Returns the tensor, tree or object at the i-th key of @p tree, in insertion order.
  *  @param[out] out  Written on success only. Its `path` is NULL and its `depth` is 0. The rest is borrowed from the
  *                   tree until the tree changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL pointer.
  *  @note Cost: as tdict_key_at(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out,
+                                                          tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.
  *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until the tree
  *                   changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
  *          empty key, or a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: as tdict_get(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *out,
-                                                    tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, const char *path, tdict_entry *out,
+                                                       tdict_error *err);
 
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
@@ -251,11 +253,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lookup(const tdict_tree *td, const 
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor. Only very deep trees need an allocation. */
-TDICT_API size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes);
+TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes);
 /** @brief Writes the text of tdict_format() to @p file.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno.
  */
-TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err);
 
 /** @brief Writes @p key with a backslash before each dot and backslash, cut to @p bytes and ended by 0.
  *  @return the length of the full text without the 0. */

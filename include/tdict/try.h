@@ -13,13 +13,13 @@
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};
- *       tdict_tree *td = NULL;
- *       TDICT_TRY(tdict_create(0, NULL, &td, &err));
- *       TDICT_TRY(fill(td, &err));
- *       *out = tdict_retain(td);
+ *       tdict_tree *tree = NULL;
+ *       TDICT_TRY(tdict_create(0, NULL, &tree, &err));
+ *       TDICT_TRY(fill(tree, &err));
+ *       *out = tdict_retain(tree);
  *
  *     done:
- *       tdict_release(td);
+ *       tdict_release(tree);
  *       return (tdict_status)err.status;      (main: return err.status != TDICT_OK;)
  *     }
  *

@@ -77,15 +77,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_apply(const tdict_tree *const *tree
  *  become empty stay.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or if @p keep drops only some tensors of an object;
  *          #TDICT_ENOTSUP if an object has no `flatten`; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *td, tdict_leaf_predicate keep, void *user,
+TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, void *user,
                                                     tdict_tree **out, tdict_error *err);
 
-/** @brief Returns the number of trees between @p td and its deepest tensor or object; 0 if @p td contains no trees.
+/** @brief Returns the number of trees between @p tree and its deepest tensor or object; 0 if @p tree contains no trees.
  *  Trees without tensors and objects do not count. Cost: O(keys). */
-TDICT_API int tdict_depth(const tdict_tree *td);
-/** @brief Returns true if there is no tensor and no object below @p td, even if there are trees. Cost: O(keys before
+TDICT_API int tdict_depth(const tdict_tree *tree);
+/** @brief Returns true if there is no tensor and no object below @p tree, even if there are trees. Cost: O(keys before
  *  the first tensor or object). */
-TDICT_API bool tdict_is_empty(const tdict_tree *td);
+TDICT_API bool tdict_is_empty(const tdict_tree *tree);
 
 TDICT_END_DECLS
 #endif

@@ -5,7 +5,7 @@
  * for the same transfers as tdict_tensor_copy(), and supports the same devices.
  * Overlapping writes within one storage are unspecified, except for a tensor that is written to itself. A destination
  * may have one tensor at two paths, or tensors that share bytes. Then each path is written in order and the last write
- * remains. Such trees are refused by tdict_copy_into().
+ * remains. Such trees are refused by tdict_transfer_into().
  * Objects are written through their tensors by tdict_fill(), tdict_copy() and tdict_update_in_place(). Values must have
  * the dtype of the destination; only the number given to tdict_fill() is converted.
  * Cost of writing in place: O(tensors written), twice because everything is checked first, plus one copy of the
@@ -21,14 +21,14 @@ TDICT_BEGIN_DECLS
 /** @brief Writes the elements of @p value to the tensor at a path.
  *  @return #TDICT_OK; #TDICT_EINVAL, #TDICT_ENOTFOUND, #TDICT_ETYPE as tdict_get(); #TDICT_ESHAPE, #TDICT_EDTYPE,
  *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_EDEVICE if the driver failed. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *td, const char *path, const tdict_tensor *value,
+TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value,
                                                    tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects in the tensor at a path.
  *
  *  The index covers all dimensions of the tensor, not only batch dimensions. A value with fewer dimensions is
  *  repeated along the missing leading dimensions.
  *  @return The same errors as tdict_write() and tdict_index_get(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *td, const char *path, tdict_indices index,
+TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index,
                                                       const tdict_tensor *value, tdict_error *err);
 /** @brief Writes one number to every element of the tensor, tree or object at a path.
  *  @param[in] path  NULL for the whole tree.
@@ -37,9 +37,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *td, const char
  *          dtype cannot hold @p value; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE; #TDICT_ENOTSUP for an object without
  *          `flatten`, 8-bit floats and dtypes with several lanes, and for a device tensor if the bytes of the
  *          element are not all equal (0 always works). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
 /** @brief Writes zero to every element. Returns the same errors as tdict_fill(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *td, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error *err);
 /** @brief Writes all elements of @p src to @p dst. Both trees must have the same keys, in any order.
  *  @return The same errors as tdict_write(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
  *          #TDICT_ENOMEM. */

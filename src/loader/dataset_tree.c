@@ -167,20 +167,20 @@ static tdict_status fetch_tree_sample(void *self, int64_t index, tdict_tree **ou
   return tdict_index_get(s->tree, TDICT_INDEX(TDICT_AT(index)), out, err);
 }
 
-tdict_status tdict_dataset_from_tree(const tdict_tree *td, tdict_dataset *out, tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, td ? "out" : "the tree");
-  if (tdict_batch_ndim(td) < 1)
+tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, tree ? "out" : "the tree");
+  if (tdict_batch_ndim(tree) < 1)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", error_prefix);
   tree_source *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
   /* Clone the nodes, so that keys which the program changes later do not invalidate the checks made here. */
-  tdict_status status = tdict_clone(td, &s->tree, err);
+  tdict_status status = tdict_clone(tree, &s->tree, err);
   if (status != TDICT_OK) {
     release_tree_source(s);
     return status;
   }
-  s->length = tdict_batch_size(td)[0];
-  s->capacity = tdict_num_leaves(td);
+  s->length = tdict_batch_size(tree)[0];
+  s->capacity = tdict_num_leaves(tree);
   s->fields = calloc(s->capacity + 1, sizeof *s->fields);
   s->row_bytes = calloc(s->capacity + 1, sizeof *s->row_bytes);
   status = s->fields && s->row_bytes

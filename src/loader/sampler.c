@@ -150,19 +150,19 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   return TDICT_OK;
 }
 
-tdict_sampler *tdict_sampler_retain(const tdict_sampler *s) {
-  tdict_sampler *counted = (tdict_sampler *)s; /* The reference count changes even for a const sampler. */
+tdict_sampler *tdict_sampler_retain(const tdict_sampler *sampler) {
+  tdict_sampler *counted = (tdict_sampler *)sampler; /* The reference count changes even for a const sampler. */
   atomic_fetch_add_explicit(&counted->references, 1, memory_order_relaxed);
   return counted;
 }
 
-void tdict_sampler_release(tdict_sampler *s) {
-  if (!s || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) != 1) return;
-  free(s->columns);
-  free(s);
+void tdict_sampler_release(tdict_sampler *sampler) {
+  if (!sampler || atomic_fetch_sub_explicit(&sampler->references, 1, memory_order_acq_rel) != 1) return;
+  free(sampler->columns);
+  free(sampler);
 }
 
-int64_t tdict_sampler_length(const tdict_sampler *s) { return s->num_per_rank; }
+int64_t tdict_sampler_length(const tdict_sampler *sampler) { return sampler->num_per_rank; }
 
 tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
   return (tdict_sampler_order){.length = s->length,
@@ -174,21 +174,21 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
                                .world_size = s->world_size};
 }
 
-int64_t tdict_sampler_at(const tdict_sampler *s, int64_t epoch, int64_t position) {
-  if (epoch < 0 || position < 0 || position >= s->num_per_rank) return -1;
+int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
+  if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
   /* Unsigned, since the sum may exceed INT64_MAX: it is less than num_drawn + 2 * world_size. */
-  uint64_t position_of_all = (uint64_t)position * (uint64_t)s->world_size + (uint64_t)s->rank;
-  int64_t draw = (int64_t)(position_of_all % (uint64_t)s->num_drawn);
-  if (s->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
+  uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;
+  int64_t draw = (int64_t)(position_of_all % (uint64_t)sampler->num_drawn);
+  if (sampler->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
 
   /* The kinds below draw at random, by a function of seed, epoch and position. */
-  uint64_t key = tdict_mix(s->seed, (uint64_t)epoch);
-  if (s->kind == TDICT_SAMPLER_SHUFFLED) {
-    tdict_shuffle p = tdict_shuffle_make((uint64_t)s->length, key);
+  uint64_t key = tdict_mix(sampler->seed, (uint64_t)epoch);
+  if (sampler->kind == TDICT_SAMPLER_SHUFFLED) {
+    tdict_shuffle p = tdict_shuffle_make((uint64_t)sampler->length, key);
     return (int64_t)tdict_shuffle_at(&p, (uint64_t)draw);
   }
-  int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)s->length);
-  if (s->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
-  const alias_column *c = &s->columns[drawn];
+  int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)sampler->length);
+  if (sampler->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
+  const alias_column *c = &sampler->columns[drawn];
   return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
 }

@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "ops/map.h"
 
-tdict_status tdict_clone(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", td ? "out" : "td");
-  return tdict_map_share(td, "clone", out, err);
+tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tree ? "out" : "tree");
+  return tdict_map_share(tree, "clone", out, err);
 }
 
 /* Asks tdict_map_run() for a new tensor of the same shape. Called for every tensor. */
@@ -31,8 +31,8 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
   return tdict_box_clone(from, out, err);
 }
 
-tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", td ? "out" : "td");
+tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
   /* batch_in and batch_out stay 0: no batch dimension changes, so objects need not begin with the batch size. */
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
@@ -41,5 +41,5 @@ tdict_status tdict_clone_deep(const tdict_tree *td, tdict_memory *memory, tdict_
                          .fill = fill_clone,
                          .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
-  return tdict_map_run(&map, td, out, err);
+  return tdict_map_run(&map, tree, out, err);
 }

@@ -245,7 +245,7 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   for (int i = 0; is_equal && i < j->ndim; i++) is_equal = out->batch_size[i] == j->batch_size[i];
   if (!is_equal) {
     char wanted[96], found[96];
-    return tdict_fail(err, TDICT_ESHAPE, "%s: out has batch size %s, wanted %s", j->what,
+    return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", j->what,
                       tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
                       tdict_text_shape(j->ndim, j->batch_size, wanted, sizeof wanted));
   }
@@ -276,13 +276,13 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
 }
 
 tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
-                              tdict_tree *out, tdict_error *err) {
+                              tdict_tree *dst, tdict_error *err) {
   joiner j = {.what = "stack_into", .items = items, .count = count, .is_stack = true};
-  return join_into(&j, options, out, err);
+  return join_into(&j, options, dst, err);
 }
 
 tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
-                            tdict_tree *out, tdict_error *err) {
+                            tdict_tree *dst, tdict_error *err) {
   joiner j = {.what = "cat_into", .items = items, .count = count};
-  return join_into(&j, options, out, err);
+  return join_into(&j, options, dst, err);
 }

@@ -186,20 +186,20 @@ static tdict_status make_flat(const char *what, const tdict_tree *td, const char
   return TDICT_OK;
 }
 
-tdict_status tdict_flatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
   static const char what[] = "flatten_keys";
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
-  return make_flat(what, td, separator, out, err);
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  return make_flat(what, tree, separator, out, err);
 }
 
-tdict_status tdict_flatten_keys_in_place(tdict_tree *td, const char *separator, tdict_error *err) {
+tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator, tdict_error *err) {
   static const char what[] = "flatten_keys_in_place";
   tdict_tree *made = NULL;
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
-  if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
-  tdict_status status = make_flat(what, td, separator, &made, err);
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
+  if (tdict_node_is_locked(tree)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
+  tdict_status status = make_flat(what, tree, separator, &made, err);
   if (status != TDICT_OK) return status;
-  tdict_node_swap(td, made);
+  tdict_node_swap(tree, made);
   tdict_release(made); /* last, since the release may run callbacks */
   return TDICT_OK;
 }

@@ -52,27 +52,27 @@ static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *
   return tdict_box_index(from, &g->pick, out, err);
 }
 
-tdict_status tdict_index_get(const tdict_tree *td, tdict_indices index, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out, tdict_error *err) {
   getter g;
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", td ? "out" : "td");
-  tdict_status status = plan_batch_index(&g.plan, "index", td, &index, err);
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", tree ? "out" : "tree");
+  tdict_status status = plan_batch_index(&g.plan, "index", tree, &index, err);
   if (status != TDICT_OK) return status;
   const tdict_index_plan *plan = &g.plan;
   /* Lists and masks copy elements, so objects take part through their tensors. Other indices may use a hook. */
   const bool has_gathers = plan->num_gathers > 0;
   const tdict_map map = {.what = "index",
-                         .batch_in = td->batch_ndim,
+                         .batch_in = tree->batch_ndim,
                          .batch_out = plan->ndim,
                          .batch_size = plan->shape,
-                         .more_dims = plan->ndim > td->batch_ndim ? plan->ndim - td->batch_ndim : 0,
+                         .more_dims = plan->ndim > tree->batch_ndim ? plan->ndim - tree->batch_ndim : 0,
                          .drops_locks = true,
                          .describe = describe_indexed,
                          .fill = has_gathers ? copy_indexed : NULL,
                          .user = &g,
                          .way = has_gathers ? TDICT_OBJECT_AS_TENSORS
-                                            : tdict_object_method_of(&plan->affine, td->batch_size, &g.pick),
+                                            : tdict_object_method_of(&plan->affine, tree->batch_size, &g.pick),
                          .object = index_object};
-  status = tdict_map_run(&map, td, out, err);
+  status = tdict_map_run(&map, tree, out, err);
   tdict_index_plan_reset(&g.plan);
   return status;
 }
@@ -90,7 +90,7 @@ typedef struct writer {
 /* Checks that `to` has no key that `from` lacks, if both must have the same keys. */
 static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
   if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTFOUND, "%s: out has %zu keys, but the tree has %zu", w->plan->what,
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: dst has %zu keys, but the tree has %zu", w->plan->what,
                     tdict_num_keys(to), tdict_num_keys(from));
 }
 
@@ -283,18 +283,18 @@ static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdi
   for (int i = 0; is_equal && i < plan->ndim; i++) is_equal = out->batch_size[i] == plan->shape[i];
   if (is_equal) return TDICT_OK;
   char wanted[96], found[96];
-  return tdict_fail(err, TDICT_ESHAPE, "%s: out has batch size %s, wanted %s", plan->what,
+  return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", plan->what,
                     tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
                     tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
 }
 
-tdict_status tdict_index_get_into(const tdict_tree *td, tdict_indices index, tdict_tree *out, tdict_error *err) {
+tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index, tdict_error *err) {
   tdict_index_plan plan;
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "index_get_into: %s is NULL", td ? "out" : "td");
-  tdict_status status = plan_batch_index(&plan, "index_get_into", td, &index, err);
+  if (!src || !dst) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", src ? "dst" : "src");
+  tdict_status status = plan_batch_index(&plan, "index_into", src, &index, err);
   if (status != TDICT_OK) return status;
-  writer w = {.plan = &plan, .to = out, .from = td, .reads_index = true};
-  status = check_out_batch_size(&plan, out, err);
+  writer w = {.plan = &plan, .to = dst, .from = src, .reads_index = true};
+  status = check_out_batch_size(&plan, dst, err);
   if (status == TDICT_OK) status = check_then_write(&w, err);
   tdict_index_plan_reset(&plan);
   return status;
@@ -329,25 +329,26 @@ static tdict_status set_indexed(tdict_tree *td, const char *what, const tdict_in
   return status;
 }
 
-tdict_status tdict_index_set(tdict_tree *td, tdict_indices index, const tdict_tree *value, tdict_error *err) {
-  if (!td || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", td ? "value" : "td");
-  return set_indexed(td, "index_set", &index, value, err);
+tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value, tdict_error *err) {
+  if (!tree || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", tree ? "value" : "tree");
+  return set_indexed(tree, "index_set", &index, value, err);
 }
 
-tdict_status tdict_write_row(tdict_tree *td, int64_t i, const tdict_tree *row, tdict_error *err) {
-  if (!td || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", td ? "row" : "td");
+tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row, tdict_error *err) {
+  if (!tree || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", tree ? "row" : "tree");
   const tdict_indices index = TDICT_INDEX(TDICT_AT(i));
-  return set_indexed(td, "write_row", &index, row, err);
+  return set_indexed(tree, "write_row", &index, row, err);
 }
 
-tdict_status tdict_write_rows(tdict_tree *td, int64_t first, const tdict_tree *rows, tdict_error *err) {
-  if (!td || !rows) return tdict_fail(err, TDICT_EINVAL, "write_rows: %s is NULL", td ? "rows" : "td");
-  if (td->batch_ndim == 0 || rows->batch_ndim == 0)
-    return tdict_fail(err, TDICT_EINVAL, "write_rows: %s has no batch dimension", td->batch_ndim ? "rows" : "the tree");
+tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows, tdict_error *err) {
+  if (!tree || !rows) return tdict_fail(err, TDICT_EINVAL, "write_rows: %s is NULL", tree ? "rows" : "tree");
+  if (tree->batch_ndim == 0 || rows->batch_ndim == 0)
+    return tdict_fail(err, TDICT_EINVAL, "write_rows: %s has no batch dimension",
+                      tree->batch_ndim ? "rows" : "the tree");
   int64_t count = rows->batch_size[0];
-  if (first < 0 || count > td->batch_size[0] || first > td->batch_size[0] - count)
+  if (first < 0 || count > tree->batch_size[0] || first > tree->batch_size[0] - count)
     return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
-                      (long long)first, (long long)td->batch_size[0]);
+                      (long long)first, (long long)tree->batch_size[0]);
   const tdict_indices index = TDICT_INDEX(TDICT_RANGE(first, first + count, 1));
-  return set_indexed(td, "write_rows", &index, rows, err);
+  return set_indexed(tree, "write_rows", &index, rows, err);
 }

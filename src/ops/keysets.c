@@ -50,11 +50,11 @@ static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *
   return tdict_changes_end(&changes, remove_paths(&changes, td, paths, count, err));
 }
 
-tdict_status tdict_exclude_in_place(tdict_tree *td, const char *const *paths, size_t count, tdict_error *err) {
+tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count, tdict_error *err) {
   static const char what[] = "exclude_in_place";
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
   tdict_status status = tdict_paths_check(what, paths, count, err);
-  return status == TDICT_OK ? exclude_paths(what, td, paths, count, err) : status;
+  return status == TDICT_OK ? exclude_paths(what, tree, paths, count, err) : status;
 }
 
 /* Removes the trees without tensors and objects from a tree that only this call holds, children before parents. */
@@ -88,12 +88,12 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
   return status;
 }
 
-tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_t count, tdict_tree **out,
+tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count, tdict_tree **out,
                            tdict_error *err) {
   tdict_tree *made = NULL;
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", td ? "out" : "td");
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", tree ? "out" : "tree");
   tdict_status status = tdict_paths_check("exclude", paths, count, err);
-  if (status == TDICT_OK) status = tdict_map_share(td, "exclude", &made, err);
+  if (status == TDICT_OK) status = tdict_map_share(tree, "exclude", &made, err);
   if (status == TDICT_OK) status = exclude_paths("exclude", made, paths, count, err);
   if (status != TDICT_OK) {
     tdict_release(made);
@@ -103,27 +103,32 @@ tdict_status tdict_exclude(const tdict_tree *td, const char *const *paths, size_
   return TDICT_OK;
 }
 
-tdict_status tdict_split_keys(const tdict_tree *td, const tdict_key_set *sets, size_t count, tdict_tree **out,
-                              tdict_error *err) {
+tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets, size_t num_sets, tdict_tree **trees,
+                              size_t *count, tdict_error *err) {
   static const char what[] = "split_keys";
-  size_t bytes, trees;
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
-  if (count && !sets) return tdict_fail(err, TDICT_EINVAL, "%s: sets is NULL", what);
+  const char *missing = !tree ? "tree" : !trees ? "trees" : !count ? "count" : num_sets && !sets ? "sets" : NULL;
+  if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, missing);
+  size_t num_trees, bytes;
   tdict_tree **made = NULL;
-  if (tdict_add_size(count, 1, &trees) && tdict_mul_size(trees, sizeof *made, &bytes)) made = calloc(1, bytes);
+  if (!tdict_add_size(num_sets, 1, &num_trees) || *count < num_trees)
+    return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted one more than %zu sets", what,
+                      *count, num_sets);
+  if (tdict_mul_size(num_trees, sizeof *made, &bytes)) made = calloc(1, bytes);
   if (!made) return no_memory_for_keys(what, err);
   /* Start with a copy of the whole tree as the last result, and remove the paths of each set from it. */
-  tdict_status status = tdict_map_share(td, what, &made[count], err);
-  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+  tdict_status status = tdict_map_share(tree, what, &made[num_sets], err);
+  for (size_t i = 0; i < num_sets && status == TDICT_OK; i++) {
     const tdict_selection selection = {sets[i].paths, sets[i].count, true};
-    status = tdict_select_paths(what, td, &selection, &made[i], err);
-    if (status == TDICT_OK) status = exclude_paths(what, made[count], sets[i].paths, sets[i].count, err);
+    status = tdict_select_paths(what, tree, &selection, &made[i], err);
+    if (status == TDICT_OK) status = exclude_paths(what, made[num_sets], sets[i].paths, sets[i].count, err);
   }
-  if (status == TDICT_OK) status = remove_empty_trees(what, made[count], err);
-  if (status == TDICT_OK)
-    memcpy(out, made, bytes);
-  else
-    for (size_t i = 0; i <= count; i++) tdict_release(made[i]);
+  if (status == TDICT_OK) status = remove_empty_trees(what, made[num_sets], err);
+  if (status == TDICT_OK) {
+    memcpy(trees, made, bytes);
+    *count = num_trees;
+  } else {
+    for (size_t i = 0; i < num_trees; i++) tdict_release(made[i]);
+  }
   free(made);
   return status;
 }

@@ -159,7 +159,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
   tdict_made made;
   tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
   if (status != TDICT_OK) return status;
-  tdict_tensor_view view = {.data = made.data, .dtype = from->dtype, .ndim = made.ndim, .shape = made.shape};
+  tdict_tensor_desc view = {.data = made.data, .dtype = from->dtype, .ndim = made.ndim, .shape = made.shape};
   if (!made.fresh) {
     view.strides = made.strides;
     *to = tdict_leaf_of_tensor(tdict_slab_add_view(m->slab, from->storage, &view));

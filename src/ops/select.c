@@ -108,11 +108,11 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
   return TDICT_OK;
 }
 
-tdict_status tdict_select(const tdict_tree *td, const char *const *paths, size_t count, bool strict, tdict_tree **out,
+tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count, bool strict, tdict_tree **out,
                           tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "select: %s is NULL", td ? "out" : "td");
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "select: %s is NULL", tree ? "out" : "tree");
   const tdict_selection selection = {paths, count, strict};
-  return tdict_select_paths("select", td, &selection, out, err);
+  return tdict_select_paths("select", tree, &selection, out, err);
 }
 
 /* Puts the keys on a path into the replacements of their nodes. Stops at a tree that is kept whole. The path must
@@ -158,10 +158,10 @@ static tdict_status find_paths(const char *what, const tdict_tree *td, const tdi
   return status;
 }
 
-tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, size_t count, bool strict,
+tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count, bool strict,
                                    tdict_error *err) {
   static const char what[] = "select_in_place";
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
   tdict_status status = tdict_paths_check(what, paths, count, err);
   if (status != TDICT_OK) return status;
   const tdict_selection selection = {paths, count, strict};
@@ -173,10 +173,10 @@ tdict_status tdict_select_in_place(tdict_tree *td, const char *const *paths, siz
   tdict_changes_init(&changes, what);
   tdict_pointers_init(&whole_trees);
   /* Find all paths before any key changes, since a missing path must leave the tree unchanged. */
-  status = find_paths(what, td, &selection, found, &whole_trees, err);
-  if (status == TDICT_OK) status = tdict_changes_get(&changes, td, TDICT_CHANGES_EMPTY, &root, err);
+  status = find_paths(what, tree, &selection, found, &whole_trees, err);
+  if (status == TDICT_OK) status = tdict_changes_get(&changes, tree, TDICT_CHANGES_EMPTY, &root, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
-    if (found[i]) status = keep_path(&changes, &whole_trees, td, paths[i], err);
+    if (found[i]) status = keep_path(&changes, &whole_trees, tree, paths[i], err);
   tdict_pointers_reset(&whole_trees);
   free(found);
   return tdict_changes_end(&changes, status);

@@ -170,7 +170,7 @@ static tdict_status read_batch_shape(const char *what, int ndim, const int64_t *
 }
 
 static tdict_status fail_null_tree(const char *what, const void *td, tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
+  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "tree");
 }
 
 /* Implements tdict_view() and tdict_reshape(), which differ in g->may_copy. */
@@ -182,86 +182,87 @@ static tdict_status view_or_reshape(const char *what, const tdict_tree *td, grou
   return status == TDICT_OK ? regroup(what, td, g, out, err) : status;
 }
 
-tdict_status tdict_view(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
   grouping g = {.ndim = ndim, .may_copy = false};
-  return view_or_reshape("view", td, &g, shape, out, err);
+  return view_or_reshape("view", tree, &g, shape, out, err);
 }
 
-tdict_status tdict_reshape(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
   grouping g = {.ndim = ndim, .may_copy = true};
-  return view_or_reshape("reshape", td, &g, shape, out, err);
+  return view_or_reshape("reshape", tree, &g, shape, out, err);
 }
 
-tdict_status tdict_flatten(const tdict_tree *td, int first, int last, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out, tdict_error *err) {
   static const char what[] = "flatten";
-  if (!td || !out) return fail_null_tree(what, td, err);
-  tdict_status status = tdict_dim_find(what, first, td->batch_ndim, &first, err);
-  if (status == TDICT_OK) status = tdict_dim_find(what, last, td->batch_ndim, &last, err);
+  if (!tree || !out) return fail_null_tree(what, tree, err);
+  tdict_status status = tdict_dim_find(what, first, tree->batch_ndim, &first, err);
+  if (status == TDICT_OK) status = tdict_dim_find(what, last, tree->batch_ndim, &last, err);
   if (status != TDICT_OK) return status;
   if (first > last) return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d is after dimension %d", what, first, last);
   grouping g = {.ndim = 1, .shape = {-1}, .may_copy = true};
   int64_t total;
-  if (count_elements(td, first, last, &total)) g.shape[0] = total; /* -1 cannot be computed if another dimension is 0 */
-  status = replace_dims(what, td, first, last, &g, err);
-  return status == TDICT_OK ? regroup(what, td, &g, out, err) : status;
+  if (count_elements(tree, first, last, &total))
+    g.shape[0] = total; /* -1 cannot be computed if another dimension is 0 */
+  status = replace_dims(what, tree, first, last, &g, err);
+  return status == TDICT_OK ? regroup(what, tree, &g, out, err) : status;
 }
 
-tdict_status tdict_unflatten(const tdict_tree *td, int dim, int ndim, const int64_t *shape, tdict_tree **out,
+tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape, tdict_tree **out,
                              tdict_error *err) {
   static const char what[] = "unflatten";
-  if (!td || !out) return fail_null_tree(what, td, err);
+  if (!tree || !out) return fail_null_tree(what, tree, err);
   grouping g = {.ndim = ndim, .may_copy = false};
-  tdict_status status = tdict_dim_find(what, dim, td->batch_ndim, &dim, err);
+  tdict_status status = tdict_dim_find(what, dim, tree->batch_ndim, &dim, err);
   if (status == TDICT_OK) status = read_batch_shape(what, ndim, shape, g.shape, err);
   if (status == TDICT_OK && ndim == 0) return tdict_fail(err, TDICT_EINVAL, "%s: shape has no sizes", what);
-  if (status == TDICT_OK) status = replace_dims(what, td, dim, dim, &g, err);
-  return status == TDICT_OK ? regroup(what, td, &g, out, err) : status;
+  if (status == TDICT_OK) status = replace_dims(what, tree, dim, dim, &g, err);
+  return status == TDICT_OK ? regroup(what, tree, &g, out, err) : status;
 }
 
-tdict_status tdict_unsqueeze(const tdict_tree *td, int dim, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out, tdict_error *err) {
   static const char what[] = "unsqueeze";
-  if (!td || !out) return fail_null_tree(what, td, err);
+  if (!tree || !out) return fail_null_tree(what, tree, err);
   tdict_affine a;
-  tdict_status status = tdict_dim_find(what, dim, td->batch_ndim + 1, &dim, err);
+  tdict_status status = tdict_dim_find(what, dim, tree->batch_ndim + 1, &dim, err);
   if (status != TDICT_OK) return status;
-  tdict_affine_init(&a, td->batch_ndim, td->batch_size);
+  tdict_affine_init(&a, tree->batch_ndim, tree->batch_size);
   a.ndim_out++;
-  for (int i = td->batch_ndim; i > dim; i--) a.axes[i] = a.axes[i - 1];
+  for (int i = tree->batch_ndim; i > dim; i--) a.axes[i] = a.axes[i - 1];
   a.axes[dim] = (tdict_axis){-1, 1, 0};
-  return tdict_dims_run(what, td, &a, false, out, err);
+  return tdict_dims_run(what, tree, &a, false, out, err);
 }
 
-tdict_status tdict_squeeze(const tdict_tree *td, int32_t dim, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out, tdict_error *err) {
   static const char what[] = "squeeze";
-  if (!td || !out) return fail_null_tree(what, td, err);
+  if (!tree || !out) return fail_null_tree(what, tree, err);
   int only = 0;
   tdict_affine a;
-  tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, td->batch_ndim, &only, err);
+  tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, tree->batch_ndim, &only, err);
   if (status != TDICT_OK) return status;
-  tdict_affine_init(&a, td->batch_ndim, td->batch_size);
+  tdict_affine_init(&a, tree->batch_ndim, tree->batch_size);
   /* Drop the dimensions of one element: all of them, or only the given one. */
   a.ndim_out = 0;
-  for (int i = 0; i < td->batch_ndim; i++)
-    if (td->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))
-      a.axes[a.ndim_out++] = (tdict_axis){i, td->batch_size[i], 1};
-  return tdict_dims_run(what, td, &a, false, out, err);
+  for (int i = 0; i < tree->batch_ndim; i++)
+    if (tree->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))
+      a.axes[a.ndim_out++] = (tdict_axis){i, tree->batch_size[i], 1};
+  return tdict_dims_run(what, tree, &a, false, out, err);
 }
 
-tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_expand(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
   static const char what[] = "expand";
-  if (!td || !out) return fail_null_tree(what, td, err);
+  if (!tree || !out) return fail_null_tree(what, tree, err);
   int64_t counts[TDICT_MAX_BATCH_NDIM];
   tdict_affine a;
   tdict_status status = read_batch_shape(what, ndim, shape, counts, err);
   if (status != TDICT_OK) return status;
-  int num_new = ndim - td->batch_ndim;
+  int num_new = ndim - tree->batch_ndim;
   if (num_new < 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted at least %d", what, ndim, (int)td->batch_ndim);
-  tdict_affine_init(&a, td->batch_ndim, td->batch_size);
+    return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted at least %d", what, ndim, (int)tree->batch_ndim);
+  tdict_affine_init(&a, tree->batch_ndim, tree->batch_size);
   a.ndim_out = ndim;
   a.grows = true;
   for (int i = 0; i < ndim; i++) {
-    int64_t have = i < num_new ? 1 : td->batch_size[i - num_new],
+    int64_t have = i < num_new ? 1 : tree->batch_size[i - num_new],
             want = counts[i] == -1 && i >= num_new ? have : counts[i];
     if (want < 0)
       return tdict_fail(err, TDICT_EINVAL, "%s: size %d is %lld, wanted 0 or more", what, i, (long long)counts[i]);
@@ -271,41 +272,41 @@ tdict_status tdict_expand(const tdict_tree *td, int ndim, const int64_t *shape, 
                         what, i - num_new, (long long)have, (long long)want);
     a.axes[i] = (tdict_axis){i < num_new ? -1 : i - num_new, want, have == want};
   }
-  return tdict_dims_run(what, td, &a, false, out, err);
+  return tdict_dims_run(what, tree, &a, false, out, err);
 }
 
-tdict_status tdict_permute(const tdict_tree *td, int ndim, const int *order, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_permute(const tdict_tree *tree, int ndim, const int *order, tdict_tree **out, tdict_error *err) {
   static const char what[] = "permute";
-  if (!td || !out) return fail_null_tree(what, td, err);
-  if (!order && td->batch_ndim) return tdict_fail(err, TDICT_EINVAL, "%s: order is NULL", what);
-  if (ndim != td->batch_ndim)
+  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!order && tree->batch_ndim) return tdict_fail(err, TDICT_EINVAL, "%s: order is NULL", what);
+  if (ndim != tree->batch_ndim)
     return tdict_fail(err, TDICT_EINVAL, "%s: order has %d dimensions, the tree has %d", what, ndim,
-                      (int)td->batch_ndim);
+                      (int)tree->batch_ndim);
   tdict_affine a;
   /* Bit i is set after dimension i has been used. */
   uint32_t seen = 0;
-  tdict_affine_init(&a, td->batch_ndim, td->batch_size);
-  for (int i = 0; i < td->batch_ndim; i++) {
+  tdict_affine_init(&a, tree->batch_ndim, tree->batch_size);
+  for (int i = 0; i < tree->batch_ndim; i++) {
     int from;
-    tdict_status status = tdict_dim_find(what, order[i], td->batch_ndim, &from, err);
+    tdict_status status = tdict_dim_find(what, order[i], tree->batch_ndim, &from, err);
     if (status != TDICT_OK) return status;
     if (seen >> from & 1) return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d is named twice", what, from);
     seen |= (uint32_t)1 << from;
-    a.axes[i] = (tdict_axis){from, td->batch_size[from], 1};
+    a.axes[i] = (tdict_axis){from, tree->batch_size[from], 1};
   }
-  return tdict_dims_run(what, td, &a, false, out, err);
+  return tdict_dims_run(what, tree, &a, false, out, err);
 }
 
-tdict_status tdict_transpose(const tdict_tree *td, int a, int b, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_transpose(const tdict_tree *tree, int a, int b, tdict_tree **out, tdict_error *err) {
   static const char what[] = "transpose";
-  if (!td || !out) return fail_null_tree(what, td, err);
+  if (!tree || !out) return fail_null_tree(what, tree, err);
   tdict_affine affine;
-  tdict_status status = tdict_dim_find(what, a, td->batch_ndim, &a, err);
-  if (status == TDICT_OK) status = tdict_dim_find(what, b, td->batch_ndim, &b, err);
+  tdict_status status = tdict_dim_find(what, a, tree->batch_ndim, &a, err);
+  if (status == TDICT_OK) status = tdict_dim_find(what, b, tree->batch_ndim, &b, err);
   if (status != TDICT_OK) return status;
-  tdict_affine_init(&affine, td->batch_ndim, td->batch_size);
+  tdict_affine_init(&affine, tree->batch_ndim, tree->batch_size);
   tdict_axis kept = affine.axes[a];
   affine.axes[a] = affine.axes[b];
   affine.axes[b] = kept;
-  return tdict_dims_run(what, td, &affine, false, out, err);
+  return tdict_dims_run(what, tree, &affine, false, out, err);
 }

@@ -15,9 +15,11 @@ typedef struct cutter {
   bool drops_dim; /* the results lack the dimension */
 } cutter;
 
-/* Checks the arguments that all functions share, and finds the dimension to cut. */
-static tdict_status find_cut_dim(cutter *c, int dim, const void *out, tdict_error *err) {
-  if (!c->td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, c->td ? "out" : "td");
+/* Checks the pointers that all functions share, and finds the dimension to cut. `trees` is not NULL where a function
+ * has no such parameter. */
+static tdict_status find_cut_dim(cutter *c, int dim, const void *trees, const size_t *count, tdict_error *err) {
+  const char *missing = !c->td ? "tree" : !trees ? "trees" : !count ? "count" : NULL;
+  if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, missing);
   return tdict_dim_find(c->what, dim, c->td->batch_ndim, &c->dim, err);
 }
 
@@ -36,7 +38,7 @@ static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_
 
 /* Makes `count` consecutive pieces: of the sizes in `sizes`, or all of size `size` if `sizes` is NULL. On failure
  * releases the pieces made so far. */
-static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **out,
+static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **trees,
                                tdict_error *err) {
   const int64_t whole = c->td->batch_size[c->dim];
   int64_t at = 0;
@@ -45,51 +47,51 @@ static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t si
     tdict_tree *piece;
     tdict_status status = cut_piece(c, at, wanted < left ? wanted : left, &piece, err);
     if (status != TDICT_OK) {
-      while (i) tdict_release(out[--i]);
+      while (i) tdict_release(trees[--i]);
       return status;
     }
-    out[i] = piece;
+    trees[i] = piece;
     at += wanted < left ? wanted : left;
   }
   return TDICT_OK;
 }
 
-/* Makes the pieces in a temporary array first, so that `out` is written on success only. */
+/* Makes the pieces in a temporary array first, so that `trees` is written on success only. */
 static tdict_status cut_all_or_nothing(const cutter *c, const int64_t *sizes, int64_t size, size_t count,
-                                       tdict_tree **out, tdict_error *err) {
+                                       tdict_tree **trees, tdict_error *err) {
   tdict_tree **made = NULL;
   size_t bytes;
   if (count == 0) return TDICT_OK;
   if (tdict_mul_size(count, sizeof *made, &bytes)) made = malloc(bytes);
   if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %zu trees", c->what, count);
   tdict_status status = cut_pieces(c, sizes, size, count, made, err);
-  if (status == TDICT_OK) memcpy(out, made, bytes);
+  if (status == TDICT_OK) memcpy(trees, made, bytes);
   free(made);
   return status;
 }
 
-tdict_status tdict_split(const tdict_tree *td, int dim, const int64_t *sizes, size_t count, tdict_tree **out,
+tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes, tdict_tree **trees, size_t *count,
                          tdict_error *err) {
-  cutter c = {"split", td, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, out, err);
+  cutter c = {"split", tree, 0, false};
+  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
-  if (count && !sizes) return tdict_fail(err, TDICT_EINVAL, "split: sizes is NULL");
+  if (*count && !sizes) return tdict_fail(err, TDICT_EINVAL, "split: sizes is NULL");
   int64_t sum = 0;
   bool fits = true;
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < *count; i++) {
     if (sizes[i] < 0)
       return tdict_fail(err, TDICT_EINVAL, "split: size %zu is %lld, wanted 0 or more", i, (long long)sizes[i]);
     fits = fits && tdict_add_i64(sum, sizes[i], &sum);
   }
-  if (!fits || sum != td->batch_size[c.dim])
+  if (!fits || sum != tree->batch_size[c.dim])
     return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, but dimension %d has %lld elements",
-                      fits ? (long long)sum : -1LL, c.dim, (long long)td->batch_size[c.dim]);
-  return cut_all_or_nothing(&c, sizes, 0, count, out, err);
+                      fits ? (long long)sum : -1LL, c.dim, (long long)tree->batch_size[c.dim]);
+  return cut_all_or_nothing(&c, sizes, 0, *count, trees, err);
 }
 
 static tdict_status check_capacity(const char *what, size_t capacity, int64_t wanted, tdict_error *err) {
   if ((uint64_t)wanted <= capacity) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: out has room for %zu trees, wanted %lld", what, capacity,
+  return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted %lld", what, capacity,
                     (long long)wanted);
 }
 
@@ -101,55 +103,55 @@ static tdict_status check_piece_size(const char *what, int64_t size, tdict_error
   return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted 1 or more", what, (long long)size);
 }
 
-tdict_status tdict_split_every_count(const tdict_tree *td, int dim, int64_t size, size_t *out, tdict_error *err) {
-  cutter c = {"split_every_count", td, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, out, err);
+tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size, size_t *count, tdict_error *err) {
+  cutter c = {"split_every_count", tree, 0, false};
+  tdict_status status = find_cut_dim(&c, dim, &c, count, err);
   if (status == TDICT_OK) status = check_piece_size(c.what, size, err);
-  if (status == TDICT_OK) *out = (size_t)count_pieces(td->batch_size[c.dim], size);
+  if (status == TDICT_OK) *count = (size_t)count_pieces(tree->batch_size[c.dim], size);
   return status;
 }
 
-tdict_status tdict_unbind_count(const tdict_tree *td, int dim, size_t *out, tdict_error *err) {
-  cutter c = {"unbind_count", td, 0, true};
-  tdict_status status = find_cut_dim(&c, dim, out, err);
-  if (status == TDICT_OK) *out = (size_t)td->batch_size[c.dim];
+tdict_status tdict_unbind_count(const tdict_tree *tree, int dim, size_t *count, tdict_error *err) {
+  cutter c = {"unbind_count", tree, 0, true};
+  tdict_status status = find_cut_dim(&c, dim, &c, count, err);
+  if (status == TDICT_OK) *count = (size_t)tree->batch_size[c.dim];
   return status;
 }
 
-tdict_status tdict_split_every(const tdict_tree *td, int dim, int64_t size, tdict_tree **out, size_t *count,
+tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size, tdict_tree **trees, size_t *count,
                                tdict_error *err) {
-  cutter c = {"split_every", td, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, count ? (const void *)out : NULL, err);
+  cutter c = {"split_every", tree, 0, false};
+  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
   status = check_piece_size(c.what, size, err);
   if (status != TDICT_OK) return status;
-  const int64_t pieces = count_pieces(td->batch_size[c.dim], size);
+  const int64_t pieces = count_pieces(tree->batch_size[c.dim], size);
   status = check_capacity(c.what, *count, pieces, err);
-  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, out, err);
+  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, trees, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }
 
-tdict_status tdict_chunks(const tdict_tree *td, int dim, tdict_tree **out, size_t *count, tdict_error *err) {
-  cutter c = {"chunk", td, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, count ? (const void *)out : NULL, err);
+tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
+  cutter c = {"chunk", tree, 0, false};
+  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
   if (*count < 1 || *count > INT64_MAX)
     return tdict_fail(err, TDICT_EINVAL, "chunk: %zu pieces, wanted 1 or more", *count);
-  int64_t whole = td->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
+  int64_t whole = tree->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
   const int64_t pieces = count_pieces(whole, size);
-  status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, out, err);
+  status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, trees, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }
 
-tdict_status tdict_unbind(const tdict_tree *td, int dim, tdict_tree **out, size_t *count, tdict_error *err) {
-  cutter c = {"unbind", td, 0, true};
-  tdict_status status = find_cut_dim(&c, dim, count ? (const void *)out : NULL, err);
+tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
+  cutter c = {"unbind", tree, 0, true};
+  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
   if (status != TDICT_OK) return status;
-  int64_t pieces = td->batch_size[c.dim];
+  int64_t pieces = tree->batch_size[c.dim];
   status = check_capacity(c.what, *count, pieces, err);
-  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, 1, (size_t)pieces, out, err);
+  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, 1, (size_t)pieces, trees, err);
   if (status == TDICT_OK) *count = (size_t)pieces;
   return status;
 }

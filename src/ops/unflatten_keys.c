@@ -152,21 +152,21 @@ static tdict_status check_separator_given(const char *what, const char *separato
   return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
 }
 
-tdict_status tdict_unflatten_keys_in_place(tdict_tree *td, const char *separator, tdict_error *err) {
+tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator, tdict_error *err) {
   static const char what[] = "unflatten_keys_in_place";
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
   if (!separator) separator = ".";
   tdict_status status = check_separator_given(what, separator, err);
-  return status == TDICT_OK ? unflatten_node(what, td, separator, err) : status;
+  return status == TDICT_OK ? unflatten_node(what, tree, separator, err) : status;
 }
 
-tdict_status tdict_unflatten_keys(const tdict_tree *td, const char *separator, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
   static const char what[] = "unflatten_keys";
   tdict_tree *made = NULL;
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "td");
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
   if (!separator) separator = ".";
   tdict_status status = check_separator_given(what, separator, err);
-  if (status == TDICT_OK) status = tdict_map_share(td, what, &made, err);
+  if (status == TDICT_OK) status = tdict_map_share(tree, what, &made, err);
   if (status == TDICT_OK) status = unflatten_node(what, made, separator, err);
   if (status != TDICT_OK) {
     tdict_release(made);

@@ -265,45 +265,45 @@ static tdict_status keep_or_drop(void *user, const tdict_leaves *at, tdict_tenso
   return TDICT_OK;
 }
 
-tdict_status tdict_filter(const tdict_tree *td, tdict_leaf_predicate keep, void *user, tdict_tree **out,
+tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, void *user, tdict_tree **out,
                           tdict_error *err) {
-  if (!td || !keep || !out)
-    return tdict_fail(err, TDICT_EINVAL, "filter: %s is NULL", !td ? "td" : !keep ? "the function" : "out");
+  if (!tree || !keep || !out)
+    return tdict_fail(err, TDICT_EINVAL, "filter: %s is NULL", !tree ? "tree" : !keep ? "the function" : "out");
   filter f = {keep, user};
   tdict_visit_options o = tdict_visit_options_default();
   o.user = &f;
-  visit_job j = {.what = "filter", .trees = &td, .count = 1, .make = keep_or_drop};
+  visit_job j = {.what = "filter", .trees = &tree, .count = 1, .make = keep_or_drop};
   return run_apply(&j, &o, out, err);
 }
 
 /* Recurses only if the cursor has no memory for another level. */
-int tdict_depth(const tdict_tree *td) {
+int tdict_depth(const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t deepest = 0;
-  if (!td) return 0;
-  tdict_cursor_init(&cursor, td, false);
+  if (!tree) return 0;
+  tdict_cursor_init(&cursor, tree, false);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *tree = tdict_leaf_tree(leaf);
-    size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty tree does not count */
-    if (tree && (tdict_cursor_enter(&cursor, tree) || tdict_is_empty(tree))) continue;
-    if (tree) level += 1 + (size_t)tdict_depth(tree);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty child does not count */
+    if (child && (tdict_cursor_enter(&cursor, child) || tdict_is_empty(child))) continue;
+    if (child) level += 1 + (size_t)tdict_depth(child);
     if (level > deepest) deepest = level;
   }
   tdict_cursor_reset(&cursor);
   return (int)deepest;
 }
 
-bool tdict_is_empty(const tdict_tree *td) {
+bool tdict_is_empty(const tdict_tree *tree) {
   tdict_cursor cursor;
   bool empty = true;
-  if (!td) return true;
-  tdict_cursor_init(&cursor, td, false);
+  if (!tree) return true;
+  tdict_cursor_init(&cursor, tree, false);
   for (tdict_leaf leaf; empty && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *tree = tdict_leaf_tree(leaf);
-    if (!tree)
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (!child)
       empty = false;
-    else if (!tdict_cursor_enter(&cursor, tree))
-      empty = tdict_is_empty(tree);
+    else if (!tdict_cursor_enter(&cursor, child))
+      empty = tdict_is_empty(child);
   }
   tdict_cursor_reset(&cursor);
   return empty;

@@ -38,10 +38,10 @@ static tdict_status check_tensor_copy(const char *what, const tdict_tensor *to, 
   return status == TDICT_OK ? tdict_check_copy(what, to, from, err) : status;
 }
 
-tdict_status tdict_write(tdict_tree *td, const char *path, const tdict_tensor *value, tdict_error *err) {
+tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value, tdict_error *err) {
   tdict_tensor *to = NULL;
-  if (!td || !path || !value) return fail_null_argument("write", !td ? "td" : !path ? "path" : "value", err);
-  tdict_status status = tdict_get(td, path, &to, err);
+  if (!tree || !path || !value) return fail_null_argument("write", !tree ? "tree" : !path ? "path" : "value", err);
+  tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
   status = check_tensor_copy("write", to, value, err);
   if (status == TDICT_OK && !is_same_view(to, value)) status = tdict_tensor_copy(to, value, err);
@@ -61,12 +61,12 @@ static tdict_status write_at(tdict_tensor *to, const tdict_index_plan *plan, con
   return tdict_index_plan_copy(plan, to, tdict_temp_over(&temp, value, &made), true, err);
 }
 
-tdict_status tdict_write_at(tdict_tree *td, const char *path, tdict_indices index, const tdict_tensor *value,
+tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index, const tdict_tensor *value,
                             tdict_error *err) {
   tdict_tensor *to = NULL;
   tdict_index_plan plan;
-  if (!td || !path || !value) return fail_null_argument("write_at", !td ? "td" : !path ? "path" : "value", err);
-  tdict_status status = tdict_get(td, path, &to, err);
+  if (!tree || !path || !value) return fail_null_argument("write_at", !tree ? "tree" : !path ? "path" : "value", err);
+  tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
   status = tdict_index_plan_init(&plan, "write_at", to->ndim, to->dims, &index, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
@@ -128,13 +128,13 @@ static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, dou
   return status;
 }
 
-tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_error *err) {
+tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err) {
   static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_AS_TENSORS};
   tdict_place place;
   tdict_tree *opened = NULL;
-  if (!td) return fail_null_argument("fill", "td", err);
-  if (!path) return fill_tree(td, NULL, value, err);
-  tdict_status status = tdict_place_get(&place, td, path, "fill", err);
+  if (!tree) return fail_null_argument("fill", "tree", err);
+  if (!path) return fill_tree(tree, NULL, value, err);
+  tdict_status status = tdict_place_get(&place, tree, path, "fill", err);
   if (status != TDICT_OK) return status;
   tdict_leaf leaf = tdict_place_leaf(&place);
   tdict_place_reset(&place);
@@ -150,7 +150,7 @@ tdict_status tdict_fill(tdict_tree *td, const char *path, double value, tdict_er
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
-tdict_status tdict_zero(tdict_tree *td, tdict_error *err) { return tdict_fill(td, NULL, 0, err); }
+tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, err); }
 
 /* The state of a copy between trees. A frame's mark is the node of the destination. */
 typedef struct copier {

@@ -382,7 +382,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "sim: no host memory for an operation");
 }
 
-void *tdict_sim_bytes(tdict_stream stream, const void *device_address) {
+void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address) {
   const tdict_sim_stream *known = stream.handle;
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known)) return NULL;
   if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent */

@@ -100,12 +100,13 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   return status;
 }
 
-tdict_status tdict_tensor_clone(const tdict_tensor *t, tdict_memory *memory, tdict_tensor **out, tdict_error *err) {
+tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory, tdict_tensor **out,
+                                tdict_error *err) {
   tdict_tensor *copy;
-  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", t ? "out" : "t");
-  tdict_status status = tdict_tensor_empty(t->dtype, t->ndim, t->dims, memory, &copy, err);
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tensor ? "out" : "t");
+  tdict_status status = tdict_tensor_empty(tensor->dtype, tensor->ndim, tensor->dims, memory, &copy, err);
   if (status != TDICT_OK) return status;
-  status = tdict_tensor_copy(copy, t, err);
+  status = tdict_tensor_copy(copy, tensor, err);
   if (status != TDICT_OK) {
     tdict_tensor_release(copy);
     return status;
@@ -114,9 +115,9 @@ tdict_status tdict_tensor_clone(const tdict_tensor *t, tdict_memory *memory, tdi
   return TDICT_OK;
 }
 
-tdict_status tdict_tensor_contiguous(const tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
-  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", t ? "out" : "t");
-  if (!tdict_tensor_is_contiguous(t)) return tdict_tensor_clone(t, t->storage->memory, out, err);
-  *out = tdict_tensor_retain(t);
+tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tensor ? "out" : "t");
+  if (!tdict_tensor_is_contiguous(tensor)) return tdict_tensor_clone(tensor, tensor->storage->memory, out, err);
+  *out = tdict_tensor_retain(tensor);
   return TDICT_OK;
 }

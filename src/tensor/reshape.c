@@ -50,26 +50,26 @@ static tdict_status reshape_copy(const tdict_tensor *t, int ndim, const int64_t 
   tdict_tensor *copy;
   tdict_status status = tdict_tensor_clone(t, t->storage->memory, &copy, err);
   if (status != TDICT_OK) return status;
-  const tdict_tensor_view view = {.data = copy->data, .dtype = t->dtype, .ndim = ndim, .shape = shape};
+  const tdict_tensor_desc view = {.data = copy->data, .dtype = t->dtype, .ndim = ndim, .shape = shape};
   status = tdict_tensor_over(copy->storage, &view, out, err);
   tdict_tensor_release(copy);
   return status;
 }
 
-tdict_status tdict_tensor_reshape(const tdict_tensor *t, int ndim, const int64_t *shape, tdict_tensor **out,
+tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape, tdict_tensor **out,
                                   tdict_error *err) {
   int64_t wanted[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
-  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", t ? "out" : "t");
-  tdict_status status = complete_shape(t, ndim, shape, wanted, err);
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", tensor ? "out" : "t");
+  tdict_status status = complete_shape(tensor, ndim, shape, wanted, err);
   if (status != TDICT_OK) return status;
   tdict_layout_size size; /* Check again: beside a count of 0, other counts may be too large for any tensor. */
-  status = tdict_layout_check("reshape", t->dtype, ndim, wanted, &size, err);
+  status = tdict_layout_check("reshape", tensor->dtype, ndim, wanted, &size, err);
   if (status != TDICT_OK) return status;
-  if (t->numel == 0)
+  if (tensor->numel == 0)
     tdict_layout_strides(ndim, wanted, strides);
-  else if (!tdict_layout_regroup(t->ndim, t->dims, tdict_tensor_dims_strides(t), ndim, wanted, strides))
-    return reshape_copy(t, ndim, wanted, out, err);
-  const tdict_tensor_view view = {
-      .data = t->data, .dtype = t->dtype, .ndim = ndim, .shape = wanted, .strides = strides};
-  return tdict_tensor_over(t->storage, &view, out, err);
+  else if (!tdict_layout_regroup(tensor->ndim, tensor->dims, tdict_tensor_dims_strides(tensor), ndim, wanted, strides))
+    return reshape_copy(tensor, ndim, wanted, out, err);
+  const tdict_tensor_desc view = {
+      .data = tensor->data, .dtype = tensor->dtype, .ndim = ndim, .shape = wanted, .strides = strides};
+  return tdict_tensor_over(tensor->storage, &view, out, err);
 }

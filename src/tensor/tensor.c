@@ -13,7 +13,7 @@
 #include "tensor/layout.h"
 
 /* Fills the fields of a tensor from a description. `dims` has room for counts and strides. */
-static void init_record(tdict_tensor *t, const tdict_tensor_view *view, int64_t *dims) {
+static void init_record(tdict_tensor *t, const tdict_tensor_desc *view, int64_t *dims) {
   int ndim = view->ndim;
   t->data = view->data;
   t->dtype = view->dtype;
@@ -29,7 +29,7 @@ static void init_record(tdict_tensor *t, const tdict_tensor_view *view, int64_t 
   if (!view->strides) tdict_layout_strides(ndim, dims, dims + ndim);
 }
 
-tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
+tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err) {
   tdict_tensor *t = malloc(sizeof *t + 2 * (size_t)view->ndim * sizeof(int64_t));
   if (!t) {
@@ -45,12 +45,12 @@ tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *
 }
 
 /* Describes a new tensor in C order, whose data is not yet known. */
-static tdict_tensor_view make_description(tdict_dtype dtype, int ndim, const int64_t *shape) {
-  return (tdict_tensor_view){.dtype = dtype, .ndim = ndim, .shape = shape};
+static tdict_tensor_desc make_description(tdict_dtype dtype, int ndim, const int64_t *shape) {
+  return (tdict_tensor_desc){.dtype = dtype, .ndim = ndim, .shape = shape};
 }
 
 /* Creates a tensor with a new storage. */
-static tdict_status create_tensor(tdict_tensor_view view, tdict_memory *memory, bool zero, tdict_tensor **out,
+static tdict_status create_tensor(tdict_tensor_desc view, tdict_memory *memory, bool zero, tdict_tensor **out,
                                   tdict_error *err) {
   tdict_layout_size size;
   tdict_storage *storage;
@@ -134,9 +134,9 @@ typedef struct storage_range {
   size_t bytes;
 } storage_range;
 
-static tdict_status check_view_device(const tdict_tensor_view *v, tdict_error *err) {
-  if (v->flags & ~(TDICT_VIEW_PINNED | TDICT_VIEW_READ_ONLY))
-    return tdict_fail(err, TDICT_EINVAL, "tensor: view flags are 0x%x, wanted TDICT_VIEW_PINNED and _READ_ONLY only",
+static tdict_status check_view_device(const tdict_tensor_desc *v, tdict_error *err) {
+  if (v->flags & ~(TDICT_DESC_PINNED | TDICT_DESC_READ_ONLY))
+    return tdict_fail(err, TDICT_EINVAL, "tensor: view flags are 0x%x, wanted TDICT_DESC_PINNED and _READ_ONLY only",
                       (unsigned)v->flags);
   if (v->device.type <= TDICT_DEVICE_AUTO || v->device.index < 0)
     return tdict_fail(err, TDICT_EINVAL, "tensor: view's device has type %d and index %d, which cannot hold memory",
@@ -146,7 +146,7 @@ static tdict_status check_view_device(const tdict_tensor_view *v, tdict_error *e
   return TDICT_OK;
 }
 
-static tdict_status find_storage_range(const tdict_tensor_view *v, size_t item, bool has_any, storage_range *out,
+static tdict_status find_storage_range(const tdict_tensor_desc *v, size_t item, bool has_any, storage_range *out,
                                        tdict_error *err) {
   int64_t low = 0, end = 0;
   if (has_any && !v->data) return tdict_fail(err, TDICT_EINVAL, "tensor: view's data is NULL and there are elements");
@@ -171,11 +171,11 @@ static tdict_status find_storage_range(const tdict_tensor_view *v, size_t item, 
 }
 
 /* Reads the caller's description and finds its range of bytes. Strides that are NULL are computed into c_order. */
-static tdict_status read_view(const tdict_tensor_view *view, tdict_tensor_view *v, int64_t *c_order,
+static tdict_status read_view(const tdict_tensor_desc *view, tdict_tensor_desc *v, int64_t *c_order,
                               storage_range *whole, tdict_error *err) {
   tdict_layout_size size;
-  *v = tdict_tensor_view_default();
-  tdict_status status = tdict_options_read(v, sizeof *v, view, "tdict_tensor_view", err);
+  *v = tdict_tensor_desc_default();
+  tdict_status status = tdict_options_read(v, sizeof *v, view, "tdict_tensor_desc", err);
   if (status == TDICT_OK) status = check_view_device(v, err);
   if (status == TDICT_OK) status = tdict_layout_check("tensor", v->dtype, v->ndim, v->shape, &size, err);
   if (status != TDICT_OK) return status;
@@ -186,9 +186,9 @@ static tdict_status read_view(const tdict_tensor_view *view, tdict_tensor_view *
   return find_storage_range(v, tdict_dtype_bytes(v->dtype), size.numel != 0, whole, err);
 }
 
-tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*release)(void *user), void *user,
+tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view, void (*release)(void *user), void *user,
                                     tdict_tensor **out, tdict_error *err) {
-  tdict_tensor_view v;
+  tdict_tensor_desc v;
   int64_t c_order[TDICT_MAX_NDIM];
   storage_range whole = {NULL, 0};
   tdict_storage *storage;
@@ -196,8 +196,8 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
   tdict_status status = read_view(view, &v, c_order, &whole, err);
   if (status != TDICT_OK) return status;
   uint32_t flags = 0;
-  if (v.flags & TDICT_VIEW_PINNED) flags |= TDICT_STORAGE_CLAIMED;
-  if (v.flags & TDICT_VIEW_READ_ONLY) flags |= TDICT_STORAGE_READ_ONLY;
+  if (v.flags & TDICT_DESC_PINNED) flags |= TDICT_STORAGE_CLAIMED;
+  if (v.flags & TDICT_DESC_READ_ONLY) flags |= TDICT_STORAGE_READ_ONLY;
   status = tdict_storage_wrap(whole.data, whole.bytes, v.device, flags, &storage, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_over(storage, &v, out, err);
@@ -209,21 +209,21 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_view *view, void (*releas
   return status;
 }
 
-tdict_tensor *tdict_tensor_retain(const tdict_tensor *t) {
-  tdict_tensor *counted = (tdict_tensor *)t; /* A reference count is not part of the constant state. */
+tdict_tensor *tdict_tensor_retain(const tdict_tensor *tensor) {
+  tdict_tensor *counted = (tdict_tensor *)tensor; /* A reference count is not part of the constant state. */
   atomic_fetch_add_explicit(counted->slab ? &counted->slab->refs : &counted->refs, 1, memory_order_relaxed);
   return counted;
 }
 
-void tdict_tensor_release(tdict_tensor *t) {
-  if (!t) return;
-  if (t->slab) {
-    tdict_slab_release(t->slab, 1);
+void tdict_tensor_release(tdict_tensor *tensor) {
+  if (!tensor) return;
+  if (tensor->slab) {
+    tdict_slab_release(tensor->slab, 1);
     return;
   }
-  if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) return;
-  tdict_storage_release(t->storage);
-  free(t);
+  if (atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) != 1) return;
+  tdict_storage_release(tensor->storage);
+  free(tensor);
 }
 
 tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
@@ -256,7 +256,7 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   count_new(slab);
   t->slab = slab;
   t->storage = slab->storage;
-  tdict_tensor_view view = make_description(dtype, ndim, shape);
+  tdict_tensor_desc view = make_description(dtype, ndim, shape);
   if (t->storage->data) view.data = (void *)((uintptr_t)t->storage->data + offset);
   init_record(t, &view, slab->next_dims);
   slab->next_dims += 2 * (size_t)ndim;
@@ -298,7 +298,7 @@ void tdict_slab_count(tdict_slab *slab, int64_t more) {
   atomic_fetch_add_explicit(&slab->refs, more, memory_order_relaxed);
 }
 
-tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view) {
+tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view) {
   TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
   tdict_tensor *t = &slab->tensors[slab->num_tensors++];
   atomic_init(&t->refs, 0);
@@ -319,21 +319,21 @@ void tdict_slab_release(tdict_slab *slab, int64_t count) {
   free(slab);
 }
 
-tdict_dtype tdict_tensor_dtype(const tdict_tensor *t) { return t->dtype; }
-tdict_device tdict_tensor_device(const tdict_tensor *t) { return t->storage->device; }
-int tdict_tensor_ndim(const tdict_tensor *t) { return t->ndim; }
-const int64_t *tdict_tensor_shape(const tdict_tensor *t) { return t->dims; }
-const int64_t *tdict_tensor_strides(const tdict_tensor *t) { return tdict_tensor_dims_strides(t); }
-int64_t tdict_tensor_numel(const tdict_tensor *t) { return t->numel; }
-size_t tdict_tensor_bytes(const tdict_tensor *t) { return tdict_tensor_nbytes(t); }
+tdict_dtype tdict_tensor_dtype(const tdict_tensor *tensor) { return tensor->dtype; }
+tdict_device tdict_tensor_device(const tdict_tensor *tensor) { return tensor->storage->device; }
+int tdict_tensor_ndim(const tdict_tensor *tensor) { return tensor->ndim; }
+const int64_t *tdict_tensor_shape(const tdict_tensor *tensor) { return tensor->dims; }
+const int64_t *tdict_tensor_strides(const tdict_tensor *tensor) { return tdict_tensor_dims_strides(tensor); }
+int64_t tdict_tensor_numel(const tdict_tensor *tensor) { return tensor->numel; }
+size_t tdict_tensor_bytes(const tdict_tensor *tensor) { return tdict_tensor_nbytes(tensor); }
 
-bool tdict_tensor_is_contiguous(const tdict_tensor *t) {
-  return tdict_layout_is_contiguous(t->ndim, t->dims, tdict_tensor_dims_strides(t));
+bool tdict_tensor_is_contiguous(const tdict_tensor *tensor) {
+  return tdict_layout_is_contiguous(tensor->ndim, tensor->dims, tdict_tensor_dims_strides(tensor));
 }
 
-bool tdict_tensor_is_pinned(const tdict_tensor *t) {
-  return t->storage->device.type == TDICT_DEVICE_CPU &&
-         (t->storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) != 0;
+bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
+  return tensor->storage->device.type == TDICT_DEVICE_CPU &&
+         (tensor->storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) != 0;
 }
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
@@ -344,14 +344,14 @@ static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }
 
-void *tdict_tensor_data(tdict_tensor *t) {
-  if (t->storage->flags & TDICT_STORAGE_READ_ONLY || !t->data) return NULL;
-  wait_for_host(t, true);
-  return tdict_tensor_is_lost(t) ? NULL : t->data;
+void *tdict_tensor_data(tdict_tensor *tensor) {
+  if (tensor->storage->flags & TDICT_STORAGE_READ_ONLY || !tensor->data) return NULL;
+  wait_for_host(tensor, true);
+  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data;
 }
 
-const void *tdict_tensor_const_data(const tdict_tensor *t) {
-  if (!t->data) return NULL;
-  wait_for_host(t, false);
-  return tdict_tensor_is_lost(t) ? NULL : t->data;
+const void *tdict_tensor_const_data(const tdict_tensor *tensor) {
+  if (!tensor->data) return NULL;
+  wait_for_host(tensor, false);
+  return tdict_tensor_is_lost(tensor) ? NULL : tensor->data;
 }

@@ -46,13 +46,13 @@ void tdict_slab_count(tdict_slab *slab, int64_t more);
 /* Adds a view to a slab without a storage of its own. Uses data, dtype, ndim, shape and strides (NULL: C order) of
  * `view`, which must have been checked. Retains `storage`.
  * The reference to the tensor belongs to the caller. No other thread may use the slab yet. Cannot fail. */
-tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_view *view);
+tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
 /* Drops `count` references at once. Frees the slab with the last one. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 
 /* Creates a single tensor over an existing storage, which it retains. Uses data, dtype, ndim, shape and strides
  * (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM without host memory. */
-tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_view *view, tdict_tensor **out,
+tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);

@@ -16,23 +16,23 @@ static void *element_address(const tdict_tensor *t, int64_t elements) {
   return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_bytes(t));
 }
 
-void tdict_tensor_get_view(const tdict_tensor *t, tdict_tensor_view *out) {
-  const tdict_storage *s = t->storage;
-  tdict_tensor_view v = tdict_tensor_view_default();
-  v.data = t->data;
+void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out) {
+  const tdict_storage *s = tensor->storage;
+  tdict_tensor_desc v = tdict_tensor_desc_default();
+  v.data = tensor->data;
   v.device = s->device;
-  v.dtype = t->dtype;
-  v.ndim = t->ndim;
-  v.shape = t->dims;
-  v.strides = tdict_tensor_dims_strides(t);
-  v.storage_bytes = t->data ? s->bytes - (size_t)((uintptr_t)t->data - (uintptr_t)s->data) : 0;
-  if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_VIEW_PINNED;
-  if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_VIEW_READ_ONLY;
+  v.dtype = tensor->dtype;
+  v.ndim = tensor->ndim;
+  v.shape = tensor->dims;
+  v.strides = tdict_tensor_dims_strides(tensor);
+  v.storage_bytes = tensor->data ? s->bytes - (size_t)((uintptr_t)tensor->data - (uintptr_t)s->data) : 0;
+  if (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) v.flags |= TDICT_DESC_PINNED;
+  if (s->flags & TDICT_STORAGE_READ_ONLY) v.flags |= TDICT_DESC_READ_ONLY;
   (void)!tdict_options_write(out, &v, sizeof v, "view", NULL); /* A struct without a valid size is left unchanged. */
 }
 
 /* Checks that the layout is inside the storage. `offset` is in elements from the first element of `t`. */
-static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_view *v, int64_t offset, tdict_error *err) {
+static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_desc *v, int64_t offset, tdict_error *err) {
   const tdict_storage *s = t->storage;
   int64_t low, end, first;
   int64_t current = (int64_t)((uintptr_t)t->data - (uintptr_t)s->data);
@@ -46,25 +46,25 @@ static tdict_status check_reach(const tdict_tensor *t, const tdict_tensor_view *
   return TDICT_OK;
 }
 
-tdict_status tdict_tensor_as_strided(const tdict_tensor *t, const tdict_tensor_view *layout, int64_t offset,
+tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor, const tdict_tensor_desc *layout, int64_t offset,
                                      tdict_tensor **out, tdict_error *err) {
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   int64_t c_order[TDICT_MAX_NDIM];
   tdict_layout_size size;
-  if (!t || !layout || !out)
-    return tdict_fail(err, TDICT_EINVAL, "as_strided: %s is NULL", !t ? "t" : !layout ? "layout" : "out");
-  tdict_status status = tdict_options_read(&v, sizeof v, layout, "tdict_tensor_view", err);
-  if (status == TDICT_OK) status = tdict_layout_check("as_strided", t->dtype, v.ndim, v.shape, &size, err);
+  if (!tensor || !layout || !out)
+    return tdict_fail(err, TDICT_EINVAL, "as_strided: %s is NULL", !tensor ? "t" : !layout ? "layout" : "out");
+  tdict_status status = tdict_options_read(&v, sizeof v, layout, "tdict_tensor_desc", err);
+  if (status == TDICT_OK) status = tdict_layout_check("as_strided", tensor->dtype, v.ndim, v.shape, &size, err);
   if (status != TDICT_OK) return status;
   if (!v.strides) {
     tdict_layout_strides(v.ndim, v.shape, c_order);
     v.strides = c_order;
   }
-  if (size.numel != 0) status = check_reach(t, &v, offset, err);
+  if (size.numel != 0) status = check_reach(tensor, &v, offset, err);
   if (status != TDICT_OK) return status;
-  v.data = size.numel != 0 ? element_address(t, offset) : t->data;
-  v.dtype = t->dtype;
-  return tdict_tensor_over(t->storage, &v, out, err);
+  v.data = size.numel != 0 ? element_address(tensor, offset) : tensor->data;
+  v.dtype = tensor->dtype;
+  return tdict_tensor_over(tensor->storage, &v, out, err);
 }
 
 static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range *r, tdict_error *err) {
@@ -81,43 +81,47 @@ static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range 
   return TDICT_OK;
 }
 
-tdict_status tdict_tensor_slice(const tdict_tensor *t, const tdict_tensor_range *range, tdict_tensor **out,
+tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range, tdict_tensor **out,
                                 tdict_error *err) {
-  if (!t || !range || !out)
-    return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !t ? "t" : !range ? "range" : "out");
-  tdict_status status = check_range(t, range, err);
+  if (!tensor || !range || !out)
+    return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !tensor ? "t" : !range ? "range" : "out");
+  tdict_status status = check_range(tensor, range, err);
   if (status != TDICT_OK) return status;
   int64_t dims[2 * TDICT_MAX_NDIM];
-  size_t ndim = (size_t)t->ndim;
-  memcpy(dims, t->dims, 2 * ndim * sizeof *dims);
-  int64_t *stride = &dims[t->ndim + range->dim], stepped;
-  void *data = t->data;
-  if (t->numel != 0 && range->count != 0) data = element_address(t, range->start * *stride);
+  size_t ndim = (size_t)tensor->ndim;
+  memcpy(dims, tensor->dims, 2 * ndim * sizeof *dims);
+  int64_t *stride = &dims[tensor->ndim + range->dim], stepped;
+  void *data = tensor->data;
+  if (tensor->numel != 0 && range->count != 0) data = element_address(tensor, range->start * *stride);
   dims[range->dim] = range->count;
   /* If the new stride overflows, the range has at most one element, so the stride has no meaning. */
   if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;
-  const tdict_tensor_view view = {
-      .data = data, .dtype = t->dtype, .ndim = t->ndim, .shape = dims, .strides = dims + ndim};
-  return tdict_tensor_over(t->storage, &view, out, err);
+  const tdict_tensor_desc view = {
+      .data = data, .dtype = tensor->dtype, .ndim = tensor->ndim, .shape = dims, .strides = dims + ndim};
+  return tdict_tensor_over(tensor->storage, &view, out, err);
 }
 
-tdict_status tdict_tensor_permute(const tdict_tensor *t, int ndim, const int *order, tdict_tensor **out,
+tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order, tdict_tensor **out,
                                   tdict_error *err) {
-  if (!t || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", t ? "out" : "t");
-  if (!order && t->ndim > 0) return tdict_fail(err, TDICT_EINVAL, "permute: order is NULL");
-  if (ndim != t->ndim)
-    return tdict_fail(err, TDICT_EINVAL, "permute: order has %d dimensions, the tensor has %d", ndim, (int)t->ndim);
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", tensor ? "out" : "t");
+  if (!order && tensor->ndim > 0) return tdict_fail(err, TDICT_EINVAL, "permute: order is NULL");
+  if (ndim != tensor->ndim)
+    return tdict_fail(err, TDICT_EINVAL, "permute: order has %d dimensions, the tensor has %d", ndim,
+                      (int)tensor->ndim);
   int64_t dims[2 * TDICT_MAX_NDIM];
   uint32_t seen = 0;
-  for (int i = 0; i < t->ndim; i++) {
-    if (order[i] < 0 || order[i] >= t->ndim || (seen >> order[i] & 1))
+  for (int i = 0; i < tensor->ndim; i++) {
+    if (order[i] < 0 || order[i] >= tensor->ndim || (seen >> order[i] & 1))
       return tdict_fail(err, TDICT_EINVAL, "permute: order[%d] is %d; wanted each of 0 to %d once", i, order[i],
-                        (int)t->ndim - 1);
+                        (int)tensor->ndim - 1);
     seen |= (uint32_t)1 << order[i];
-    dims[i] = t->dims[order[i]];
-    dims[t->ndim + i] = t->dims[t->ndim + order[i]];
+    dims[i] = tensor->dims[order[i]];
+    dims[tensor->ndim + i] = tensor->dims[tensor->ndim + order[i]];
   }
-  const tdict_tensor_view view = {
-      .data = t->data, .dtype = t->dtype, .ndim = t->ndim, .shape = dims, .strides = dims + t->ndim};
-  return tdict_tensor_over(t->storage, &view, out, err);
+  const tdict_tensor_desc view = {.data = tensor->data,
+                                  .dtype = tensor->dtype,
+                                  .ndim = tensor->ndim,
+                                  .shape = dims,
+                                  .strides = dims + tensor->ndim};
+  return tdict_tensor_over(tensor->storage, &view, out, err);
 }

@@ -14,7 +14,7 @@
 static tdict_status wait_for_result(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out,
                                     tdict_error *err) {
   tdict_status status = tdict_future_wait(future, out, err);
-  if (status == TDICT_OK && stats) status = tdict_future_stats(future, stats, err);
+  if (status == TDICT_OK && stats) status = tdict_future_get_stats(future, stats, err);
   tdict_future_release(future);
   return status;
 }
@@ -34,42 +34,42 @@ static tdict_status start_call(tdict_context *c, tdict_start *start, const tdict
   return status == TDICT_OK ? tdict_start_transfer(c, start, out, err) : status;
 }
 
-tdict_status tdict_to_device(tdict_context *c, const tdict_tree *src, tdict_device device,
-                             const tdict_transfer_options *o, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src, tdict_device device,
+                             const tdict_transfer_options *options, tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "to_device: out is NULL");
   tdict_start start = {.what = "to_device", .src = src, .device = device, .caller_waits = true};
   tdict_future *future;
-  tdict_status status = start_call(c, &start, o, &future, err);
+  tdict_status status = start_call(context, &start, options, &future, err);
   return status == TDICT_OK ? wait_for_result(future, start.options.stats, out, err) : status;
 }
 
-tdict_status tdict_to_device_async(tdict_context *c, const tdict_tree *src, tdict_device device,
-                                   const tdict_transfer_options *o, tdict_future **out, tdict_error *err) {
+tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src, tdict_device device,
+                                   const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
   tdict_start start = {.what = "to_device_async", .src = src, .device = device};
-  return start_call(c, &start, o, out, err);
+  return start_call(context, &start, options, out, err);
 }
 
-tdict_status tdict_copy_into(tdict_context *c, const tdict_tree *src, tdict_tree *dst, const tdict_transfer_options *o,
-                             tdict_error *err) {
-  if (!dst) return tdict_fail(err, TDICT_EINVAL, "copy_into: dst is NULL");
-  tdict_start start = {.what = "copy_into", .src = src, .dst = dst, .caller_waits = true};
+tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
+                                 const tdict_transfer_options *options, tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "transfer_into: dst is NULL");
+  tdict_start start = {.what = "transfer_into", .src = src, .dst = dst, .caller_waits = true};
   tdict_future *future;
-  tdict_status status = start_call(c, &start, o, &future, err);
+  tdict_status status = start_call(context, &start, options, &future, err);
   return status == TDICT_OK ? wait_for_result(future, start.options.stats, NULL, err) : status;
 }
 
-tdict_status tdict_copy_into_async(tdict_context *c, const tdict_tree *src, tdict_tree *dst,
-                                   const tdict_transfer_options *o, tdict_future **out, tdict_error *err) {
-  if (!dst) return tdict_fail(err, TDICT_EINVAL, "copy_into_async: dst is NULL");
-  tdict_start start = {.what = "copy_into_async", .src = src, .dst = dst};
-  return start_call(c, &start, o, out, err);
+tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
+                                       const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "transfer_into_async: dst is NULL");
+  tdict_start start = {.what = "transfer_into_async", .src = src, .dst = dst};
+  return start_call(context, &start, options, out, err);
 }
 
-tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdict_pin_options *o, tdict_tree **out,
-                              tdict_error *err) {
+tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, const tdict_pin_options *options,
+                              tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "pin_memory: out is NULL");
   tdict_pin_options pin = tdict_pin_options_default();
-  tdict_status status = tdict_options_read(&pin, sizeof pin, o, "pin options", err);
+  tdict_status status = tdict_options_read(&pin, sizeof pin, options, "pin options", err);
   if (status == TDICT_OK) status = check_stats(pin.stats, "pin_memory", err);
   if (status != TDICT_OK) return status;
   tdict_start start = {.what = "pin_memory", .src = src, .device = tdict_cpu(), .caller_waits = true, .pin = true};
@@ -78,7 +78,7 @@ tdict_status tdict_pin_memory(tdict_context *c, const tdict_tree *src, const tdi
   start.options.pinned_result = true;
   start.options.stats = pin.stats;
   tdict_future *future;
-  status = tdict_start_transfer(c, &start, &future, err);
+  status = tdict_start_transfer(context, &start, &future, err);
   return status == TDICT_OK ? wait_for_result(future, pin.stats, out, err) : status;
 }
 
@@ -101,8 +101,8 @@ static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box
   return TDICT_OK;
 }
 
-tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *self, const tdict_pin_options *o,
-                              void **out, tdict_error *err) {
+tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
+                              const tdict_pin_options *options, void **out, tdict_error *err) {
   if (!type || !self || !out)
     return tdict_fail(err, TDICT_EINVAL, "pin_object: %s is NULL", !type ? "type" : !self ? "self" : "out");
   tdict_status status = tdict_type_check("pin_object", type, err);
@@ -115,7 +115,7 @@ tdict_status tdict_pin_object(tdict_context *c, const tdict_type *type, void *se
   if (status == TDICT_OK) {
     /* The caller owns `self`. The box must not free it. */
     box->kept = true;
-    status = pin_in_tree(c, wrapper, box, o, out, err);
+    status = pin_in_tree(context, wrapper, box, options, out, err);
     tdict_box_release(box);
   }
   tdict_release(wrapper);
@@ -131,7 +131,7 @@ static tdict_status check_pinned(void *user, const tdict_entry *entry, tdict_err
   return tdict_tensor_is_pinned(entry->tensor) ? TDICT_OK : TDICT_ENOTFOUND;
 }
 
-bool tdict_is_pinned(const tdict_tree *td) { return td && tdict_walk(td, check_pinned, NULL, NULL) == TDICT_OK; }
+bool tdict_is_pinned(const tdict_tree *tree) { return tree && tdict_walk(tree, check_pinned, NULL, NULL) == TDICT_OK; }
 
 /* Returns a tensor with the elements of `tensor` on `device`, by moving a tree with this one leaf. */
 static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_device device, tdict_tensor **out,
@@ -148,24 +148,30 @@ static tdict_status move_tensor(tdict_context *c, tdict_tensor *tensor, tdict_de
   return status;
 }
 
-tdict_status tdict_set_to(tdict_context *c, tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
+tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path, tdict_tensor *tensor,
+                          tdict_error *err) {
   tdict_place place;
   tdict_tensor *moved = NULL;
-  if (!c || !td || !path || !tensor)
-    return tdict_fail(err, TDICT_EINVAL, "set_to: %s is NULL", !c ? "c" : !td ? "td" : !path ? "path" : "tensor");
-  tdict_status status = tdict_place_find(&place, td, path, "set_to", err);
+  if (!context || !tree || !path || !tensor)
+    return tdict_fail(err, TDICT_EINVAL, "set_to: %s is NULL",
+                      !context ? "context"
+                      : !tree  ? "tree"
+                      : !path  ? "path"
+                               : "tensor");
+  tdict_status status = tdict_place_find(&place, tree, path, "set_to", err);
   if (status != TDICT_OK) return status;
   /* A simulated device of another context may have the same name, so the storage's owner is compared, too. */
-  const bool moves = place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
-                                                !tdict_devices_own_storage(tdict_context_devices(c), tensor->storage));
+  const bool moves =
+      place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
+                                 !tdict_devices_own_storage(tdict_context_devices(context), tensor->storage));
   const tdict_device device = place.node->device;
   if (moves) status = tdict_place_check_lock(&place, err); /* checked before any bytes are copied */
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
-  if (!moves) return tdict_set(td, path, tensor, err);
-  status = move_tensor(c, tensor, device, &moved, err);
+  if (!moves) return tdict_set(tree, path, tensor, err);
+  status = move_tensor(context, tensor, device, &moved, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  status = tdict_set(td, path, moved, err);
+  status = tdict_set(tree, path, moved, err);
   tdict_tensor_release(moved);
   return status;
 }

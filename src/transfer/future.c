@@ -9,9 +9,9 @@
 #include "transfer/job.h"
 #include "transfer/run/worker.h"
 
-tdict_future *tdict_future_retain(const tdict_future *f) {
-  if (!f) return NULL;
-  tdict_future *t = (tdict_future *)(uintptr_t)f;
+tdict_future *tdict_future_retain(const tdict_future *future) {
+  if (!future) return NULL;
+  tdict_future *t = (tdict_future *)(uintptr_t)future;
   atomic_fetch_add_explicit(&t->handles, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   return t;
@@ -19,13 +19,14 @@ tdict_future *tdict_future_retain(const tdict_future *f) {
 
 /* Drops the result with the last handle, because the worker that ended the transfer may hold its own reference a
  * little longer. */
-void tdict_future_release(tdict_future *f) {
-  if (!f || tdict_forkmark_forked(f->mark)) return;
-  if (atomic_fetch_sub_explicit(&f->handles, 1, memory_order_acq_rel) == 1 && tdict_latch_is_zero(&f->ended)) {
-    tdict_release(f->result);
-    f->result = NULL;
+void tdict_future_release(tdict_future *future) {
+  if (!future || tdict_forkmark_forked(future->mark)) return;
+  if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&
+      tdict_latch_is_zero(&future->ended)) {
+    tdict_release(future->result);
+    future->result = NULL;
   }
-  tdict_transfer_release(f);
+  tdict_transfer_release(future);
 }
 
 /* Returns the error of an ended transfer, or a new reference to its result. A returned error is not logged later. */
@@ -49,32 +50,32 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
   return TDICT_OK;
 }
 
-tdict_status tdict_future_wait(tdict_future *f, tdict_tree **out, tdict_error *err) {
-  tdict_status status = check_may_wait(f, err);
+tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
+  tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
   /* Run the deferred tail here if no pool thread has begun it: that saves waking a thread. */
-  if (f->deferred_tail) tdict_deferred_tail_run(f);
-  if (f->spin_ns > 0) tdict_latch_spin(&f->ended, tdict_deadline_ns(f->spin_ns));
-  tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  return return_outcome(f, out, err);
+  if (future->deferred_tail) tdict_deferred_tail_run(future);
+  if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
+  tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  return return_outcome(future, out, err);
 }
 
-tdict_status tdict_future_wait_for(tdict_future *f, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
-  tdict_status status = check_may_wait(f, err);
+tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
+  tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
-  if (!tdict_transfer_wait(f, &f->ended, tdict_deadline_ns(timeout_ns)))
+  if (!tdict_transfer_wait(future, &future->ended, tdict_deadline_ns(timeout_ns)))
     return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
-  return return_outcome(f, out, err);
+  return return_outcome(future, out, err);
 }
 
 /* Waits for the end of the whole transfer, because the driver may read pinned sources until then. */
-tdict_status tdict_future_wait_source(tdict_future *f, tdict_error *err) {
-  tdict_status status = check_may_wait(f, err);
+tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
+  tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  return return_outcome(f, NULL, err);
+  tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  return return_outcome(future, NULL, err);
 }
 
 /* Makes the stream wait for the tail events of all workers. The caller holds error_lock and the outcome is open:
@@ -110,48 +111,49 @@ static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdi
   return status == TDICT_ELOST ? TDICT_OK : status;
 }
 
-tdict_status tdict_future_wait_on_stream(tdict_future *f, tdict_stream s, tdict_tree **out, tdict_error *err) {
-  tdict_status status = check_may_wait(f, err);
-  if (status == TDICT_OK) status = check_wait_stream(f, s, err);
+tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream, tdict_tree **out,
+                                         tdict_error *err) {
+  tdict_status status = check_may_wait(future, err);
+  if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
   if (status != TDICT_OK) return status;
-  tdict_transfer_wait(f, &f->queued, INT64_MAX);
+  tdict_transfer_wait(future, &future->queued, INT64_MAX);
   /* Without all tails a stream cannot wait, so the host waits for the end. */
-  if (atomic_load_explicit(&f->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(f))
-    tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  if (tdict_transfer_is_open(f, &f->ended)) return return_outcome(f, out, err);
-  pthread_mutex_lock(&f->error_lock);
+  if (atomic_load_explicit(&future->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(future))
+    tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
+  pthread_mutex_lock(&future->error_lock);
   /* The transfer may have ended meanwhile and returned its tails; error_lock makes the check reliable. */
-  bool ended = f->outcome_is_final;
-  if (!ended) status = queue_tail_waits(f, s, err);
+  bool ended = future->outcome_is_final;
+  if (!ended) status = queue_tail_waits(future, stream, err);
   if (!ended && status == TDICT_OK && out) {
-    f->result_was_returned = true;
-    *out = tdict_retain(f->result);
+    future->result_was_returned = true;
+    *out = tdict_retain(future->result);
   }
-  pthread_mutex_unlock(&f->error_lock);
+  pthread_mutex_unlock(&future->error_lock);
   if (!ended) return status;
-  tdict_transfer_wait(f, &f->ended, INT64_MAX);
-  return return_outcome(f, out, err);
+  tdict_transfer_wait(future, &future->ended, INT64_MAX);
+  return return_outcome(future, out, err);
 }
 
-void tdict_future_cancel(tdict_future *f) {
-  if (!f || tdict_forkmark_forked(f->mark) || tdict_latch_is_zero(&f->ended)) return;
+void tdict_future_cancel(tdict_future *future) {
+  if (!future || tdict_forkmark_forked(future->mark) || tdict_latch_is_zero(&future->ended)) return;
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
-  tdict_transfer_fail_at(f, "", &err);
+  tdict_transfer_fail_at(future, "", &err);
 }
 
-tdict_future_state_code tdict_future_state(const tdict_future *f) {
-  tdict_future *t = (tdict_future *)(uintptr_t)f;
+tdict_future_phase tdict_future_state(const tdict_future *future) {
+  tdict_future *t = (tdict_future *)(uintptr_t)future;
   if (!tdict_transfer_is_open(t, &t->ended)) return TDICT_FUTURE_PENDING;
   return t->error.status == TDICT_ECANCELLED ? TDICT_FUTURE_CANCELLED
          : t->error.status                   ? TDICT_FUTURE_FAILED
                                              : TDICT_FUTURE_DONE;
 }
 
-bool tdict_future_is_ready(const tdict_future *f) { return tdict_future_state(f) != TDICT_FUTURE_PENDING; }
+bool tdict_future_is_ready(const tdict_future *future) { return tdict_future_state(future) != TDICT_FUTURE_PENDING; }
 
-tdict_status tdict_future_stats(const tdict_future *f, tdict_transfer_stats *out, tdict_error *err) {
-  if (!f || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", f ? "out" : "f");
-  if (!tdict_future_is_ready(f)) return tdict_fail(err, TDICT_EINVAL, "future: the transfer has not ended");
-  return tdict_options_write(out, &f->stats, sizeof f->stats, "stats", err);
+tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out, tdict_error *err) {
+  if (!future || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", future ? "out" : "f");
+  if (!tdict_future_is_ready(future)) return tdict_fail(err, TDICT_EINVAL, "future: the transfer has not ended");
+  return tdict_options_write(out, &future->stats, sizeof future->stats, "stats", err);
 }

@@ -72,22 +72,22 @@ static tdict_status add_use(void *user, tdict_storage *s, tdict_error *err) {
   return tdict_storage_add_use(s, user, err);
 }
 
-tdict_status tdict_record_stream(const tdict_tree *td, tdict_stream s, tdict_error *err) {
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "record_stream: td is NULL");
-  gpu_search f = {s, NULL};
+tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, tdict_error *err) {
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "record_stream: tree is NULL");
+  gpu_search f = {stream, NULL};
   char name[32];
   /* Find the GPU first: a wrong stream must record nothing. */
-  tdict_status status = each_storage(td, note_stream_gpu, &f, err);
+  tdict_status status = each_storage(tree, note_stream_gpu, &f, err);
   if (status != TDICT_OK) return status;
   if (!f.gpu)
     return tdict_fail(
         err, TDICT_EWRONGDEVICE,
         "record_stream: the stream is of %s, but no tensor of the tree is in memory allocated there or pinned for it",
-        tdict_device_format(s.device, name, sizeof name));
+        tdict_device_format(stream.device, name, sizeof name));
   tdict_fence *use;
-  status = tdict_use_create(f.gpu, s.handle, &use, err);
+  status = tdict_use_create(f.gpu, stream.handle, &use, err);
   if (status != TDICT_OK) return status;
-  status = each_storage(td, add_use, use, err);
+  status = each_storage(tree, add_use, use, err);
   use->ops->release(use);
   return status;
 }

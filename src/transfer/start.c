@@ -52,7 +52,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
                       what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
   if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL,
-                      "%s: stats must be NULL: call tdict_future_stats() after the transfer has ended", what);
+                      "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
   if (s->start->dst && (o->memory || o->pinned_result))
     return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result must not be set: the destination exists already",
                       what);

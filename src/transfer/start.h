@@ -8,7 +8,7 @@
 typedef struct tdict_start {
   const char *what; /* name of the public call, for messages */
   const tdict_tree *src;
-  tdict_tree *dst;                /* for copy_into; else NULL */
+  tdict_tree *dst;                /* for transfer_into; else NULL */
   tdict_device device;            /* for to_device; TDICT_DEVICE_AUTO is the context's own device */
   tdict_transfer_options options; /* all fields set */
   bool caller_waits;              /* the call blocks until the end */

@@ -31,7 +31,7 @@ static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) 
 /* Finds the leaf at any path. Reports every error. `what` is the name of the public call. */
 static tdict_status find_leaf(const tdict_tree *td, const char *path, const char *what, tdict_leaf *out,
                               tdict_error *err) {
-  if (!td || !path) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "path" : "td");
+  if (!td || !path) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "path" : "tree");
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
@@ -73,28 +73,28 @@ static TDICT_COLD tdict_status get_tree_slow(const tdict_tree *td, const char *p
   return TDICT_OK;
 }
 
-tdict_status tdict_get(const tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
-  tdict_tensor *tensor = td && path && out ? tdict_leaf_tensor(find_leaf_fast(td, path)) : NULL;
-  if (!tensor) return get_tensor_slow(td, path, out, err);
+tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
+  tdict_tensor *tensor = tree && path && out ? tdict_leaf_tensor(find_leaf_fast(tree, path)) : NULL;
+  if (!tensor) return get_tensor_slow(tree, path, out, err);
   *out = tensor;
   return TDICT_OK;
 }
 
-tdict_status tdict_get_tree(const tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
-  tdict_tree *tree = td && path && out ? tdict_leaf_tree(find_leaf_fast(td, path)) : NULL;
-  if (!tree) return get_tree_slow(td, path, out, err);
-  *out = tree;
+tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out, tdict_error *err) {
+  tdict_tree *child = tree && path && out ? tdict_leaf_tree(find_leaf_fast(tree, path)) : NULL;
+  if (!child) return get_tree_slow(tree, path, out, err);
+  *out = child;
   return TDICT_OK;
 }
 
-void *tdict_data(tdict_tree *td, const char *path) {
+void *tdict_data(tdict_tree *tree, const char *path) {
   tdict_tensor *tensor = NULL;
-  return tdict_get(td, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_data(tensor) : NULL;
+  return tdict_get(tree, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_data(tensor) : NULL;
 }
 
-const void *tdict_const_data(const tdict_tree *td, const char *path) {
+const void *tdict_const_data(const tdict_tree *tree, const char *path) {
   tdict_tensor *tensor = NULL;
-  return tdict_get(td, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
+  return tdict_get(tree, path, &tensor, NULL) == TDICT_OK ? tdict_tensor_const_data(tensor) : NULL;
 }
 
 /* Returns the entry of a slot that has a key. The caller sets the path. */
@@ -120,11 +120,11 @@ static int32_t count_path_depth(const char *path) {
   return depth;
 }
 
-tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *out, tdict_error *err) {
-  if (!td || !path || !out)
-    return tdict_fail(err, TDICT_EINVAL, "lookup: %s is NULL", !td ? "td" : !path ? "path" : "out");
+tdict_status tdict_get_entry(const tdict_tree *tree, const char *path, tdict_entry *out, tdict_error *err) {
+  if (!tree || !path || !out)
+    return tdict_fail(err, TDICT_EINVAL, "get_entry: %s is NULL", !tree ? "tree" : !path ? "path" : "out");
   tdict_place place;
-  tdict_status status = tdict_place_get(&place, td, path, "lookup", err);
+  tdict_status status = tdict_place_get(&place, tree, path, "get_entry", err);
   if (status != TDICT_OK) return status;
   *out = make_entry(place.node, (uint32_t)place.slot);
   out->path = path;
@@ -133,13 +133,13 @@ tdict_status tdict_lookup(const tdict_tree *td, const char *path, tdict_entry *o
   return TDICT_OK;
 }
 
-bool tdict_has(const tdict_tree *td, const char *path) {
-  tdict_leaf leaf = td && path ? find_leaf_fast(td, path) : 0;
+bool tdict_has(const tdict_tree *tree, const char *path) {
+  tdict_leaf leaf = tree && path ? find_leaf_fast(tree, path) : 0;
   /* The fast search also returns 0 for an escaped path, so the full search decides. */
-  return leaf || find_leaf(td, path, "has", &leaf, NULL) == TDICT_OK;
+  return leaf || find_leaf(tree, path, "has", &leaf, NULL) == TDICT_OK;
 }
 
-size_t tdict_num_keys(const tdict_tree *td) { return td ? td->keys->num_live : 0; }
+size_t tdict_num_keys(const tdict_tree *tree) { return tree ? tree->keys->num_live : 0; }
 
 /* Returns the slot of the i-th key, which must exist. Only deleted slots make a scan necessary. */
 static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
@@ -150,14 +150,14 @@ static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   return slot;
 }
 
-const char *tdict_key_at(const tdict_tree *td, size_t i) {
-  return td && i < td->keys->num_live ? td->keys->slots[find_nth_slot(td->keys, i)].name : NULL;
+const char *tdict_key_at(const tdict_tree *tree, size_t i) {
+  return tree && i < tree->keys->num_live ? tree->keys->slots[find_nth_slot(tree->keys, i)].name : NULL;
 }
 
-tdict_status tdict_at(const tdict_tree *td, size_t i, tdict_entry *out, tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "at: %s is NULL", td ? "out" : "td");
-  if (i >= td->keys->num_live)
-    return tdict_fail(err, TDICT_ENOTFOUND, "at: key %zu of %u", i, (unsigned)td->keys->num_live);
-  *out = make_entry(td, find_nth_slot(td->keys, i));
+tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "get_entry_at: %s is NULL", tree ? "out" : "tree");
+  if (i >= tree->keys->num_live)
+    return tdict_fail(err, TDICT_ENOTFOUND, "get_entry_at: key %zu of %u", i, (unsigned)tree->keys->num_live);
+  *out = make_entry(tree, find_nth_slot(tree->keys, i));
   return TDICT_OK;
 }

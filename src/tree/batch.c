@@ -7,16 +7,16 @@
 #include "base/error.h"
 #include "tree/agree.h"
 
-int tdict_batch_ndim(const tdict_tree *td) { return td->batch_ndim; }
-const int64_t *tdict_batch_size(const tdict_tree *td) { return td->batch_size; }
+int tdict_batch_ndim(const tdict_tree *tree) { return tree->batch_ndim; }
+const int64_t *tdict_batch_size(const tdict_tree *tree) { return tree->batch_size; }
 
-bool tdict_get_device(const tdict_tree *td, tdict_device *out) {
-  if (td->has_device && out) *out = td->device;
-  return td->has_device;
+bool tdict_get_device(const tdict_tree *tree, tdict_device *out) {
+  if (tree->has_device && out) *out = tree->device;
+  return tree->has_device;
 }
 
 static tdict_status check_root_writable(const tdict_tree *td, const char *what, tdict_error *err) {
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: td is NULL", what);
+  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
   if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
   return TDICT_OK;
 }
@@ -41,19 +41,19 @@ static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand 
   return status;
 }
 
-tdict_status tdict_set_batch_size(tdict_tree *td, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
+tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
   static const char what[] = "set_batch_size";
-  tdict_status status = check_root_writable(td, what, err);
+  tdict_status status = check_root_writable(tree, what, err);
   if (status == TDICT_OK) status = tdict_batch_check(what, batch_ndim, batch_size, err);
   if (status != TDICT_OK) return status;
   int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* a copy: the argument may point into a node that changes */
   for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
-  status = apply_demand_below(td, &demand, err);
+  status = apply_demand_below(tree, &demand, err);
   if (status != TDICT_OK) return status;
   /* The root comes last, because only now nothing can fail. */
-  td->batch_ndim = batch_ndim;
-  memcpy(td->batch_size, wanted, sizeof wanted);
+  tree->batch_ndim = batch_ndim;
+  memcpy(tree->batch_size, wanted, sizeof wanted);
   return TDICT_OK;
 }
 
@@ -84,16 +84,16 @@ static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_set_device(tdict_tree *td, const tdict_device *device, tdict_error *err) {
-  tdict_status status = check_root_writable(td, "set_device", err);
+tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err) {
+  tdict_status status = check_root_writable(tree, "set_device", err);
   if (status != TDICT_OK) return status;
   if (device) status = tdict_device_check(*device, "set_device", err);
   if (status != TDICT_OK) return status;
   tdict_device wanted = device ? *device : tdict_cpu();
   const tdict_demand demand = {"set_device", 0, NULL, &wanted, NULL};
-  status = device ? apply_demand_below(td, &demand, err) : clear_device_below(td, err);
+  status = device ? apply_demand_below(tree, &demand, err) : clear_device_below(tree, err);
   if (status != TDICT_OK) return status;
-  td->has_device = device != NULL;
-  td->device = wanted;
+  tree->has_device = device != NULL;
+  tree->device = wanted;
   return TDICT_OK;
 }

@@ -54,7 +54,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
 
 static TDICT_COLD tdict_status set_tensor_slow(tdict_tree *td, const char *path, tdict_tensor *tensor,
                                                tdict_error *err) {
-  if (!td || !path || !tensor) return fail_null_argument("set", !td ? "td" : !path ? "path" : "tensor", err);
+  if (!td || !path || !tensor) return fail_null_argument("set", !td ? "tree" : !path ? "path" : "tensor", err);
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set", err);
   if (status != TDICT_OK) return status;
@@ -63,10 +63,10 @@ static TDICT_COLD tdict_status set_tensor_slow(tdict_tree *td, const char *path,
   return status;
 }
 
-tdict_status tdict_set(tdict_tree *td, const char *path, tdict_tensor *tensor, tdict_error *err) {
-  const enum fast_result result = td && path && tensor ? set_tensor_fast(td, path, tensor) : FAST_NOT_POSSIBLE;
+tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor, tdict_error *err) {
+  const enum fast_result result = tree && path && tensor ? set_tensor_fast(tree, path, tensor) : FAST_NOT_POSSIBLE;
   if (result == FAST_DONE) return TDICT_OK;
-  if (result == FAST_NOT_POSSIBLE) return set_tensor_slow(td, path, tensor, err);
+  if (result == FAST_NOT_POSSIBLE) return set_tensor_slow(tree, path, tensor, err);
   return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
 }
 
@@ -91,10 +91,10 @@ static tdict_status set_child_at_place(tdict_place *place, tdict_tree *child, td
   return status;
 }
 
-tdict_status tdict_set_tree(tdict_tree *td, const char *path, tdict_tree *child, tdict_error *err) {
-  if (!td || !path || !child) return fail_null_argument("set_tree", !td ? "td" : !path ? "path" : "child", err);
+tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child, tdict_error *err) {
+  if (!tree || !path || !child) return fail_null_argument("set_tree", !tree ? "tree" : !path ? "path" : "child", err);
   tdict_place place;
-  tdict_status status = tdict_place_find(&place, td, path, "set_tree", err);
+  tdict_status status = tdict_place_find(&place, tree, path, "set_tree", err);
   if (status != TDICT_OK) return status;
   status = set_child_at_place(&place, child, err);
   tdict_place_reset(&place);
@@ -121,7 +121,7 @@ static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *e
 /* Removes the leaf at a path and passes its reference to *out. The leaf must be of `kind`, or of any kind. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
-  if (!td || !path) return fail_null_argument(what, td ? "path" : "td", err);
+  if (!td || !path) return fail_null_argument(what, td ? "path" : "tree", err);
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
@@ -137,25 +137,25 @@ static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *wh
   return status;
 }
 
-tdict_status tdict_delete(tdict_tree *td, const char *path, tdict_error *err) {
+tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err) {
   tdict_leaf leaf = 0;
-  tdict_status status = remove_leaf(td, path, "delete", ANY_KIND, &leaf, err);
+  tdict_status status = remove_leaf(tree, path, "delete", ANY_KIND, &leaf, err);
   if (status == TDICT_OK) tdict_leaf_release(leaf);
   return status;
 }
 
-tdict_status tdict_pop(tdict_tree *td, const char *path, tdict_tensor **out, tdict_error *err) {
+tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return fail_null_argument("pop", "out", err);
-  tdict_status status = remove_leaf(td, path, "pop", TDICT_LEAF_TENSOR, &leaf, err);
+  tdict_status status = remove_leaf(tree, path, "pop", TDICT_LEAF_TENSOR, &leaf, err);
   if (status == TDICT_OK) *out = tdict_leaf_tensor(leaf);
   return status;
 }
 
-tdict_status tdict_pop_tree(tdict_tree *td, const char *path, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out, tdict_error *err) {
   tdict_leaf leaf = 0;
   if (!out) return fail_null_argument("pop_tree", "out", err);
-  tdict_status status = remove_leaf(td, path, "pop_tree", TDICT_LEAF_TREE, &leaf, err);
+  tdict_status status = remove_leaf(tree, path, "pop_tree", TDICT_LEAF_TREE, &leaf, err);
   if (status == TDICT_OK) *out = tdict_leaf_tree(leaf);
   return status;
 }
@@ -236,19 +236,19 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
   return same_node ? rename_slot(from, to, err) : move_leaf_to_node(from, to, err);
 }
 
-tdict_status tdict_rename(tdict_tree *td, const char *from, const char *to, bool safe, tdict_error *err) {
-  if (!td || !from || !to) return fail_null_argument("rename", !td ? "td" : !from ? "from" : "to", err);
+tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bool safe, tdict_error *err) {
+  if (!tree || !from || !to) return fail_null_argument("rename", !tree ? "tree" : !from ? "from" : "to", err);
   tdict_place source, target;
-  tdict_status status = tdict_place_get(&source, td, from, "rename", err);
+  tdict_status status = tdict_place_get(&source, tree, from, "rename", err);
   if (status != TDICT_OK) return status;
   /* Refuse to move an entry below itself. */
-  if (passes_through_entry(td, to, &source)) {
+  if (passes_through_entry(tree, to, &source)) {
     tdict_place_reset(&source);
     tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
     return tdict_error_at(err, TDICT_EINVAL, to);
   }
   /* Find the new place. It may not exist yet. */
-  status = tdict_place_find(&target, td, to, "rename", err);
+  status = tdict_place_find(&target, tree, to, "rename", err);
   if (status == TDICT_OK) {
     status = rename_place(&source, &target, safe, err);
     tdict_place_reset(&target);

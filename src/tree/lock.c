@@ -5,15 +5,15 @@
 #include "base/error.h"
 #include "tree/node.h"
 
-void tdict_lock(tdict_tree *td) {
-  if (!td) return;
-  bool was_locked = tdict_node_is_locked(td);
-  td->locked = true;
+void tdict_lock(tdict_tree *tree) {
+  if (!tree) return;
+  bool was_locked = tdict_node_is_locked(tree);
+  tree->locked = true;
   /* The nodes below already count this node as locked. */
   if (was_locked) return;
-  td->pending = NULL;
+  tree->pending = NULL;
   /* Count the lock in all children, and go deeper only below nodes that were not locked before. */
-  for (tdict_tree *list = td; list;) {
+  for (tdict_tree *list = tree; list;) {
     tdict_tree *node = list;
     list = node->pending;
     for (uint32_t i = 0; i < node->keys->num_slots; i++) {
@@ -28,17 +28,17 @@ void tdict_lock(tdict_tree *td) {
   }
 }
 
-tdict_status tdict_unlock(tdict_tree *td, tdict_error *err) {
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "unlock: td is NULL");
-  int32_t above = atomic_load_explicit(&td->locks_above, memory_order_relaxed);
+tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err) {
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "unlock: tree is NULL");
+  int32_t above = atomic_load_explicit(&tree->locks_above, memory_order_relaxed);
   if (above > 0)
     return tdict_fail(err, TDICT_ELOCKED,
                       "unlock: the tree is below a locked tree (in %d places); unlock that tree first", (int)above);
-  if (!td->locked) return TDICT_OK;
-  td->locked = false;
+  if (!tree->locked) return TDICT_OK;
+  tree->locked = false;
   /* Clear the own locks of the trees below too, except where another locked tree holds them. */
-  tdict_node_uncount_lock(td, true);
+  tdict_node_uncount_lock(tree, true);
   return TDICT_OK;
 }
 
-bool tdict_is_locked(const tdict_tree *td) { return td && tdict_node_is_locked(td); }
+bool tdict_is_locked(const tdict_tree *tree) { return tree && tdict_node_is_locked(tree); }

@@ -148,8 +148,8 @@ tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree 
   return TDICT_OK;
 }
 
-tdict_tree *tdict_retain(const tdict_tree *td) {
-  tdict_tree *counted = (tdict_tree *)(uintptr_t)td;
+tdict_tree *tdict_retain(const tdict_tree *tree) {
+  tdict_tree *counted = (tdict_tree *)(uintptr_t)tree;
   atomic_fetch_add_explicit(&counted->refs, 1, memory_order_relaxed);
   return counted;
 }
@@ -210,9 +210,9 @@ void tdict_node_uncount_lock(tdict_tree *td, bool clear) {
   }
 }
 
-void tdict_release(tdict_tree *td) {
+void tdict_release(tdict_tree *tree) {
   tdict_tree *to_free = NULL;
-  if (td) drop_node_reference(td, &to_free);
+  if (tree) drop_node_reference(tree, &to_free);
   while (to_free) {
     tdict_tree *node = to_free;
     to_free = node->pending;

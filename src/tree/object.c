@@ -27,13 +27,18 @@ static tdict_status set_object_at_place(tdict_place *place, const tdict_type *ty
   return status;
 }
 
-tdict_status tdict_set_object(tdict_tree *td, const char *path, const tdict_type *type, void *self, tdict_error *err) {
-  if (!td || !path || !type || !self)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !td ? "td" : !path ? "path" : !type ? "type" : "self");
+tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_type *type, void *self,
+                              tdict_error *err) {
+  if (!tree || !path || !type || !self)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what,
+                      !tree   ? "tree"
+                      : !path ? "path"
+                      : !type ? "type"
+                              : "self");
   tdict_place place;
   tdict_status status = tdict_type_check(what, type, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  status = tdict_place_find(&place, td, path, what, err);
+  status = tdict_place_find(&place, tree, path, what, err);
   if (status != TDICT_OK) return status;
   status = set_object_at_place(&place, type, self, err);
   tdict_place_reset(&place);
@@ -50,16 +55,16 @@ static tdict_status fail_object_type(tdict_leaf leaf, const tdict_type *wanted, 
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdict_type *type, void **out,
+tdict_status tdict_get_object(const tdict_tree *tree, const char *path, const tdict_type *type, void **out,
                               tdict_error *err) {
-  if (!td || !path || !type || !out)
+  if (!tree || !path || !type || !out)
     return tdict_fail(err, TDICT_EINVAL, "get_object: %s is NULL",
-                      !td     ? "td"
+                      !tree   ? "tree"
                       : !path ? "path"
                       : !type ? "type"
                               : "out");
   tdict_place place;
-  tdict_status status = tdict_place_get(&place, td, path, "get_object", err);
+  tdict_status status = tdict_place_get(&place, tree, path, "get_object", err);
   if (status != TDICT_OK) return status;
   tdict_leaf leaf = tdict_place_leaf(&place);
   tdict_box *box = tdict_leaf_box(leaf);
@@ -71,9 +76,9 @@ tdict_status tdict_get_object(const tdict_tree *td, const char *path, const tdic
   return status;
 }
 
-const tdict_type *tdict_object_type(const tdict_tree *td, const char *path) {
+const tdict_type *tdict_object_type(const tdict_tree *tree, const char *path) {
   tdict_place place;
-  if (!td || !path || tdict_place_get(&place, td, path, "object_type", NULL) != TDICT_OK) return NULL;
+  if (!tree || !path || tdict_place_get(&place, tree, path, "object_type", NULL) != TDICT_OK) return NULL;
   const tdict_box *box = tdict_leaf_box(tdict_place_leaf(&place));
   tdict_place_reset(&place);
   return box ? box->type : NULL;

@@ -251,17 +251,17 @@ static void print_tree(text_output *to, const tdict_tree *td) {
   emit_totals(to, td);
 }
 
-size_t tdict_format(const tdict_tree *td, char *buffer, size_t bytes) {
+size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes) {
   text_output to = {buffer, bytes, 0, NULL, 0};
-  print_tree(&to, td);
+  print_tree(&to, tree);
   if (bytes) buffer[to.length < bytes ? to.length : bytes - 1] = 0;
   return to.length;
 }
 
-tdict_status tdict_print(const tdict_tree *td, FILE *file, tdict_error *err) {
-  if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", td ? "file" : "td");
+tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {
+  if (!tree || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", tree ? "file" : "tree");
   text_output to = {NULL, 0, 0, file, 0};
-  print_tree(&to, td);
+  print_tree(&to, tree);
   /* A full disk is only reported when the buffer of the file is written. */
   if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
   if (!to.error) return TDICT_OK;

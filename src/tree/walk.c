@@ -74,11 +74,11 @@ static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_v
   return TDICT_OK;
 }
 
-tdict_status tdict_walk(const tdict_tree *td, tdict_visitor visit, void *user, tdict_error *err) {
-  if (!td || !visit) return tdict_fail(err, TDICT_EINVAL, "walk: %s is NULL", td ? "visit" : "td");
+tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user, tdict_error *err) {
+  if (!tree || !visit) return tdict_fail(err, TDICT_EINVAL, "walk: %s is NULL", tree ? "visit" : "tree");
   path_buffer path = {NULL, 0, 0};
   tdict_cursor cursor;
-  tdict_cursor_init(&cursor, td, false);
+  tdict_cursor_init(&cursor, tree, false);
   tdict_status status = walk_cursor(&cursor, &path, visit, user, err);
   tdict_cursor_reset(&cursor);
   free(path.text);
@@ -115,9 +115,9 @@ static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   return total;
 }
 
-size_t tdict_num_leaves(const tdict_tree *td) { return sum_leaves(td, SUM_TENSORS); }
-size_t tdict_num_objects(const tdict_tree *td) { return sum_leaves(td, SUM_OBJECTS); }
-size_t tdict_bytes(const tdict_tree *td) { return sum_leaves(td, SUM_BYTES); }
+size_t tdict_num_leaves(const tdict_tree *tree) { return sum_leaves(tree, SUM_TENSORS); }
+size_t tdict_num_objects(const tdict_tree *tree) { return sum_leaves(tree, SUM_OBJECTS); }
+size_t tdict_bytes(const tdict_tree *tree) { return sum_leaves(tree, SUM_BYTES); }
 
 /* Adds the bytes of each storage and object once. `seen` holds the storages and boxes that were counted. */
 static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
@@ -141,13 +141,13 @@ static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t 
   return true;
 }
 
-tdict_status tdict_unique_bytes(const tdict_tree *td, size_t *out, tdict_error *err) {
-  if (!td || !out) return tdict_fail(err, TDICT_EINVAL, "unique_bytes: %s is NULL", td ? "out" : "td");
+tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "unique_bytes: %s is NULL", tree ? "out" : "tree");
   size_t total = 0;
   tdict_pointers seen;
   tdict_cursor cursor;
   tdict_pointers_init(&seen);
-  tdict_cursor_init(&cursor, td, true);
+  tdict_cursor_init(&cursor, tree, true);
   bool ok = add_unique_bytes(&cursor, &seen, &total);
   tdict_cursor_reset(&cursor);
   tdict_pointers_reset(&seen);

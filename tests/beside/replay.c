@@ -175,7 +175,8 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
     for (int i = 0; i < dims; i++) order[i] = (int)c[i];
     status = tdict_permute(td, dims, order, out, &error);
   }
-  if (!strcmp(op, "split")) status = tdict_split(td, a, c, count = (size_t)read_numbers(w[4], c), out, &error);
+  if (!strcmp(op, "split"))
+    status = tdict_split(td, a, c, out, &(size_t){count = (size_t)read_numbers(w[4], c)}, &error);
   if (!strcmp(op, "chunk")) status = tdict_chunks(td, a, out, (count = (size_t)b, &count), &error);
   if (!strcmp(op, "unbind")) status = tdict_unbind(td, a, out, &count, &error);
   num_made = status != TDICT_OK ? 0 : count == MOST_MADE ? 1 : count;
@@ -207,7 +208,7 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
   if (!strcmp(op, "split_keys")) {
     const size_t cut = (size_t)atoi(w[3]);
     const tdict_key_set sets[] = {{paths + 4, cut}, {paths + 4 + cut, (size_t)(n - 4) - cut}};
-    status = tdict_split_keys(td, sets, 2, out, &error);
+    status = tdict_split_keys(td, sets, 2, out, &(size_t){3}, &error);
     num_made = status == TDICT_OK ? 3 : 0;
     return status;
   }

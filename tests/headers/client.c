@@ -110,9 +110,9 @@ static void use_tree_keys(tdict_tree *td) {
   OK(tdict_set(td, "next.obs", tensor, &last_error));
   OK(tdict_get_tree(td, "next", &child, &last_error));
   OK(tdict_set_tree(td, "again", child, &last_error));
-  OK(tdict_lookup(td, "again", &entry, &last_error));
+  OK(tdict_get_entry(td, "again", &entry, &last_error));
   TRUE(entry.tree == child);
-  OK(tdict_at(td, 0, &entry, &last_error));
+  OK(tdict_get_entry_at(td, 0, &entry, &last_error));
   TRUE(entry.tensor == tensor);
   TRUE(tdict_has(td, "again.obs") && tdict_num_keys(td) == 4 && tdict_num_leaves(td) == 4);
   OK(tdict_rename(td, "again", "later", true, &last_error));
@@ -207,7 +207,7 @@ static void use_index(tdict_tree *td) {
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, 4, 2), TDICT_NEW_AXIS, TDICT_REST), &out, &last_error));
   tdict_release(out);
   OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &out, &last_error));
-  OK(tdict_index_get_into(td, TDICT_INDEX(TDICT_LIST(rows, 2)), out, &last_error));
+  OK(tdict_index_into(out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &last_error));
   OK(tdict_write_rows(td, 6, out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
@@ -223,7 +223,7 @@ static void use_shape(const tdict_tree *td) {
   static const int64_t two_rows[2] = {2, -1}, wide[2] = {3, 8}, sizes[2] = {5, 3};
   static const int order[2] = {1, 0};
   tdict_tree *two = NULL, *out[8];
-  size_t count = 8, i, made;
+  size_t count = 8, num_trees, i, made;
   OK(tdict_view(td, 2, two_rows, &two, &last_error));
   OK(tdict_reshape(td, 2, two_rows, &out[0], &last_error));
   OK(tdict_flatten(two, 0, -1, &out[1], &last_error));
@@ -234,7 +234,8 @@ static void use_shape(const tdict_tree *td) {
   OK(tdict_permute(two, 2, order, &out[6], &last_error));
   OK(tdict_transpose(two, 0, 1, &out[7], &last_error));
   for (i = 0; i < 8; i++) tdict_release(out[i]);
-  OK(tdict_split(td, 0, sizes, 2, out, &last_error));
+  num_trees = 2;
+  OK(tdict_split(td, 0, sizes, out, &num_trees, &last_error));
   OK(tdict_unbind_count(td, 0, &made, &last_error));
   OK(tdict_split_every_count(td, 0, 4, &made, &last_error));
   OK(tdict_split_every(td, 0, 4, out + 2, &count, &last_error));
@@ -267,12 +268,14 @@ static void use_keysets(const tdict_tree *td) {
   const tdict_tree *both[2];
   tdict_key_set set;
   tdict_tree *out[8];
+  size_t num_trees;
   int i;
   set.paths = paths;
   set.count = 1;
   OK(tdict_select(td, paths, 1, true, &out[0], &last_error));
   OK(tdict_exclude(td, paths, 1, &out[1], &last_error));
-  OK(tdict_split_keys(td, &set, 1, out + 2, &last_error));
+  num_trees = 2;
+  OK(tdict_split_keys(td, &set, 1, out + 2, &num_trees, &last_error));
   OK(tdict_flatten_keys(td, NULL, &out[4], &last_error));
   OK(tdict_unflatten_keys(td, NULL, &out[5], &last_error));
   OK(tdict_unflatten_keys_in_place(out[5], NULL, &last_error));
@@ -351,7 +354,7 @@ static void use_sim(tdict_context *context, tdict_stream stream, const void *add
   TRUE(runs == 0);
   OK(tdict_sim_step(context, 1, &last_error));
   OK(tdict_sim_resume(context, &last_error));
-  TRUE(tdict_sim_bytes(stream, address) != NULL);
+  TRUE(tdict_sim_host_pointer(stream, address) != NULL);
   TRUE(runs == 1);
 }
 
@@ -378,14 +381,14 @@ static void use_context(tdict_context *context, const tdict_tree *on_device) {
 static void use_futures(tdict_context *context, const tdict_tree *host, tdict_tree *device) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_future *moved = NULL, *copied = NULL;
-  tdict_future_state_code state;
+  tdict_future_phase state;
   tdict_tree *td = NULL;
   OK(tdict_to_device_async(context, host, tdict_sim(0), NULL, &moved, &last_error));
-  OK(tdict_copy_into_async(context, host, device, NULL, &copied, &last_error));
+  OK(tdict_transfer_into_async(context, device, host, NULL, &copied, &last_error));
   OK(tdict_future_wait(copied, NULL, &last_error));
   tdict_future_release(tdict_future_retain(moved));
   OK(tdict_future_wait_for(moved, (int64_t)60 * 1000000000, &td, &last_error));
-  OK(tdict_future_stats(moved, &stats, &last_error));
+  OK(tdict_future_get_stats(moved, &stats, &last_error));
   state = tdict_future_state(moved);
   TRUE(tdict_future_is_ready(moved) && state == TDICT_FUTURE_DONE && state != TDICT_FUTURE_PENDING &&
        state != TDICT_FUTURE_FAILED);
@@ -519,7 +522,7 @@ static void use_transfers(tdict_context *context) {
     OK(tdict_to_device(context, host, tdict_sim(0), &options, &device, &last_error));
     TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[4]);
   }
-  OK(tdict_copy_into(context, host, device, NULL, &last_error));
+  OK(tdict_transfer_into(context, device, host, NULL, &last_error));
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));
   TRUE(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   use_futures(context, host, device);

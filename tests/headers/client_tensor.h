@@ -10,13 +10,13 @@ static void use_tensor_makers(void) {
   const int64_t shape[2] = {2, 3};
   const float one = 1;
   tdict_tensor *t[7] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL};
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   int i;
   view.data = numbers;
   view.dtype = TDICT_F32;
   view.ndim = 2;
   view.shape = shape;
-  view.flags = TDICT_VIEW_READ_ONLY | (TDICT_VIEW_PINNED & 0u);
+  view.flags = TDICT_DESC_READ_ONLY | (TDICT_DESC_PINNED & 0u);
   TRUE(TDICT_MAX_NDIM >= 2);
   OK(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t[0], &last_error));
   OK(tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &t[1], &last_error));
@@ -36,7 +36,7 @@ static void use_tensor(void) {
   const int order[2] = {1, 0};
   const int64_t shape[2] = {4, 6};
   tdict_tensor *t = NULL, *made[5] = {NULL, NULL, NULL, NULL, NULL};
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   tdict_tensor_range range;
   int i;
   range.dim = 1;
@@ -49,7 +49,7 @@ static void use_tensor(void) {
   TRUE(tdict_tensor_numel(t) == 24 && tdict_tensor_bytes(t) == 96);
   TRUE(tdict_tensor_is_contiguous(t) && !tdict_tensor_is_pinned(t));
   TRUE(tdict_tensor_data(t) == tdict_tensor_const_data(t));
-  tdict_tensor_get_view(t, &view);
+  tdict_tensor_get_desc(t, &view);
   OK(tdict_tensor_as_strided(t, &view, 0, &made[0], &last_error));
   OK(tdict_tensor_slice(t, &range, &made[1], &last_error));
   OK(tdict_tensor_permute(t, 2, order, &made[2], &last_error));

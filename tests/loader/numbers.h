@@ -155,12 +155,12 @@ static inline tdict_loader *open_loader(const yard *y, const tdict_dataset *d, c
 /* Copies the elements of a contiguous tensor to `out`. Returns the number of bytes. */
 static inline size_t read_leaf(const yard *y, const tdict_tree *batch, const char *path, void *out, size_t room) {
   tdict_tensor *t = NULL;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   td_ok(tdict_get(batch, path, &t, err));
   size_t bytes = tdict_tensor_bytes(t);
   assert_true(bytes <= room);
   assert_true(tdict_device_equal(tdict_tensor_device(t), y->device));
-  tdict_tensor_get_view(t, &view);
+  tdict_tensor_get_desc(t, &view);
   raw_read(y->raw, out, view.data, bytes);
   return bytes;
 }

@@ -166,10 +166,10 @@ static void check_thing(const yard *y, const tdict_tree *batch, const tdict_type
   int64_t ids[2][3];
   const tdict_tensor *parts[2] = {t->a, t->b};
   for (int p = 0; p < 2; p++) {
-    tdict_tensor_view v = tdict_tensor_view_default();
+    tdict_tensor_desc v = tdict_tensor_desc_default();
     assert_true(tdict_device_equal(tdict_tensor_device(parts[p]), y->device));
     assert_int_equal(tdict_tensor_is_pinned(parts[p]), pinned);
-    tdict_tensor_get_view(parts[p], &v);
+    tdict_tensor_get_desc(parts[p], &v);
     assert_int_equal(tdict_tensor_bytes(parts[p]), sizeof ids[p]);
     raw_read(y->raw, ids[p], v.data, sizeof ids[p]);
     for (int i = 0; i < 3; i++) assert_int_equal(ids[p][i], (p ? -1 : 1) * (first + i));

@@ -13,7 +13,7 @@ typedef struct reading {
 static void read_ids(void *user) {
   reading *r = user;
   td_rest(); /* a copy into the same bytes that does not wait comes first */
-  memcpy(r->out, tdict_sim_bytes(r->stream, r->address), r->bytes);
+  memcpy(r->out, tdict_sim_host_pointer(r->stream, r->address), r->bytes);
   atomic_store(&r->done, true);
 }
 
@@ -41,9 +41,9 @@ SIM_CASE(loader_records_stream_use) {
     if (i % WINDOW == WINDOW - 1) td_ok(tdict_sim_resume(y.c, err));
     td_ok(tdict_loader_next(l, &s, &batch, err));
     tdict_tensor *t = NULL;
-    tdict_tensor_view v = tdict_tensor_view_default();
+    tdict_tensor_desc v = tdict_tensor_desc_default();
     td_ok(tdict_get(batch, "id", &t, err));
-    tdict_tensor_get_view(t, &v);
+    tdict_tensor_get_desc(t, &v);
     readings[i] = (reading){s, v.data, ids + BATCH * i, BATCH * sizeof *ids, false};
     td_ok(tdict_sim_launch(s, read_ids, &readings[i], err));
     tdict_release(batch);

@@ -81,7 +81,7 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
   MISMATCH(made, tdict_squeeze(td, TDICT_EVERY_DIM, &made, err));
   MISMATCH(made, tdict_expand(td, 3, (const int64_t[]){2, 3, 2}, &made, err));
   MISMATCH(made, tdict_transpose(td, 0, 1, &made, err));
-  MISMATCH(pieces[0], tdict_split(td, 0, (const int64_t[]){1, 2}, 2, pieces, err));
+  MISMATCH(pieces[0], tdict_split(td, 0, (const int64_t[]){1, 2}, pieces, &(size_t){2}, err));
   MISMATCH(pieces[0], tdict_split_every(td, 1, 1, pieces, &count, err));
   MISMATCH(pieces[0], tdict_chunks(td, 0, pieces, &count, err));
   MISMATCH(pieces[0], tdict_unbind(td, 1, pieces, &count, err));
@@ -117,7 +117,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   const tdict_tree *one[1] = {good};
   td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
   help_put(wide, "n.y", byte_tensor(&r, 0, NULL));
-  td_fails(TDICT_ESHAPE, "out has batch size", tdict_cat_into(one, 1, NULL, wide, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(one, 1, NULL, wide, err));
   tdict_tree *same = shrunk(&r);
   MISMATCH(made, tdict_cat_into(one, 1, NULL, same, err));
   tdict_release(same);

@@ -153,10 +153,10 @@ CASE(in_place_is_atomic) {
 CASE(in_place_refuses_bad_arguments) {
   family f = family_open();
   char *before = help_snapshot(f.td);
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_select_in_place(NULL, PATHS("a"), true, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_exclude_in_place(NULL, PATHS("a"), err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_flatten_keys_in_place(NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_unflatten_keys_in_place(NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_select_in_place(NULL, PATHS("a"), true, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_exclude_in_place(NULL, PATHS("a"), err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_flatten_keys_in_place(NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_unflatten_keys_in_place(NULL, NULL, err));
   td_fails(TDICT_EINVAL, "path 1 is NULL", tdict_select_in_place(f.td, PATHS("a", NULL), true, err));
   td_fails(TDICT_EINVAL, "paths is NULL", tdict_exclude_in_place(f.td, NULL, 1, err));
   td_fails(TDICT_EINVAL, "separator is empty", tdict_flatten_keys_in_place(f.td, "", err));

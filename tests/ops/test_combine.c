@@ -232,7 +232,7 @@ DEVICE_CASE(stack_into_refuses) {
   rig_check(&r, old, out);
   td_fails(TDICT_EINVAL, "NULL", tdict_stack_into(TREES(all), ITEMS, NULL, NULL, err));
   td_fails(TDICT_ESHAPE, "wanted [3, 2, 3]", tdict_stack_into(TREES(all), ITEMS, NULL, small, err));
-  td_fails(TDICT_ESHAPE, "out has batch size", tdict_cat_into(TREES(all), ITEMS, NULL, out, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(TREES(all), ITEMS, NULL, out, err));
   help_put(all.td[2], "n.b", TENSOR(2, 3, 3));
   td_fails(TDICT_EDTYPE, "float32", tdict_stack_into(TREES(all), ITEMS, NULL, out, err));
   assert_string_equal(td_last_error.path, "n.b");

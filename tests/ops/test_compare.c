@@ -117,7 +117,7 @@ CASE(compare_finds_one_of_many_floats) {
       tdict_tree *a = TREE(3), *b = NULL;
       tdict_difference d = {0};
       td_ok(tdict_tensor_arange(dtype, 0, as_nan ? 0 : 1, 150, &x, err));
-      tdict_tensor_view view = tdict_tensor_view_default();
+      tdict_tensor_desc view = tdict_tensor_desc_default();
       view.ndim = 2;
       view.shape = shape;
       td_ok(tdict_tensor_as_strided(x, &view, 0, &y, err));

@@ -13,7 +13,7 @@ CASE(flatten_keys_flattens) {
   help_paths(out, "a n->b n->m->u");
   tdict_release(out);
   td_fails(TDICT_EINVAL, "separator is empty", tdict_flatten_keys(td, "", &out, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_flatten_keys(NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_flatten_keys(NULL, NULL, &out, err));
   tdict_release(td);
   m_reset();
 }

@@ -100,9 +100,9 @@ DEVICE_CASE(index_gives_views) {
   check(&r, t, td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &map);
   /* the first element of the view is element [2, 0, 5] */
   tdict_tree *out = get(td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)));
-  tdict_tensor_view v = tdict_tensor_view_default(), whole = v;
-  tdict_tensor_get_view(help_get(out, "a"), &v);
-  tdict_tensor_get_view(help_get(td, "a"), &whole);
+  tdict_tensor_desc v = tdict_tensor_desc_default(), whole = v;
+  tdict_tensor_get_desc(help_get(out, "a"), &v);
+  tdict_tensor_get_desc(help_get(td, "a"), &whole);
   assert_ptr_equal(v.data, (char *)whole.data + sizeof(float) * (2 * 24 + 5));
   tdict_release(td);
   tdict_release(out); /* views stay valid after their source is released */

@@ -229,7 +229,7 @@ CASE(lost_sources_are_found_before_writing) {
   assert_string_equal(td_last_error.path, "y");
   td_fails(TDICT_EINVAL, "never came", tdict_update_in_place(dst, src, NULL, 0, err));
   td_fails(TDICT_EINVAL, "never came", tdict_index_set(dst, index, src, err));
-  td_fails(TDICT_EINVAL, "never came", tdict_index_get_into(src, index, dst, err));
+  td_fails(TDICT_EINVAL, "never came", tdict_index_into(dst, src, index, err));
   td_fails(TDICT_EINVAL, "never came", tdict_write_rows(dst, 0, src, err));
   const tdict_tree *items[] = {src};
   td_fails(TDICT_EINVAL, "never came", tdict_cat_into(items, 1, NULL, dst, err));
@@ -246,7 +246,7 @@ static tdict_tree *rollout(void) {
   return td;
 }
 
-CASE(index_get_into_keeps_addresses) {
+CASE(index_into_keeps_addresses) {
   static const int64_t rows[] = {5, 0, 5}, columns[] = {1};
   const tdict_indices picks[] = {
       TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(3, TDICT_NONE, -1)),
@@ -259,7 +259,7 @@ CASE(index_get_into_keeps_addresses) {
     td_ok(tdict_zero(out, err));
     tdict_lock(out);
     const void *a = tdict_const_data(out, "a"), *b = tdict_const_data(out, "n.b");
-    td_ok(tdict_index_get_into(td, picks[i], out, err));
+    td_ok(tdict_index_into(out, td, picks[i], err));
     assert_true(tdict_equal(out, wanted));
     assert_ptr_equal(tdict_const_data(out, "a"), a);
     assert_ptr_equal(tdict_const_data(out, "n.b"), b);
@@ -269,7 +269,7 @@ CASE(index_get_into_keeps_addresses) {
   tdict_release(td);
 }
 
-CASE(index_get_into_refuses) {
+CASE(index_into_refuses) {
   static const int64_t rows[] = {5, 0, 5};
   const tdict_indices index = TDICT_INDEX(TDICT_LIST(rows, 3));
   tdict_tree *td = rollout(), *out = NULL, *small = TREE(3);
@@ -278,29 +278,29 @@ CASE(index_get_into_refuses) {
   td_ok(tdict_clone_deep(out, NULL, &kept, err));
   tdict_release(out);
   td_ok(tdict_clone_deep(kept, NULL, &copy, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_index_get_into(td, index, NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_index_get_into(NULL, index, copy, err));
-  td_fails(TDICT_ESHAPE, "out has batch size [3], wanted [3, 4]", tdict_index_get_into(td, index, small, err));
-  td_fails(TDICT_EINVAL, "position 5", tdict_index_get_into(copy, index, copy, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into(NULL, td, index, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(copy, NULL, index, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size [3], wanted [3, 4]", tdict_index_into(small, td, index, err));
+  td_fails(TDICT_EINVAL, "position 5", tdict_index_into(copy, copy, index, err));
   help_put(copy, "z", TENSOR(3, 4)); /* one key too many */
-  td_fails(TDICT_ENOTFOUND, "out has 3 keys, but the tree has 2", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_ENOTFOUND, "dst has 3 keys, but the tree has 2", tdict_index_into(copy, td, index, err));
   td_ok(tdict_delete(copy, "z", err));
   help_put(copy, "n.z", TENSOR(3, 4));
-  td_fails(TDICT_ENOTFOUND, "out has 2 keys, but the tree has 1", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_ENOTFOUND, "dst has 2 keys, but the tree has 1", tdict_index_into(copy, td, index, err));
   assert_string_equal(td_last_error.path, "n");
   td_ok(tdict_delete(copy, "n.z", err));
   td_ok(tdict_delete(copy, "a", err));
-  td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_into(copy, td, index, err));
   assert_string_equal(td_last_error.path, "a");
   help_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
-  td_fails(TDICT_ESHAPE, "", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_ESHAPE, "", tdict_index_into(copy, td, index, err));
   help_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
-  td_fails(TDICT_EDTYPE, "", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_EDTYPE, "", tdict_index_into(copy, td, index, err));
   assert_string_equal(td_last_error.path, "a");
   assert_memory_equal(tdict_const_data(copy, "n.b"), tdict_const_data(kept, "n.b"), 3 * 4 * 3 * sizeof(float));
   td_ok(tdict_delete(copy, "a", err));
   help_put_tree(copy, "a", TREE(3, 4));
-  td_fails(TDICT_ETYPE, "tree", tdict_index_get_into(td, index, copy, err));
+  td_fails(TDICT_ETYPE, "tree", tdict_index_into(copy, td, index, err));
   tdict_release(td);
   tdict_release(kept);
   tdict_release(copy);

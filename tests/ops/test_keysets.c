@@ -47,7 +47,7 @@ CASE(select_refuses_missing) {
   td_fails(TDICT_ETYPE, "tensor", tdict_select(td, PATHS("a.q"), true, &out, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_select(td, PATHS("a", ""), false, &out, err));
   td_fails(TDICT_EINVAL, "path 1 is NULL", tdict_select(td, PATHS("a", NULL), false, &out, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_select(NULL, PATHS("a"), false, &out, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_select(NULL, PATHS("a"), false, &out, err));
   assert_null(out);
   td_ok(tdict_select(td, PATHS("a", "n.q", "a.q", "q.q"), false, &out, err));
   help_paths(out, "a");
@@ -71,22 +71,22 @@ CASE(split_keys_splits) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out[3];
   static const char *const first[] = {"n.m", "e"}, *const second[] = {"a"};
   const tdict_key_set sets[] = {{first, 2}, {second, 1}};
-  td_ok(tdict_split_keys(td, sets, 2, out, err));
+  td_ok(tdict_split_keys(td, sets, 2, out, &(size_t){3}, err));
   help_paths(out[0], "n n.m n.m.u e");
   help_paths(out[1], "a");
   help_paths(out[2], "n n.b");
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
   static const char *const deep[] = {"n.m.u", "n.b", "a"};
   const tdict_key_set all = {deep, 3}, one = {deep, 1};
-  td_ok(tdict_split_keys(td, &one, 1, out, err));
+  td_ok(tdict_split_keys(td, &one, 1, out, &(size_t){2}, err));
   help_paths(out[0], "n n.m n.m.u");
   help_paths(out[1], "a n n.b"); /* n.m has become empty */
   for (int i = 0; i < 2; i++) tdict_release(out[i]);
-  td_ok(tdict_split_keys(td, &all, 1, out, err));
+  td_ok(tdict_split_keys(td, &all, 1, out, &(size_t){2}, err));
   help_paths(out[1], "");
   for (int i = 0; i < 2; i++) tdict_release(out[i]);
   help_paths(td, "a n n.b n.m n.m.u e");
-  td_ok(tdict_split_keys(td, NULL, 0, out, err));
+  td_ok(tdict_split_keys(td, NULL, 0, out, &(size_t){1}, err));
   help_paths(out[0], "a n n.b n.m n.m.u"); /* empty trees are left out of the last part */
   tdict_release(out[0]);
   tdict_release(td);
@@ -97,10 +97,11 @@ CASE(split_keys_refuses) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out[2] = {NULL, NULL};
   static const char *const missing[] = {"q"};
   const tdict_key_set set = {missing, 1}, bare = {NULL, 1};
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_split_keys(td, &set, 1, out, err));
-  td_fails(TDICT_EINVAL, "paths is NULL", tdict_split_keys(td, &bare, 1, out, err));
-  td_fails(TDICT_EINVAL, "sets is NULL", tdict_split_keys(td, NULL, 1, out, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_split_keys(NULL, &set, 1, out, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_split_keys(td, &set, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "paths is NULL", tdict_split_keys(td, &bare, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "sets is NULL", tdict_split_keys(td, NULL, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_split_keys(NULL, &set, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "room for 1 trees", tdict_split_keys(td, &set, 1, out, &(size_t){1}, err));
   assert_null(out[0]);
   tdict_release(td);
   m_reset();
@@ -141,7 +142,7 @@ CASE(keysets_survive_enomem) {
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_exclude(td, PATHS("n.m", "a"), &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_split_keys(td, &set, 1, many, err));
+  RIG_WITHOUT_MEMORY(td, tdict_split_keys(td, &set, 1, many, &(size_t){2}, err));
   tdict_release(many[0]);
   tdict_release(many[1]);
   RIG_WITHOUT_MEMORY(td, tdict_flatten_keys(td, NULL, &flat, err));

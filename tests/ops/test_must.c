@@ -17,8 +17,8 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 
 /* Returns the address that the library knows, also for device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
-  tdict_tensor_view v = tdict_tensor_view_default();
-  tdict_tensor_get_view(help_get(td, path), &v);
+  tdict_tensor_desc v = tdict_tensor_desc_default();
+  tdict_tensor_get_desc(help_get(td, path), &v);
   return v.data;
 }
 
@@ -197,7 +197,7 @@ DEVICE_CASE(must_select_exclude_split_keys) {
   td_ok(tdict_exclude(td, gone, 2, &out, err));
   help_paths(out, "a n n.b e");
   tdict_release(out);
-  td_ok(tdict_split_keys(td, &(const tdict_key_set){one, 1}, 1, parts, err));
+  td_ok(tdict_split_keys(td, &(const tdict_key_set){one, 1}, 1, parts, &(size_t){2}, err));
   help_paths(parts[0], "n n.m n.m.u");
   assert_false(tdict_has(parts[1], "n.m.u"));
   for (int i = 0; i < 2; i++) tdict_release(parts[i]);
@@ -299,7 +299,7 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(5)), *pieces[5] = {NULL}, *whole = NULL, *into = NULL;
   size_t count = 2;
-  td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, 2, pieces, err));
+  td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, pieces, &(size_t){2}, err));
   td_ok(tdict_chunks(td, 0, pieces, &count, err));
   assert_int_equal(tdict_batch_size(pieces[1])[0], 2); /* the last one is short */
   rig_shares(pieces[1], td, true);
@@ -465,7 +465,7 @@ GPU_CASE(must_to) {
   assert_true(tdict_equal(back, host)); /* right when the call returns */
   const void *before = address(device, "n.b");
   td_ok(tdict_zero(host, err));
-  td_ok(tdict_copy_into(r.context, host, device, NULL, err));
+  td_ok(tdict_transfer_into(r.context, device, host, NULL, err));
   assert_ptr_equal(address(device, "n.b"), before);
   assert_true(tdict_equal(device, host));
   tdict_release(back);

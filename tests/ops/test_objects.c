@@ -34,7 +34,7 @@ static tdict_status last_of(tdict_tree **pieces, size_t count, tdict_status stat
 }
 static tdict_status do_split(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   tdict_tree *p[4] = {NULL};
-  return last_of(p, 2, tdict_split(td, 1, parts, 2, p, err), out);
+  return last_of(p, 2, tdict_split(td, 1, parts, p, &(size_t){2}, err), out);
 }
 static tdict_status do_split_every(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   tdict_tree *p[4] = {NULL};

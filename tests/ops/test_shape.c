@@ -259,10 +259,10 @@ DEVICE_CASE(shape_keeps_locks) {
 DEVICE_CASE(shape_views_share) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(4, 3)), *out = NULL;
-  tdict_tensor_view was = tdict_tensor_view_default(), is = was;
+  tdict_tensor_desc was = tdict_tensor_desc_default(), is = was;
   td_ok(tdict_unsqueeze(td, 1, &out, err));
-  tdict_tensor_get_view(help_get(td, "n.b"), &was);
-  tdict_tensor_get_view(help_get(out, "n.b"), &is);
+  tdict_tensor_get_desc(help_get(td, "n.b"), &was);
+  tdict_tensor_get_desc(help_get(out, "n.b"), &is);
   assert_ptr_equal(was.data, is.data);
   td_ok(tdict_zero(out, err)); /* written through */
   tdict_release(out);

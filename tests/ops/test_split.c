@@ -24,9 +24,9 @@ DEVICE_CASE(split_sizes) {
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {2, 4, 1}, columns[] = {1, 3};
   rig_check(&r, t, td);
-  td_ok(tdict_split(td, 0, sizes, 3, out, err));
+  td_ok(tdict_split(td, 0, sizes, out, &(size_t){3}, err));
   check(&r, t, td, 0, out, sizes);
-  td_ok(tdict_split(td, -1, columns, 2, out, err));
+  td_ok(tdict_split(td, -1, columns, out, &(size_t){2}, err));
   check(&r, t, td, 1, out, columns);
   tdict_release(td);
   rig_close(&r);
@@ -108,9 +108,9 @@ CASE(split_counts_pieces) {
     td_fails(TDICT_EINVAL, "size is 0", tdict_split_every_count(td, 1, 0, &told, err));
     td_fails(TDICT_EINVAL, "dimension 2", tdict_split_every_count(td, 2, 1, &told, err));
     td_fails(TDICT_EINVAL, "dimension -3", tdict_unbind_count(td, -3, &told, err));
-    td_fails(TDICT_EINVAL, "td is NULL", tdict_unbind_count(NULL, 0, &told, err));
-    td_fails(TDICT_EINVAL, "out is NULL", tdict_unbind_count(td, 0, NULL, err));
-    td_fails(TDICT_EINVAL, "out is NULL", tdict_split_every_count(td, 0, 1, NULL, err));
+    td_fails(TDICT_EINVAL, "tree is NULL", tdict_unbind_count(NULL, 0, &told, err));
+    td_fails(TDICT_EINVAL, "count is NULL", tdict_unbind_count(td, 0, NULL, err));
+    td_fails(TDICT_EINVAL, "count is NULL", tdict_split_every_count(td, 0, 1, NULL, err));
     assert_int_equal(told, 99);
     tdict_release(td);
   }
@@ -120,10 +120,10 @@ CASE(split_refuses) {
   tdict_tree *td = TREE(4), *out[ROOM] = {NULL};
   const int64_t sizes[] = {2, 1}, negative[] = {5, -1};
   size_t count = 1;
-  td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, 2, out, err));
-  td_fails(TDICT_EINVAL, "-1", tdict_split(td, 0, negative, 2, out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, NULL, 2, out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, sizes, 2, NULL, err));
+  td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "-1", tdict_split(td, 0, negative, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, NULL, out, &(size_t){2}, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, sizes, NULL, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "room for 1", tdict_split_every(td, 0, 2, out, &count, err));
   td_fails(TDICT_EINVAL, "size is 0", tdict_split_every(td, 0, 0, out, &count, err));
   td_fails(TDICT_EINVAL, "room for 1", tdict_unbind(td, 0, out, &count, err));

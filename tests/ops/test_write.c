@@ -43,12 +43,12 @@ DEVICE_CASE(write_refuses) {
   td_fails(TDICT_ESHAPE, "[3]", tdict_write(td, "a", row, err));
   assert_string_equal(td_last_error.path, "a");
   static const float fixed[4];
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = (void *)(uintptr_t)fixed;
   v.dtype = TDICT_F32;
   v.ndim = 1;
   v.shape = t->bs;
-  v.flags = TDICT_VIEW_READ_ONLY;
+  v.flags = TDICT_DESC_READ_ONLY;
   tdict_tensor *constant = NULL;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &constant, err));
   help_put(td, "c", constant);

@@ -35,7 +35,7 @@ void run() {
   std::vector<double> numbers(1000);
   std::iota(numbers.begin(), numbers.end(), 0.25);
   const std::int64_t shape[] = {10, 100};
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   view.data = numbers.data();
   view.dtype = TDICT_F64;
   view.ndim = 2;

@@ -106,7 +106,7 @@ typedef struct kernel {
 } kernel;
 static void add_one(void *user) {
   kernel *k = user;
-  unsigned char *bytes = tdict_sim_bytes(k->stream, k->data);
+  unsigned char *bytes = tdict_sim_host_pointer(k->stream, k->data);
   for (size_t i = 0; i < k->bytes; i++) bytes[i]++;
   k->order = atomic_load(k->next);
   atomic_fetch_add(k->next, 1);
@@ -135,9 +135,9 @@ CASE(sim_launch_in_order) {
   td_ok(tdict_tensor_clone(dev, NULL, &back, err));
   const unsigned char *before = tdict_tensor_const_data(host), *after = tdict_tensor_const_data(back);
   for (size_t i = 0; i < BYTES; i++) assert_int_equal(after[i], (unsigned char)(before[i] + 3));
-  assert_null(tdict_sim_bytes(s, before));
-  assert_null(tdict_sim_bytes(s, NULL));
-  assert_null(tdict_sim_bytes((tdict_stream){tdict_cpu(), NULL}, tdict_tensor_data(dev)));
+  assert_null(tdict_sim_host_pointer(s, before));
+  assert_null(tdict_sim_host_pointer(s, NULL));
+  assert_null(tdict_sim_host_pointer((tdict_stream){tdict_cpu(), NULL}, tdict_tensor_data(dev)));
   tdict_tensor_release(host);
   tdict_tensor_release(dev);
   tdict_tensor_release(back);

@@ -15,10 +15,10 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
   td_rest();
   CU(NOT_READY, stream_query, s);
-  assert_memory_equal(tdict_sim_bytes(public_stream(s), dev), old, BYTES);
+  assert_memory_equal(tdict_sim_host_pointer(public_stream(s), dev), old, BYTES);
   assert_true(all_bytes(back, BYTES, 0xA5));
   td_ok(tdict_driver_sim_step(d, 1, err));
-  assert_memory_equal(tdict_sim_bytes(public_stream(s), dev), new, BYTES);
+  assert_memory_equal(tdict_sim_host_pointer(public_stream(s), dev), new, BYTES);
   td_rest();
   assert_true(all_bytes(back, BYTES, 0xA5));
   tdict_driver_sim_resume(d);

@@ -78,7 +78,7 @@ typedef struct gathering {
   const char *wrong;
 } gathering;
 
-static void add_rows(gathering *g, const tdict_tensor_view *v, int dim, const char *from, size_t bytes) {
+static void add_rows(gathering *g, const tdict_tensor_desc *v, int dim, const char *from, size_t bytes) {
   bool line = dim == v->ndim || (dim == v->ndim - 1 && v->strides[dim] == 1);
   size_t count = line && dim < v->ndim ? (size_t)v->shape[dim] * bytes : bytes;
   if (!line) {
@@ -98,21 +98,21 @@ static void add_rows(gathering *g, const tdict_tensor_view *v, int dim, const ch
 }
 
 static void add(gathering *g, const tdict_tensor *t) {
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   size_t bytes = tdict_tensor_bytes(t);
   if (!bytes) return;
   if (!tdict_tensor_const_data(t)) {
     g->wrong = "an accessor gives NULL";
     return;
   }
-  tdict_tensor_get_view(t, &v);
+  tdict_tensor_get_desc(t, &v);
   int64_t numel = tdict_tensor_numel(t);
   if (!tdict_tensor_is_contiguous(t)) {
     add_rows(g, &v, 0, v.data, bytes / (size_t)numel);
     return;
   }
   const int64_t one_stride = 1;
-  tdict_tensor_view line = {.ndim = 1, .device = v.device, .shape = &numel, .strides = &one_stride};
+  tdict_tensor_desc line = {.ndim = 1, .device = v.device, .shape = &numel, .strides = &one_stride};
   add_rows(g, &line, 0, v.data, bytes / (size_t)numel);
 }
 

@@ -94,9 +94,9 @@ static void to_host_async(fw_world *w, fw_run *run, tdict_transfer_options *o) {
     end_future(run, f);
 }
 
-static void copy_into(fw_world *w, fw_run *run, tdict_tree *dst, const tdict_transfer_options *o) {
+static void transfer_into(fw_world *w, fw_run *run, tdict_tree *dst, const tdict_transfer_options *o) {
   tdict_error err = {0};
-  run->done = note(run, tdict_copy_into(run->context, fw_source(w, run->op), dst, o, &err), &err);
+  run->done = note(run, tdict_transfer_into(run->context, dst, fw_source(w, run->op), o, &err), &err);
   run->begun = !run->done;
   if (run->done) run->result = tdict_retain(dst);
 }
@@ -104,7 +104,7 @@ static void copy_into(fw_world *w, fw_run *run, tdict_tree *dst, const tdict_tra
 static void into_host_async(fw_world *w, fw_run *run, const tdict_transfer_options *o) {
   tdict_error err = {0};
   tdict_future *f;
-  if (note(run, tdict_copy_into_async(run->context, w->device_into, w->dst_host, o, &f, &err), &err))
+  if (note(run, tdict_transfer_into_async(run->context, w->dst_host, w->device_into, o, &f, &err), &err))
     end_future(run, f);
 }
 
@@ -164,7 +164,7 @@ void fw_do(fw_world *w, fw_run *run) {
     break;
   case FW_INTO_DEVICE:
   case FW_INTO_WITHIN:
-    copy_into(w, run, w->dst_device, &o);
+    transfer_into(w, run, w->dst_device, &o);
     break;
   case FW_INTO_HOST_ASYNC:
     into_host_async(w, run, &o);

@@ -15,7 +15,7 @@ typedef enum fw_op {
   FW_TO_DEVICE_ASYNC, /* after a stream; then wait_on_stream and record_stream with it */
   FW_TO_HOST,
   FW_TO_HOST_ASYNC, /* into pinned memory */
-  FW_INTO_DEVICE,   /* copy_into */
+  FW_INTO_DEVICE,   /* transfer_into */
   FW_INTO_HOST_ASYNC,
   FW_INTO_WITHIN, /* from the device to the device */
   FW_PIN_MEMORY,
@@ -39,8 +39,8 @@ typedef struct fw_world {
   tdict_context *maker; /* of everything below */
   raw_memory *raw;
   tdict_tree *host, *device_tree;      /* with all objects */
-  tdict_tree *host_into, *device_into; /* without those that copy_into refuses */
-  tdict_tree *dst_host, *dst_device;   /* for copy_into */
+  tdict_tree *host_into, *device_into; /* without those that transfer_into refuses */
+  tdict_tree *dst_host, *dst_device;   /* for transfer_into */
   tdict_tree *one;                     /* a single tensor */
   char *expected[4], *read;            /* bytes of host, host_into, one; and of what is compared */
   size_t expected_bytes[4], room;
@@ -72,7 +72,7 @@ void fw_prepare(fw_world *w, fw_run *run);
 void fw_do(fw_world *w, fw_run *run);
 /* The bytes of a run that is done are those of its source. */
 void fw_check_bytes(fw_world *w, const fw_run *run);
-/* The destination of a copy_into that failed on its way gives no bytes. */
+/* The destination of a transfer_into that failed on its way gives no bytes. */
 void fw_check_lost(fw_world *w, const fw_run *run);
 /* The tree that a run's error paths are about. */
 const tdict_tree *fw_source(const fw_world *w, fw_op op);

@@ -243,7 +243,7 @@ static void op_split_keys(ops *o) {
   const char *first[1] = {a.path}, *second[1] = {b.path};
   const tdict_key_set sets[2] = {{first, 1}, {second, 1}};
   tdict_tree *made[3];
-  tdict_status status = OPS_CALL(o, tdict_split_keys(o->td[s], sets, 2, made, o->err));
+  tdict_status status = OPS_CALL(o, tdict_split_keys(o->td[s], sets, 2, made, &(size_t){3}, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *x = m_tree_like(t), *y = m_tree_like(t), *rest = m_share(t);
   take(x, t, &a);

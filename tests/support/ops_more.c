@@ -259,12 +259,12 @@ static void op_bad_indices(ops *o) {
   static float fixed[5];
   tdict_tree *td = NULL, *value = NULL, *out = NULL;
   tdict_tensor *wide = NULL, *narrow = NULL, *constant = NULL, *number = NULL, *empty = NULL;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = fixed;
   v.dtype = TDICT_F32;
   v.ndim = 1;
   v.shape = five;
-  v.flags = TDICT_VIEW_READ_ONLY;
+  v.flags = TDICT_DESC_READ_ONLY;
   tdict_error *err = o->err;
   bool made = tdict_create(1, five, &td, err) == TDICT_OK && tdict_create(1, five, &value, err) == TDICT_OK &&
               tdict_tensor_zeros(TDICT_I64, 1, five, NULL, &wide, err) == TDICT_OK &&
@@ -332,7 +332,7 @@ static void nulls_of_shapes(ops *o) {
                                   tdict_expand(NULL, 1, one, &out, err),
                                   tdict_permute(NULL, 0, NULL, &out, err),
                                   tdict_transpose(NULL, 0, 0, &out, err),
-                                  tdict_split(NULL, 0, one, 1, &out, err),
+                                  tdict_split(NULL, 0, one, &out, &(size_t){1}, err),
                                   tdict_split_every(td, 0, 0, NULL, &count, err),
                                   tdict_chunks(NULL, 0, &out, &count, err),
                                   tdict_unbind(NULL, 0, &out, &count, err),
@@ -366,7 +366,7 @@ static void nulls_of_keys(ops *o) {
                                  tdict_unlock(NULL, err)};
   const tdict_status reads[] = {tdict_select(td, none, 1, true, &out, err),
                                 tdict_exclude(td, none, 1, &out, err),
-                                tdict_split_keys(NULL, NULL, 0, &out, err),
+                                tdict_split_keys(NULL, NULL, 0, &out, &(size_t){1}, err),
                                 tdict_flatten_keys(td, "", &out, err),
                                 tdict_unflatten_keys(NULL, NULL, &out, err),
                                 tdict_merge(holes, 2, &out, err),

@@ -494,7 +494,7 @@ static void op_split(ops *o) {
   bool good = ops_pick(o, 6) != 0;
   const int64_t asked[3] = {first + !good, n - first, 0};
   tdict_tree *made[3];
-  tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, 3, made, o->err));
+  tdict_status status = OPS_CALL(o, tdict_split(o->td[s], dim, asked, made, &(size_t){3}, o->err));
   if (ops_judge(o, status, good && m_fits(t) ? TDICT_OK : TDICT_ESHAPE))
     keep_pieces(o, t, made, (pieces){dim, sizes, 3, false});
 }

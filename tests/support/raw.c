@@ -95,8 +95,8 @@ void raw_close(raw_memory *raw) {
 /* Where a cpu's or sim's bytes are for the host. */
 static void *host_bytes(raw_memory *raw, const void *address, size_t bytes) {
   if (raw->device.type == TDICT_DEVICE_CPU) return (void *)(uintptr_t)address;
-  char *first = tdict_sim_bytes(raw->stream, address);
-  char *last = tdict_sim_bytes(raw->stream, (const char *)address + bytes - 1);
+  char *first = tdict_sim_host_pointer(raw->stream, address);
+  char *last = tdict_sim_host_pointer(raw->stream, (const char *)address + bytes - 1);
   if (!first || last != first + bytes - 1) fail_msg("raw: %p is no address of %zu simulated bytes", address, bytes);
   return first;
 }

@@ -1,7 +1,7 @@
 /* Device memory read and written by means that are not the library's, so that a test can check what the library did.
  *
  * cpu: memcpy. cuda: libcuda's own plain copies, declared and opened here. sim: the bytes behind the device address,
- * found with tdict_sim_bytes(). Nothing here waits for the library's work: the caller does so first. A write or fill is
+ * found with tdict_sim_host_pointer(). Nothing here waits for the library's work: the caller does so first. A write or fill is
  * finished when the call returns. Failures end the case, so all calls are made on the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_RAW_H
 #define TDICT_TESTS_SUPPORT_RAW_H

@@ -106,7 +106,7 @@ CASE(tensor_copy_broadcasts_zero_strides) {
   const int64_t shape[] = {4, 3, 5}, strides[] = {0, 1, 0};
   tdict_tensor *row = naive_tensor(TDICT_I32, 1, &shape[1], 3), *src = NULL;
   tdict_tensor *dst = naive_tensor(TDICT_I32, 3, shape, 4);
-  tdict_tensor_view layout = tdict_tensor_view_default();
+  tdict_tensor_desc layout = tdict_tensor_desc_default();
   layout.ndim = 3;
   layout.shape = shape;
   layout.strides = strides;
@@ -153,7 +153,7 @@ CASE(tensor_copy_refuses) {
   const struct {
     tdict_status status;
     const char *text;
-    tdict_tensor_view view;
+    tdict_tensor_desc view;
   } bad[] = {
       {TDICT_ESHAPE, "(2, 3) to shape (3, 2)", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 2, turned, NULL, 0, 0}},
       {TDICT_ESHAPE, "(2, 3) to shape (6)", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 1, six, NULL, 0, 0}},
@@ -163,14 +163,14 @@ CASE(tensor_copy_refuses) {
       {TDICT_EWRONGDEVICE, "cpu to cuda:1", {sizeof *bad, bytes, tdict_cuda(1), TDICT_F32, 2, shape, NULL, 0, 0}}};
   memcpy(kept, bytes, sizeof kept);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    tdict_tensor_view v = bad[i].view;
+    tdict_tensor_desc v = bad[i].view;
     v.struct_size = sizeof v;
     td_ok(tdict_tensor_from_data(&v, NULL, NULL, &other, err));
     td_fails(bad[i].status, bad[i].text, tdict_tensor_copy(other, src, err));
     assert_memory_equal(bytes, kept, sizeof bytes);
     tdict_tensor_release(other);
   }
-  tdict_tensor_view far = {sizeof far, bytes, tdict_cuda(1), TDICT_F32, 2, shape, NULL, 0, 0}, near = far;
+  tdict_tensor_desc far = {sizeof far, bytes, tdict_cuda(1), TDICT_F32, 2, shape, NULL, 0, 0}, near = far;
   near.device = tdict_cuda(0);
   tdict_tensor *there = NULL, *here = NULL;
   td_ok(tdict_tensor_from_data(&far, NULL, NULL, &there, err));
@@ -266,7 +266,7 @@ CASE(tensor_copy_borrows_the_other_sides_memory) {
   unsigned char bytes[24];
   const int64_t shape[] = {2, 3};
   void *address = (void *)((uintptr_t)bytes + fake_offset);
-  tdict_tensor_view v = {sizeof v, address, tdict_sim(3), TDICT_F32, 2, shape, NULL, 0, 0};
+  tdict_tensor_desc v = {sizeof v, address, tdict_sim(3), TDICT_F32, 2, shape, NULL, 0, 0};
   tdict_tensor *host = naive_tensor(TDICT_F32, 2, shape, 5), *foreign = NULL, *dev = NULL;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
   td_ok(tdict_tensor_clone(host, &f.base, &dev, err));
@@ -325,7 +325,7 @@ CASE(tensor_clone_refuses) {
   td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_contiguous(NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_contiguous(host, NULL, err));
   const int64_t strides[] = {1, 2};
-  tdict_tensor_view v = {sizeof v, (void *)fake_offset, tdict_cuda(0), TDICT_F32, 2, shape, strides, 0, 0};
+  tdict_tensor_desc v = {sizeof v, (void *)fake_offset, tdict_cuda(0), TDICT_F32, 2, shape, strides, 0, 0};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:0", tdict_tensor_clone(foreign, NULL, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:0", tdict_tensor_contiguous(foreign, &out, err));

@@ -214,7 +214,7 @@ static void count_release(void *user) { ++*(int *)user; }
 CASE(tensor_from_data_shares) {
   float data[6] = {0, 1, 2, 3, 4, 5};
   const int64_t shape[] = {2, 3}, back[] = {-3, -1};
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = data;
   v.dtype = TDICT_F32;
   v.ndim = 2;
@@ -234,7 +234,7 @@ CASE(tensor_from_data_shares) {
   assert_ptr_equal(t->storage->data, data);
   assert_int_equal(t->storage->bytes, sizeof data);
   tdict_tensor *whole = NULL;
-  tdict_tensor_view layout = v;
+  tdict_tensor_desc layout = v;
   layout.strides = NULL;
   td_ok(tdict_tensor_as_strided(t, &layout, -5, &whole, err));
   assert_ptr_equal(tdict_tensor_data(whole), data);
@@ -242,13 +242,13 @@ CASE(tensor_from_data_shares) {
   td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, -6, &whole, err));
   tdict_tensor_release(t);
   /* more storage than the shape needs, an older and shorter struct, nothing at all */
-  v = (tdict_tensor_view){offsetof(tdict_tensor_view, flags), data, tdict_cpu(), TDICT_F32, 1, shape, NULL, 24, 0xFF};
+  v = (tdict_tensor_desc){offsetof(tdict_tensor_desc, flags), data, tdict_cpu(), TDICT_F32, 1, shape, NULL, 24, 0xFF};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_int_equal(t->storage->bytes, 24);
   assert_int_equal(tdict_tensor_bytes(t), 8);
   tdict_tensor_release(t);
   const int64_t none[] = {0, 3};
-  v = (tdict_tensor_view){sizeof v, NULL, tdict_cpu(), TDICT_F32, 2, none, NULL, 0, 0};
+  v = (tdict_tensor_desc){sizeof v, NULL, tdict_cpu(), TDICT_F32, 2, none, NULL, 0, 0};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_null(tdict_tensor_data(t));
   assert_int_equal(tdict_tensor_numel(t), 0);
@@ -258,7 +258,7 @@ CASE(tensor_from_data_shares) {
 CASE(tensor_from_data_releases_once) {
   int data[4] = {1, 2, 3, 4}, released = 0;
   const int64_t four = 4;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = data;
   v.dtype = TDICT_I32;
   v.ndim = 1;
@@ -279,7 +279,7 @@ CASE(tensor_from_data_releases_once) {
 CASE(tensor_from_data_failure_leaves_ownership) {
   int data[4] = {1, 2, 3, 4}, released = 0;
   const int64_t four = 4;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = data;
   v.dtype = TDICT_I32;
   v.ndim = 1;
@@ -304,7 +304,7 @@ CASE(tensor_from_data_failure_leaves_ownership) {
   assert_int_equal(released, 1);
 }
 
-static void refuse_view(tdict_status status, const char *text, const tdict_tensor_view *v) {
+static void refuse_view(tdict_status status, const char *text, const tdict_tensor_desc *v) {
   int released = 0;
   tdict_tensor *t = mark;
   td_fails(status, text, tdict_tensor_from_data(v, count_release, &released, &t, err));
@@ -315,8 +315,8 @@ static void refuse_view(tdict_status status, const char *text, const tdict_tenso
 CASE(tensor_from_data_refuses) {
   float data[16] = {0};
   const int64_t shape[] = {2, 3}, negative[] = {2, -3}, back[] = {-3, 1}, wide[] = {14, 1}, far[] = {INT64_MAX / 2, 1};
-  const tdict_tensor_view good = {sizeof good, data, tdict_cpu(), TDICT_F32, 2, shape, NULL, sizeof data, 0};
-  tdict_tensor_view v;
+  const tdict_tensor_desc good = {sizeof good, data, tdict_cpu(), TDICT_F32, 2, shape, NULL, sizeof data, 0};
+  tdict_tensor_desc v;
   td_fails(TDICT_EINVAL, "view is NULL", tdict_tensor_from_data(NULL, NULL, NULL, &(tdict_tensor *){NULL}, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_from_data(&good, NULL, NULL, NULL, err));
   refuse_view(TDICT_EINVAL, "struct_size", (v = good, v.struct_size = 0, &v));
@@ -345,11 +345,11 @@ CASE(tensor_from_data_refuses) {
   td_ok(tdict_tensor_from_data((v = good, v.storage_bytes = 24, &v), NULL, NULL, &t, err));
   tdict_tensor_release(t);
   struct {
-    tdict_tensor_view view;
+    tdict_tensor_desc view;
     uint64_t later;
   } newer = {good, 1};
   newer.view.struct_size = sizeof newer;
-  refuse_view(TDICT_ENOTSUP, "tdict_tensor_view", &newer.view);
+  refuse_view(TDICT_ENOTSUP, "tdict_tensor_desc", &newer.view);
 }
 
 typedef struct counter {
@@ -369,7 +369,7 @@ static void *retain_and_release(void *user) {
 CASE(tensor_counts) {
   int data[4] = {1, 2, 3, 4}, released = 0;
   const int64_t four = 4;
-  tdict_tensor_view v = {sizeof v, data, tdict_cpu(), TDICT_I32, 1, &four, NULL, 0, 0};
+  tdict_tensor_desc v = {sizeof v, data, tdict_cpu(), TDICT_I32, 1, &four, NULL, 0, 0};
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_from_data(&v, count_release, &released, &t, err));
   assert_ptr_equal(tdict_tensor_retain(t), t);
@@ -431,7 +431,7 @@ CASE(tensor_contiguity) {
                  {{0, 3, 4}, {1, 1, 1}, true},  {{2, 3, 4}, {0, 4, 1}, false},  {{1, 1, 1}, {5, 6, 7}, true}};
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     tdict_tensor *t = NULL;
-    tdict_tensor_view v = {sizeof v, data, tdict_cpu(), TDICT_F32, 3, layouts[i].shape, layouts[i].strides, 0, 0};
+    tdict_tensor_desc v = {sizeof v, data, tdict_cpu(), TDICT_F32, 3, layouts[i].shape, layouts[i].strides, 0, 0};
     td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
     assert_int_equal(tdict_tensor_is_contiguous(t), layouts[i].contiguous);
     tdict_tensor_release(t);
@@ -441,8 +441,8 @@ CASE(tensor_contiguity) {
 CASE(tensor_read_only) {
   const int32_t data[2] = {1, 2};
   const int64_t two = 2;
-  tdict_tensor_view v = {sizeof v, (void *)(uintptr_t)data, tdict_cpu(), TDICT_I32, 1, &two, NULL,
-                         0,        TDICT_VIEW_READ_ONLY};
+  tdict_tensor_desc v = {sizeof v, (void *)(uintptr_t)data, tdict_cpu(), TDICT_I32, 1, &two, NULL,
+                         0,        TDICT_DESC_READ_ONLY};
   tdict_tensor *t = NULL, *part = NULL;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_null(tdict_tensor_data(t));
@@ -492,7 +492,7 @@ CASE(const_data_waits_for_writer) {
 CASE(device_address_does_not_wait) {
   const int64_t four = 4;
   void *address = (void *)((uintptr_t)1 << 62);
-  tdict_tensor_view v = {sizeof v, address, tdict_cuda(1), TDICT_F32, 1, &four, NULL, 0, 0};
+  tdict_tensor_desc v = {sizeof v, address, tdict_cuda(1), TDICT_F32, 1, &four, NULL, 0, 0};
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   slow_fence writer;

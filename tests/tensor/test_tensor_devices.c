@@ -66,8 +66,8 @@ GPU_CASE(tensor_copy_devices) {
   td_ok(tdict_tensor_clone(none, NULL, &same, err));
   assert_int_equal(tdict_tensor_numel(same), 0);
   td_ok(tdict_tensor_clone(host, device, &dev, err));
-  tdict_tensor_view v = tdict_tensor_view_default();
-  tdict_tensor_get_view(dev, &v);
+  tdict_tensor_desc v = tdict_tensor_desc_default();
+  tdict_tensor_get_desc(dev, &v);
   assert_true(tdict_device_equal(v.device, td_device()));
   /* the same device memory as the program's own: it can be copied to and from this context's, not to the host */
   tdict_tensor *foreign = NULL, *twin = NULL;
@@ -90,7 +90,7 @@ GPU_CASE(tensor_is_pinned) {
   tdict_tensor *plain = naive_tensor(TDICT_F32, 1, shape, 1), *pinned = NULL, *dev = NULL, *mine = NULL, *part = NULL;
   td_ok(tdict_tensor_zeros(TDICT_F32, 1, shape, tdict_pinned_memory(context), &pinned, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, 1, shape, tdict_device_memory(context, td_device()), &dev, err));
-  tdict_tensor_view v = {sizeof v, claimed, tdict_cpu(), TDICT_F32, 1, shape, NULL, 0, TDICT_VIEW_PINNED};
+  tdict_tensor_desc v = {sizeof v, claimed, tdict_cpu(), TDICT_F32, 1, shape, NULL, 0, TDICT_DESC_PINNED};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &mine, err));
   td_ok(tdict_tensor_slice(pinned, &range, &part, err));
   assert_false(tdict_tensor_is_pinned(plain));

@@ -28,7 +28,7 @@ CASE(tensor_views_share_storage) {
   tdict_tensor *t = counting(2, shape), *other = counting(2, shape), *views[3] = {NULL, NULL, NULL};
   const tdict_tensor_range range = {0, 1, 2, 1};
   const int turn[] = {1, 0};
-  tdict_tensor_view layout = tdict_tensor_view_default();
+  tdict_tensor_desc layout = tdict_tensor_desc_default();
   layout.ndim = 2;
   layout.shape = shape;
   td_ok(tdict_tensor_slice(t, &range, &views[0], err));
@@ -50,15 +50,15 @@ CASE(tensor_views_share_storage) {
   tdict_tensor_release(other);
 }
 
-CASE(tensor_get_view) {
+CASE(tensor_get_desc) {
   const int64_t shape[] = {3, 4};
   tdict_tensor *t = counting(2, shape), *part = NULL, *again = NULL;
   const tdict_tensor_range range = {1, 3, 2, -2};
   td_ok(tdict_tensor_slice(t, &range, &part, err));
-  tdict_tensor_view v;
+  tdict_tensor_desc v;
   memset(&v, 0xA5, sizeof v);
   v.struct_size = sizeof v;
-  tdict_tensor_get_view(part, &v);
+  tdict_tensor_get_desc(part, &v);
   assert_int_equal(v.struct_size, sizeof v);
   assert_ptr_equal(v.data, (int32_t *)tdict_tensor_data(t) + 3);
   assert_true(tdict_device_equal(v.device, tdict_cpu()));
@@ -69,34 +69,34 @@ CASE(tensor_get_view) {
   assert_int_equal(v.storage_bytes, 48 - 12);
   assert_int_equal(v.flags, 0);
   tdict_tensor_release(part);
-  tdict_tensor_get_view(t, &v);
+  tdict_tensor_get_desc(t, &v);
   assert_int_equal(v.storage_bytes, 48);
-  v.flags = TDICT_VIEW_READ_ONLY | TDICT_VIEW_PINNED;
+  v.flags = TDICT_DESC_READ_ONLY | TDICT_DESC_PINNED;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &again, err));
-  tdict_tensor_get_view(again, &v);
-  assert_int_equal(v.flags, TDICT_VIEW_READ_ONLY | TDICT_VIEW_PINNED);
+  tdict_tensor_get_desc(again, &v);
+  assert_int_equal(v.flags, TDICT_DESC_READ_ONLY | TDICT_DESC_PINNED);
   assert_ptr_equal(v.data, tdict_tensor_const_data(t));
   tdict_tensor_release(again);
   tdict_tensor_release(t);
   const int64_t none[] = {0};
   t = counting(1, none);
-  tdict_tensor_get_view(t, &v);
+  tdict_tensor_get_desc(t, &v);
   assert_int_equal(v.storage_bytes, 0);
   assert_null(v.data);
   struct {
-    tdict_tensor_view v;
+    tdict_tensor_desc v;
     unsigned char after[8];
   } old;
   memset(&old, 0xA5, sizeof old);
-  old.v.struct_size = offsetof(tdict_tensor_view, storage_bytes); /* a client of an older header */
-  tdict_tensor_get_view(t, &old.v);
+  old.v.struct_size = offsetof(tdict_tensor_desc, storage_bytes); /* a client of an older header */
+  tdict_tensor_get_desc(t, &old.v);
   assert_int_equal(old.v.ndim, 1);
   assert_int_equal(old.v.flags, 0xA5A5A5A5u);
   tdict_tensor_release(t);
 }
 
-static tdict_tensor_view layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
-  tdict_tensor_view v = tdict_tensor_view_default();
+static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = (void *)(uintptr_t)0xA5A5; /* not to be looked at, like all but the layout */
   v.dtype = 0;
   v.flags = 0xFFu;
@@ -110,7 +110,7 @@ static tdict_tensor_view layout_of(int ndim, const int64_t *shape, const int64_t
 CASE(tensor_as_strided_views) {
   const int64_t ten[] = {10}, windows[] = {4, 3}, overlapping[] = {2, 1}, back[] = {-2, -1};
   tdict_tensor *t = counting(1, ten), *v = NULL, *w = NULL;
-  tdict_tensor_view layout = layout_of(2, windows, overlapping);
+  tdict_tensor_desc layout = layout_of(2, windows, overlapping);
   td_ok(tdict_tensor_as_strided(t, &layout, 1, &v, err));
   for (int64_t i = 0; i < 4; i++)
     for (int64_t j = 0; j < 3; j++) assert_int_equal(element(v, (const int64_t[]){i, j}), 1 + 2 * i + j);
@@ -130,7 +130,7 @@ CASE(tensor_as_strided_views) {
   tdict_tensor_release(w);
   /* an older header's struct, which ends before storage_bytes */
   layout = layout_of(1, ten, NULL);
-  layout.struct_size = offsetof(tdict_tensor_view, storage_bytes);
+  layout.struct_size = offsetof(tdict_tensor_desc, storage_bytes);
   td_ok(tdict_tensor_as_strided(t, &layout, 0, &w, err));
   tdict_tensor_release(w);
   /* nothing is touched without elements */
@@ -147,7 +147,7 @@ CASE(tensor_as_strided_refuses) {
   const int64_t ten[] = {10}, eleven[] = {11}, two[] = {2, 5}, negative[] = {-1}, one[] = {1}, three[] = {3};
   const int64_t far[] = {INT64_MAX / 4, 1}, tens[] = {5, 2}, back[] = {-1}, zero[] = {0};
   tdict_tensor *t = counting(1, ten), *v = mark;
-  tdict_tensor_view layout = layout_of(1, eleven, NULL);
+  tdict_tensor_desc layout = layout_of(1, eleven, NULL);
   td_fails(TDICT_ESHAPE, "44 of a storage of 40", tdict_tensor_as_strided(t, &layout, 0, &v, err));
   layout = layout_of(1, ten, NULL);
   td_fails(TDICT_ESHAPE, "storage", tdict_tensor_as_strided(t, &layout, 1, &v, err));
@@ -293,17 +293,17 @@ CASE(tensor_permute_refuses) {
   tdict_tensor_release(t);
 }
 
-CASE(tensor_get_view_keeps_to_its_size) {
+CASE(tensor_get_desc_keeps_to_its_size) {
   tdict_tensor *t = counting(2, (int64_t[]){3, 4});
-  tdict_tensor_view whole = tdict_tensor_view_default();
-  tdict_tensor_get_view(t, &whole);
+  tdict_tensor_desc whole = tdict_tensor_desc_default();
+  tdict_tensor_get_desc(t, &whole);
   for (size_t size = sizeof size; size <= sizeof whole; size++) {
     guarded *g = guarded_of(size);
-    tdict_tensor_get_view(t, (tdict_tensor_view *)g);
+    tdict_tensor_get_desc(t, (tdict_tensor_desc *)g);
     check_guarded(g, size, &whole);
   }
   guarded *g = guarded_of(0);
-  tdict_tensor_get_view(t, (tdict_tensor_view *)g);
+  tdict_tensor_get_desc(t, (tdict_tensor_desc *)g);
   assert_int_equal(g->struct_size, 0);
   check_untouched(g);
   tdict_tensor_release(t);

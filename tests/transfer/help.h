@@ -223,12 +223,12 @@ static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict
 }
 static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
   if (!v->async) {
-    td_ok(tdict_copy_into(w->c, src, dst, &v->o, err));
+    td_ok(tdict_transfer_into(w->c, dst, src, &v->o, err));
     return;
   }
   tdict_future *f = NULL;
   tdict_tree *out = NULL;
-  td_ok(tdict_copy_into_async(w->c, src, dst, &v->o, &f, err));
+  td_ok(tdict_transfer_into_async(w->c, dst, src, &v->o, &f, err));
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, dst);
   tdict_release(out);

@@ -204,7 +204,7 @@ static inline tdict_future *move_async(const place *p, const tdict_tree *src, td
 static inline tdict_future *copy_async(const place *p, const tdict_tree *src, tdict_tree *dst,
                                        const tdict_transfer_options *o) {
   tdict_future *f = NULL;
-  td_ok(tdict_copy_into_async(p->c, src, dst, o, &f, err));
+  td_ok(tdict_transfer_into_async(p->c, dst, src, o, &f, err));
   return f;
 }
 /* Ends a future, whose transfer must have gone well; its tree, to be released, or NULL when `out` is not wanted. */
@@ -257,7 +257,7 @@ typedef struct kernel {
 static inline void kernel_run(void *user) {
   kernel *k = user;
   if (k->gate && !gate_pass(k->gate)) return;
-  void *at = k->stream.device.type == TDICT_DEVICE_SIM ? tdict_sim_bytes(k->stream, k->address) : NULL;
+  void *at = k->stream.device.type == TDICT_DEVICE_SIM ? tdict_sim_host_pointer(k->stream, k->address) : NULL;
   if (!at) at = k->address; /* pinned host memory */
   if (k->write) memcpy(at, k->write, k->bytes);
   memcpy(k->seen, at, k->bytes);

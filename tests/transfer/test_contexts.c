@@ -37,7 +37,7 @@ static void refuse_foreign_streams(neighbours *n) {
   o.after = &n->foreign;
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->here, tdict_sim(0), &o, &out, err));
-  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_copy_into(n->own.c, n->host, n->here, &o, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_transfer_into(n->own.c, n->here, n->host, &o, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_record_stream(n->here, n->foreign, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_record_stream(n->there, n->mine, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_stream_synchronize(n->own.c, n->foreign, err));
@@ -54,9 +54,9 @@ static void refuse_foreign_trees(neighbours *n) {
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_sim(0), NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_cpu(), NULL, &out, err));
-  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->there, dst, NULL, err));
-  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->there, n->here, NULL, err));
-  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_copy_into(n->own.c, n->host, n->there, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_transfer_into(n->own.c, dst, n->there, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_transfer_into(n->own.c, n->here, n->there, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_transfer_into(n->own.c, n->there, n->host, NULL, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_pin_memory(n->own.c, n->there, NULL, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_set_to(n->own.c, n->here, "z", leaf_of(n->there, "a"), err));
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -74,7 +74,7 @@ static void tell_described_blocks_apart(neighbours *n) {
   for (int i = 0; i < 2; i++) {
     const place *p = i ? &n->other : &n->own;
     tdict_tensor *block = new_bytes(count, p->memory), *t = NULL;
-    tdict_tensor_view v = tdict_tensor_view_default();
+    tdict_tensor_desc v = tdict_tensor_desc_default();
     v.data = (char *)block->data + 16;
     v.device = tdict_sim(0);
     v.dtype = TDICT_U8;
@@ -233,7 +233,7 @@ DEVICE_CASE(devices_with_bad_indices_are_refused) {
   const tdict_device wrong[] = {{TDICT_DEVICE_CPU, 5}, {TDICT_DEVICE_CPU, -1}, {TDICT_DEVICE_SIM, -1}};
   for (int i = 0; i < 3; i++) {
     tdict_allocator a = {.struct_size = sizeof a, .device = wrong[i], .allocate = no_block, .release = no_release};
-    tdict_tensor_view v = tdict_tensor_view_default();
+    tdict_tensor_desc v = tdict_tensor_desc_default();
     unsigned char bytes[4];
     v.data = bytes;
     v.device = wrong[i];

@@ -31,7 +31,7 @@ static tdict_tree *plain_copy(const world *w, const tdict_tree *td) {
 }
 static tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst) {
   tdict_future *f = NULL;
-  td_ok(tdict_copy_into_async(w->c, src, dst, NULL, &f, err));
+  td_ok(tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
   return f;
 }
 static void end(tdict_future *f) {
@@ -232,7 +232,7 @@ typedef struct kernel {
 static void run_kernel(void *user) {
   kernel *k = user;
   while (!atomic_load(&k->go)) usleep(100);
-  memset(tdict_sim_bytes(k->stream, k->address), k->byte, BYTES);
+  memset(tdict_sim_host_pointer(k->stream, k->address), k->byte, BYTES);
   atomic_store(&k->done, true);
 }
 static void launch_kernel(kernel *k, tdict_stream stream, const tdict_tree *td, unsigned char byte) {
@@ -256,7 +256,7 @@ static void check_behind(const world *w, tdict_stream stream, const tdict_stream
   tdict_future *f = NULL, *g = NULL;
   launch_kernel(&k, stream, there, 0x11);
   td_ok(tdict_to_device_async(w->c, there, tdict_cpu(), &o, &f, err)); /* reads what the kernel writes */
-  td_ok(tdict_copy_into_async(w->c, host, other, &o, &g, err));
+  td_ok(tdict_transfer_into_async(w->c, other, host, &o, &g, err));
   td_ok(tdict_to_device(w->c, host, w->device, NULL, &fresh, err)); /* host to new memory waits for nothing */
   check_tree(w, want, fresh);
   td_rest();
@@ -271,7 +271,7 @@ static void check_behind(const world *w, tdict_stream stream, const tdict_stream
   check_tree(w, want, other);
   /* the kernel writes where a transfer then writes */
   launch_kernel(&k, stream, other, 0x22);
-  td_ok(tdict_copy_into_async(w->c, host, other, &o, &f, err));
+  td_ok(tdict_transfer_into_async(w->c, other, host, &o, &f, err));
   td_rest();
   atomic_store(&k.go, true);
   end(f);

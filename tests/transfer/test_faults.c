@@ -155,9 +155,9 @@ GPU_CASE(faults_to_device) { sweep(FW_TO_DEVICE, 0, 3); }
 GPU_CASE(faults_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 0, 3); }
 GPU_CASE(faults_to_host) { sweep(FW_TO_HOST, 0, 3); }
 GPU_CASE(faults_to_host_async) { sweep(FW_TO_HOST_ASYNC, 0, 3); }
-GPU_CASE(faults_copy_into_device) { sweep(FW_INTO_DEVICE, 0, 3); }
-GPU_CASE(faults_copy_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 0, 3); }
-GPU_CASE(faults_copy_into_within_device) { sweep(FW_INTO_WITHIN, 0, 3); }
+GPU_CASE(faults_transfer_into_device) { sweep(FW_INTO_DEVICE, 0, 3); }
+GPU_CASE(faults_transfer_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 0, 3); }
+GPU_CASE(faults_transfer_into_within_device) { sweep(FW_INTO_WITHIN, 0, 3); }
 GPU_CASE(faults_pin_memory) { sweep(FW_PIN_MEMORY, 0, 3); }
 GPU_CASE(faults_single_tensors) { sweep(FW_TENSORS, 0, 1); }
 GPU_CASE(faults_context) { sweep(FW_CONTEXT, 0, 1); }

@@ -162,9 +162,9 @@ GPU_CASE(faults_alloc_to_device) { sweep(FW_TO_DEVICE, 0, 4); }
 GPU_CASE(faults_alloc_to_device_async) { sweep(FW_TO_DEVICE_ASYNC, 0, 4); }
 GPU_CASE(faults_alloc_to_host) { sweep(FW_TO_HOST, 0, 4); }
 GPU_CASE(faults_alloc_to_host_async) { sweep(FW_TO_HOST_ASYNC, 0, 4); }
-GPU_CASE(faults_alloc_copy_into_device) { sweep(FW_INTO_DEVICE, 0, 4); }
-GPU_CASE(faults_alloc_copy_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 0, 4); }
-GPU_CASE(faults_alloc_copy_into_within_device) { sweep(FW_INTO_WITHIN, 0, 4); }
+GPU_CASE(faults_alloc_transfer_into_device) { sweep(FW_INTO_DEVICE, 0, 4); }
+GPU_CASE(faults_alloc_transfer_into_host_async) { sweep(FW_INTO_HOST_ASYNC, 0, 4); }
+GPU_CASE(faults_alloc_transfer_into_within_device) { sweep(FW_INTO_WITHIN, 0, 4); }
 GPU_CASE(faults_alloc_pin_memory) { sweep(FW_PIN_MEMORY, 0, 4); }
 GPU_CASE(faults_alloc_single_tensors) { sweep(FW_TENSORS, 0, 1); }
 GPU_CASE(faults_alloc_context) { sweep(FW_CONTEXT, 0, 1); }

@@ -37,8 +37,8 @@ static void refuse_transfers(family *f) {
   CHILD(err.status == TDICT_EFORKED && strstr(err.message, "fork"));
   CHILD(tdict_to_device_async(c, f->host, f->w.device, NULL, &future, NULL) == TDICT_EFORKED);
   CHILD(tdict_to_device(c, f->dev, tdict_cpu(), NULL, &out, NULL) == TDICT_EFORKED);
-  CHILD(tdict_copy_into(c, f->host, f->dst, NULL, NULL) == TDICT_EFORKED);
-  CHILD(tdict_copy_into_async(c, f->host, f->dst, NULL, &future, NULL) == TDICT_EFORKED);
+  CHILD(tdict_transfer_into(c, f->dst, f->host, NULL, NULL) == TDICT_EFORKED);
+  CHILD(tdict_transfer_into_async(c, f->dst, f->host, NULL, &future, NULL) == TDICT_EFORKED);
   CHILD(tdict_pin_memory(c, f->host, NULL, &out, NULL) == TDICT_EFORKED);
   CHILD(tdict_record_stream(f->dev, f->s, NULL) == TDICT_EFORKED);
   probe p = {0};
@@ -201,7 +201,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
     alarm(30);
     CHILD(tdict_future_state(f.done) == TDICT_FUTURE_DONE);
     CHILD(tdict_future_is_ready(f.done));
-    CHILD(tdict_future_stats(f.done, &stats, NULL) == TDICT_OK);
+    CHILD(tdict_future_get_stats(f.done, &stats, NULL) == TDICT_OK);
     CHILD(tdict_future_wait_for(f.done, 0, NULL, NULL) == TDICT_OK);
     CHILD(tdict_future_wait_on_stream(f.done, f.s, &out, NULL) == TDICT_OK && out);
     if (f.pending) refuse_waits(&f);
@@ -267,7 +267,7 @@ static void refuse_streams(family *f) {
   CHILD(tdict_sim_step(c, 1, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_resume(c, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
-  CHILD(tdict_sim_bytes(f->s, leaf_of(f->dev, "a")->data) == NULL);
+  CHILD(tdict_sim_host_pointer(f->s, leaf_of(f->dev, "a")->data) == NULL);
 }
 /* The pool has no threads any more, so the calling one does all of it. */
 static void visit_alone(family *f) {

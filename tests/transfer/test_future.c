@@ -84,9 +84,9 @@ GPU_CASE(future_reports_failure) {
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
   assert_ptr_equal(out, mark);
   tdict_future_release(f);
-  /* and of copy_into the source's path, whatever has become of the source since */
+  /* and of transfer_into the source's path, whatever has become of the source since */
   fail_call(CALL_COPY, 2);
-  td_ok(tdict_copy_into_async(w.c, src, there, &o, &f, err));
+  td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, &out, err));
   assert_string_equal(td_last_error.path, "a.b\\.c.at_fault");
@@ -108,7 +108,7 @@ GPU_CASE(future_stats) {
     tdict_transfer_stats s = nothing;
     tdict_future *f = start(&w, src, &v.o);
     td_ok(tdict_future_wait(f, NULL, err));
-    td_ok(tdict_future_stats(f, &s, err));
+    td_ok(tdict_future_get_stats(f, &s, err));
     tdict_future_release(f);
     bool pins = v.o.mode == TDICT_MODE_AUTO || v.o.mode == TDICT_MODE_NON_BLOCKING_PIN;
     assert_int_equal(s.struct_size, sizeof s);
@@ -162,13 +162,13 @@ SIM_CASE(future_stats_refuses) {
   tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start(&w, src, NULL);
-  td_fails(TDICT_EINVAL, "not ended", tdict_future_stats(f, &s, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_future_stats(NULL, &s, err));
+  td_fails(TDICT_EINVAL, "not ended", tdict_future_get_stats(f, &s, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(NULL, &s, err));
   td_ok(tdict_sim_resume(w.c, err));
   td_ok(tdict_future_wait(f, NULL, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_future_stats(f, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(f, NULL, err));
   zero.struct_size = 3;
-  td_fails(TDICT_EINVAL, "struct_size", tdict_future_stats(f, &zero, err));
+  td_fails(TDICT_EINVAL, "struct_size", tdict_future_get_stats(f, &zero, err));
   assert_int_equal(s.num_leaves, 0);
   /* an older struct is filled as far as it goes, a newer one as far as is known */
   struct {
@@ -179,8 +179,8 @@ SIM_CASE(future_stats_refuses) {
   memset(&new, POISON, sizeof new);
   old.s.struct_size = offsetof(tdict_transfer_stats, total_bytes);
   new.s.struct_size = sizeof new;
-  td_ok(tdict_future_stats(f, &old.s, err));
-  td_ok(tdict_future_stats(f, &new.s, err));
+  td_ok(tdict_future_get_stats(f, &old.s, err));
+  td_ok(tdict_future_get_stats(f, &new.s, err));
   assert_int_equal(old.s.num_leaves, 7);
   assert_int_equal(old.s.struct_size, offsetof(tdict_transfer_stats, total_bytes));
   for (const unsigned char *p = (unsigned char *)&old.s.total_bytes; p < (unsigned char *)(&old + 1); p++)
@@ -201,7 +201,7 @@ GPU_CASE(future_released_early) {
     const way v = way_at(i);
     tdict_future *f = NULL;
     tdict_future_release(start(&w, src, &v.o)); /* nobody will ever have the result */
-    td_ok(tdict_copy_into_async(w.c, src, dst, &v.o, &f, err));
+    td_ok(tdict_transfer_into_async(w.c, dst, src, &v.o, &f, err));
     tdict_future_release(f); /* it goes on to its end without the future */
     tdict_tree *back = to_device(&w, dst, tdict_cpu());
     check_tree(&w, src, back);
@@ -301,14 +301,14 @@ GPU_CASE(future_stats_keep_to_their_size) {
   tdict_transfer_stats whole = tdict_transfer_stats_default();
   tdict_future *f = start(&w, src, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
-  td_ok(tdict_future_stats(f, &whole, err));
+  td_ok(tdict_future_get_stats(f, &whole, err));
   for (size_t size = sizeof size; size <= sizeof whole; size++) {
     guarded *g = guarded_of(size);
-    td_ok(tdict_future_stats(f, (tdict_transfer_stats *)g, err));
+    td_ok(tdict_future_get_stats(f, (tdict_transfer_stats *)g, err));
     check_guarded(g, size, &whole);
   }
   guarded *g = guarded_of(0);
-  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_future_stats(f, (tdict_transfer_stats *)g, err));
+  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_future_get_stats(f, (tdict_transfer_stats *)g, err));
   check_untouched(g);
   tdict_future_release(f);
   tdict_transfer_options o = tdict_transfer_options_default();

@@ -96,7 +96,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_true(counts.num_finished < BYTES / (16 << 10)); /* and nothing new was begun */
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_true(has_number(&w, leaf_of(dst, "x"), 5));
   assert_non_null(tdict_data(dst, "x"));
   tdict_release(src);
@@ -253,21 +253,21 @@ static void change_a_result(void) {
   tdict_stream_destroy(w.c, s);
   place_close(&w);
 }
-/* A destination that a later copy_into writes after all; its source is as good as ever. */
+/* A destination that a later transfer_into writes after all; its source is as good as ever. */
 static void lose_a_destination(bool on_device) {
   place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
              *dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = leaf_of(dst, "n.b")->data;
   begin_failing(&w, 1);
-  td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
   for (int i = 0; i < NUM_NUMBERED; i++) {
     assert_null(tdict_const_data(dst, numbered[i].path));
     assert_null(tdict_data(dst, numbered[i].path));
     assert_non_null(tdict_const_data(src, numbered[i].path));
   }
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_ptr_equal(tdict_data(dst, "n.b"), address);
   check_tree_number(&w, dst, 11);
   tdict_release(src);
@@ -342,7 +342,7 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   late l = {0};
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_tensor *t = NULL, *host = NULL;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = l.bytes;
   v.dtype = TDICT_U8;
   v.ndim = 1;
@@ -529,7 +529,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
     td_fails(TDICT_ELOST, "lost", tdict_to_device(w->c, src, w->device, NULL, &out, err));
     assert_int_equal(td_last_error.native, LAUNCH_FAILED);
     td_fails(TDICT_ELOST, "lost", tdict_to_device(w->c, dst, tdict_cpu(), NULL, &out, err));
-    td_fails(TDICT_ELOST, "lost", tdict_copy_into(w->c, src, dst, NULL, err));
+    td_fails(TDICT_ELOST, "lost", tdict_transfer_into(w->c, dst, src, NULL, err));
   }
   td_fails(TDICT_ELOST, "lost", tdict_tensor_empty(TDICT_U8, 1, &count, w->memory, &t, err));
   td_fails(TDICT_ELOST, "lost", tdict_stream_create(w->c, w->device, &s, err));
@@ -538,7 +538,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
   assert_null(t);
   assert_int_equal(atomic_load(&copies_after), 0); /* nothing was tried again */
   tdict_tree *copy = numbered_tree(w, NULL, 0);
-  td_ok(tdict_copy_into(w->c, on_host, copy, NULL, err)); /* from host to host */
+  td_ok(tdict_transfer_into(w->c, copy, on_host, NULL, err)); /* from host to host */
   check_tree_number(w, copy, 21);
   tdict_release(copy);
 }

@@ -20,7 +20,7 @@ static tdict_tree *part_of(const tdict_tree *td, const char *one, const char *ot
   if (other) td_ok(tdict_set(part, other, leaf_of(td, other), err));
   return part;
 }
-/* A copy_into that is cancelled before its first copy has ended. */
+/* A transfer_into that is cancelled before its first copy has ended. */
 static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   hold(w);
   tdict_future *f = copy_async(w, src, dst, NULL);
@@ -67,18 +67,18 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_lost(&w, dst, "a");
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
-    td_ok(tdict_copy_into(w.c, a, to_a, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to_a, a, NULL, err));
     check_there(&w, dst, "a", 10);
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
     lose(&w, a, to_a); /* a is lost again, and b comes */
-    td_ok(tdict_copy_into(w.c, both, to_both, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to_both, both, NULL, err));
     check_there(&w, dst, "a", 10);
     check_there(&w, dst, "n.b", 11);
     lose(&w, a, to_a);
     check_there(&w, dst, "n.b", 11);
     check_lost(&w, dst, "a");
-    td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+    td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_false(tdict_storage_has_lost(leaf_of(dst, "a")->storage));
     tdict_release(src);
     tdict_release(dst);
@@ -111,9 +111,9 @@ SIM_CASE(lost_columns_are_told_apart) {
   assert_null(tdict_data(left[1], "k"));
   assert_null(tdict_data(wholes[1], "a"));
   assert_non_null(tdict_data(right[1], "k"));
-  td_ok(tdict_copy_into(w.c, right[0], right[1], NULL, err));
+  td_ok(tdict_transfer_into(w.c, right[1], right[0], NULL, err));
   assert_null(tdict_data(left[1], "k"));
-  td_ok(tdict_copy_into(w.c, left[0], left[1], NULL, err));
+  td_ok(tdict_transfer_into(w.c, left[1], left[0], NULL, err));
   assert_non_null(tdict_data(left[1], "k"));
   assert_true(has_number(&w, leaf_of(wholes[1], "a"), 10));
   check_there(&w, wholes[1], "a", 10);
@@ -204,7 +204,7 @@ SIM_CASE(lost_bytes_are_not_compared) {
     td_fails(TDICT_EINVAL, "never came", tdict_compare(dst, src, NULL, &d, err));
     assert_false(tdict_equal(src, dst));
     assert_false(tdict_equal(dst, dst));
-    td_ok(tdict_copy_into(w.c, b, to_b, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to_b, b, NULL, err));
     assert_true(tdict_equal(src, dst));
     tdict_release(src);
     tdict_release(dst);

@@ -10,12 +10,12 @@ static tdict_cu fail_copy_out(tdict_driver *d, void *host, const void *device, s
   (void)d, (void)device, (void)host, (void)bytes, (void)s;
   return TDICT_CU_UNKNOWN;
 }
-/* A copy_into that fails. */
+/* A transfer_into that fails. */
 static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   shim_begin(&failing, w->d);
   failing.ops.copy_h2d_async = fail_copy_in;
   failing.ops.copy_d2h_async = fail_copy_out;
-  td_fails(TDICT_EDEVICE, "", tdict_copy_into(w->c, src, dst, NULL, err));
+  td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w->c, dst, src, NULL, err));
   shim_end(&failing, w->d);
 }
 
@@ -50,15 +50,15 @@ static void refuse(bool on_device, int32_t num_threads) {
   assert_null(tdict_data(bad, "x"));
   REFUSED("n.b", tdict_to_device(w.c, mixed, other, &o, &out, err));
   REFUSED("n.b", tdict_to_device_async(w.c, mixed, other, &o, &f, err));
-  REFUSED("n.b", tdict_copy_into(w.c, mixed, there, &o, err));
-  REFUSED("n.b", tdict_copy_into_async(w.c, mixed, there, &o, &f, err));
+  REFUSED("n.b", tdict_transfer_into(w.c, there, mixed, &o, err));
+  REFUSED("n.b", tdict_transfer_into_async(w.c, there, mixed, &o, &f, err));
   if (!on_device) REFUSED("n.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_null(out);
   assert_null(f);
   assert_true(has_number(&w, leaf_of(there, "n.b"), 2)); /* nothing was written, and nothing is lost by it */
   assert_true(has_number(&w, leaf_of(there, "z"), 9));
   assert_non_null(tdict_data(there, "n.b"));
-  td_ok(tdict_copy_into(w.c, good, bad, NULL, err)); /* the bytes come after all */
+  td_ok(tdict_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
   td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
   assert_true(has_number(&w, leaf_of(out, "n.b"), 1));
   tdict_release(out);

@@ -153,7 +153,7 @@ static bool start(player *p, const tdict_tree *src, tdict_device to, tdict_futur
 static bool start_into(player *p, const tdict_tree *src, tdict_tree *dst, tdict_future **out) {
   tdict_transfer_options o = draw_options(p);
   tdict_error err = {0};
-  return went_well(p, "copy_into_async", tdict_copy_into_async(draw_context(p), src, dst, &o, out, &err), &err);
+  return went_well(p, "transfer_into_async", tdict_transfer_into_async(draw_context(p), dst, src, &o, out, &err), &err);
 }
 static bool move(player *p, const tdict_tree *src, tdict_device to, tdict_tree **out) {
   tdict_transfer_options o = draw_options(p);
@@ -244,7 +244,7 @@ static void play_racy(player *p) {
   if (draw(p, 2)) {
     tdict_future_cancel(f);
     p->pending[p->num_pending++] = (pending){f, NONE, true};
-    settle(p, "cancels a copy_into");
+    settle(p, "cancels a transfer_into");
   } else {
     keep(p, f, NONE);
   }
@@ -286,7 +286,7 @@ typedef struct look {
 } look;
 static void look_at(void *user) {
   look *l = user;
-  const int64_t *data = tdict_sim_bytes(l->stream, l->address);
+  const int64_t *data = tdict_sim_host_pointer(l->stream, l->address);
   for (int64_t i = 0; i < l->count; i++) {
     if (data[i] == l->word) continue;
     wrong(l->round, "on a stream, word %lld is %lld, wanted %lld", (long long)i, (long long)data[i],

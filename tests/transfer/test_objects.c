@@ -224,7 +224,7 @@ GPU_CASE(objects_without_hooks_pass) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_tree *out = NULL;
   td_ok(tdict_future_wait(f, &out, err));
-  td_ok(tdict_future_stats(f, &stats, err));
+  td_ok(tdict_future_get_stats(f, &stats, err));
   tdict_future_release(f);
   assert_int_equal(stats.num_objects, 2);
   assert_int_equal(stats.num_objects_untouched, 2);
@@ -364,7 +364,7 @@ GPU_CASE(objects_flatten_refuses_objects) {
   check_gone(&p);
 }
 
-GPU_CASE(objects_copy_into) {
+GPU_CASE(objects_transfer_into) {
   place w = place_open(2);
   probe p = {0};
   tdict_tree *src = numbered_tree(&w, NULL, 10), *like = numbered_tree(&w, NULL, 11);
@@ -374,7 +374,7 @@ GPU_CASE(objects_copy_into) {
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   const void *places[] = {there->inp->data, there->tgt->data, leaf_of(dst, "a")->data};
   tdict_lock(dst);
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_ptr_equal(pair_at(dst, "n.pair", &pair_flat), there);
   assert_ptr_equal(there->inp->data, places[0]);
   assert_ptr_equal(there->tgt->data, places[1]);
@@ -382,33 +382,33 @@ GPU_CASE(objects_copy_into) {
   check_tree_number(&w, dst, 10);
   for (int i = 0; i < 2; i++) assert_true(has_number(&w, i ? there->tgt : there->inp, pair_seed(1, i)));
   assert_int_equal(there->number, 2); /* the object itself is as it was */
-  td_ok(tdict_copy_into(w.c, like, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   check_pair(&w, there, 2, w.device);
   td_ok(tdict_unlock(dst, err));
   /* refused, and nothing is written */
   put_pair(src, "bare", &pair_bare, &p, 3);
   put_pair(dst, "bare", &pair_bare, &p, 4);
-  td_fails(TDICT_ENOTSUP, "pair", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_ENOTSUP, "pair", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "bare");
   td_ok(tdict_delete(src, "bare", err));
   td_ok(tdict_delete(dst, "bare", err));
   put_pair(src, "x", &pair_flat, &p, 5);
-  td_fails(TDICT_ENOTFOUND, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   put_pair(dst, "x", &pair_all, &p, 6);
-  td_fails(TDICT_ETYPE, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   td_ok(tdict_set_device(dst, NULL, err));
   give(dst, "x", new_bytes(5, NULL));
-  td_fails(TDICT_ETYPE, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   give(src, "x", new_bytes(5, NULL));
   put_pair(dst, "x", &pair_flat, &p, 6);
-  td_fails(TDICT_ETYPE, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   pair *wide = put_pair(src, "x", &pair_flat, &p, 7);
   tdict_tensor_release(wide->tgt);
   wide->tgt = new_bytes(3, NULL);
-  td_fails(TDICT_EDTYPE, "", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_EDTYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "x.deep.tgt");
   check_tree_number(&w, dst, 11);
   check_pair(&w, there, 2, w.device);

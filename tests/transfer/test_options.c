@@ -12,8 +12,8 @@ static void refuse(const world *w, const tdict_transfer_options *o, tdict_status
   td_fails(wanted, text, tdict_to_device(w->c, src, w->device, o, &out, err));
   assert_string_equal(td_last_error.path, "");
   td_fails(wanted, text, tdict_to_device_async(w->c, src, w->device, o, &f, err));
-  td_fails(wanted, text, tdict_copy_into(w->c, src, dst, o, err));
-  td_fails(wanted, text, tdict_copy_into_async(w->c, src, dst, o, &f, err));
+  td_fails(wanted, text, tdict_transfer_into(w->c, dst, src, o, err));
+  td_fails(wanted, text, tdict_transfer_into_async(w->c, dst, src, o, &f, err));
   assert_ptr_equal(out, mark);
   assert_ptr_equal(f, mark);
   tdict_release(dst);
@@ -25,17 +25,17 @@ static void refuse_nulls(const world *w) {
   tdict_future *f = (tdict_future *)mark;
   td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device(NULL, src, w->device, NULL, &out, err));
   td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device_async(NULL, src, w->device, NULL, &f, err));
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_copy_into(NULL, src, src, NULL, err));
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_copy_into_async(NULL, src, src, NULL, &f, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_transfer_into(NULL, src, src, NULL, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_transfer_into_async(NULL, src, src, NULL, &f, err));
   td_fails(TDICT_EINVAL, "context is NULL", tdict_pin_memory(NULL, src, NULL, &out, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_to_device(w->c, NULL, w->device, NULL, &out, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_to_device_async(w->c, NULL, w->device, NULL, &f, err));
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy_into(w->c, NULL, src, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_transfer_into(w->c, src, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_pin_memory(w->c, NULL, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "dst is NULL", tdict_copy_into_async(w->c, src, NULL, NULL, &f, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_transfer_into_async(w->c, NULL, src, NULL, &f, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_to_device(w->c, src, w->device, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_to_device_async(w->c, src, w->device, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_copy_into_async(w->c, src, src, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_transfer_into_async(w->c, src, src, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_pin_memory(w->c, src, NULL, NULL, err));
   assert_int_equal(tdict_to_device(w->c, NULL, w->device, NULL, &out, NULL), TDICT_EINVAL); /* no error wanted */
   assert_ptr_equal(out, mark);
@@ -61,12 +61,12 @@ static void refuse_result_memory(const world *w) {
   tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *out = src;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.pinned_result = true;
-  td_fails(TDICT_EINVAL, "pinned_result", tdict_copy_into(w->c, src, dst, &o, err));
+  td_fails(TDICT_EINVAL, "pinned_result", tdict_transfer_into(w->c, dst, src, &o, err));
   if (w->gpu) td_fails(TDICT_EINVAL, "pinned_result", tdict_to_device(w->c, src, w->device, &o, &out, err));
   o.memory = tdict_device_memory(w->c, tdict_cpu()); /* not pinned */
   td_fails(TDICT_EINVAL, "not pinned", tdict_to_device(w->c, dst, tdict_cpu(), &o, &out, err));
   o.pinned_result = false;
-  td_fails(TDICT_EINVAL, "memory", tdict_copy_into(w->c, src, dst, &o, err));
+  td_fails(TDICT_EINVAL, "memory", tdict_transfer_into(w->c, dst, src, &o, err));
   assert_ptr_equal(out, src);
   tdict_release(dst);
   tdict_release(src);
@@ -80,11 +80,11 @@ static void refuse_stats(const world *w) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   o.stats = p.stats = &stats;
   td_fails(TDICT_EINVAL, "stats", tdict_to_device_async(w->c, src, w->device, &o, &f, err));
-  td_fails(TDICT_EINVAL, "stats", tdict_copy_into_async(w->c, src, src, &o, &f, err));
+  td_fails(TDICT_EINVAL, "stats", tdict_transfer_into_async(w->c, src, src, &o, &f, err));
   assert_null(f);
   stats.struct_size = 0;
   td_fails(TDICT_EINVAL, "struct_size", tdict_to_device(w->c, src, w->device, &o, &out, err));
-  td_fails(TDICT_EINVAL, "struct_size", tdict_copy_into(w->c, src, src, &o, err));
+  td_fails(TDICT_EINVAL, "struct_size", tdict_transfer_into(w->c, src, src, &o, err));
   td_fails(TDICT_EINVAL, "struct_size", tdict_pin_memory(w->c, src, &p, &out, err));
   assert_ptr_equal(out, src);
   tdict_release(src);
@@ -103,7 +103,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   const tdict_stream host = {tdict_cpu(), NULL};
   o.after = &host; /* the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
-  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_copy_into(w.c, src, dst, &o, err));
+  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_transfer_into(w.c, dst, src, &o, err));
   tdict_release(src);
   tdict_release(like);
   tdict_release(dst);

@@ -201,7 +201,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
       tdict_transfer_options o = threads(-1);
       tdict_stream idle = new_stream(&w);
       o.after = &idle;
-      td_ok(tdict_copy_into(w.c, src, out, &o, err)); /* waits for the stream, then overwrites */
+      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
       tdict_stream_destroy(w.c, idle);
       tdict_release(out);
     } else {

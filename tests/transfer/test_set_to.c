@@ -34,8 +34,8 @@ GPU_CASE(set_to_refuses) {
   td_ok(tdict_set_device(td, &here, err));
   td_ok(tdict_set_to(r.context, td, "n.x", t, err));
   char *before = help_snapshot(td);
-  td_fails(TDICT_EINVAL, "c is NULL", tdict_set_to(NULL, td, "n.x", t, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_to(r.context, NULL, "n.x", t, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_set_to(NULL, td, "n.x", t, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_to(r.context, NULL, "n.x", t, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set_to(r.context, td, NULL, t, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_set_to(r.context, td, "n.x", NULL, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_set_to(r.context, td, "n..x", t, err));

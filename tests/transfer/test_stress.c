@@ -85,13 +85,13 @@ static void one_round(stressor *r) {
   tdict_future *f = NULL;
   switch (naive_below(n, 6)) {
   case 0:
-    treat(r, tdict_copy_into_async(s->w.c, host, there, &o, &f, NULL), &f, false);
+    treat(r, tdict_transfer_into_async(s->w.c, there, host, &o, &f, NULL), &f, false);
     break;
   case 1:
-    treat(r, tdict_copy_into_async(s->w.c, there, host, &o, &f, NULL), &f, false);
+    treat(r, tdict_transfer_into_async(s->w.c, host, there, &o, &f, NULL), &f, false);
     break;
   case 2:
-    if (there != other) treat(r, tdict_copy_into_async(s->w.c, there, other, &o, &f, NULL), &f, false);
+    if (there != other) treat(r, tdict_transfer_into_async(s->w.c, other, there, &o, &f, NULL), &f, false);
     break;
   case 3:
     o.pinned_result = s->w.gpu && naive_below(n, 2);
@@ -167,7 +167,7 @@ SIM_CASE(stress_chains_released_early) {
   for (int i = 0; tdict_now_ns() < deadline; i++) {
     tdict_future *f = NULL;
     o.num_threads = 1 + i % 8;
-    td_ok(tdict_copy_into_async(w.c, i % 2 ? a : b, i % 2 ? b : a, &o, &f, err));
+    td_ok(tdict_transfer_into_async(w.c, i % 2 ? b : a, i % 2 ? a : b, &o, &f, err));
     tdict_future_release(f);
   }
   tdict_tree *back = to_device(&w, a, tdict_cpu());

@@ -62,7 +62,7 @@ GPU_CASE(transfer_round_trip) {
   close_world(&w);
 }
 
-/* Strided leaves of a device go to the host, and to plain ones on the device by way of copy_into. */
+/* Strided leaves of a device go to the host, and to plain ones on the device by way of transfer_into. */
 GPU_CASE(transfer_strided_device_leaves) {
   world w = open_world();
   tdict_tree *src = strided_tree(), *there = to_device(&w, src, w.device), *views = new_tree(), *want = new_tree();
@@ -271,7 +271,7 @@ GPU_CASE(transfer_result_outlives_context) {
   check_device(late, w.device);
   check_tree(&w, src, back);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  td_ok(tdict_future_stats(f, &stats, err));
+  td_ok(tdict_future_get_stats(f, &stats, err));
   assert_int_equal(stats.total_bytes, tdict_bytes(src));
   tdict_future_release(f);
   tdict_tree *trees[] = {late, there, back, src};
@@ -304,7 +304,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   tdict_tensor *foreign = NULL;
   static char place[256];
   const int64_t count = 8;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = place;
   v.device = (tdict_device){TDICT_DEVICE_CUDA, 77};
   v.dtype = TDICT_F32;
@@ -318,7 +318,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   tdict_tree *dst = new_tree();
   give(dst, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
   give(dst, "a.there", random_tensor(TDICT_F32, SHAPE(8), NULL));
-  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_copy_into(w.c, src, dst, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "a.there");
   /* memory of another place than the one moved to */
   tdict_transfer_options o = tdict_transfer_options_default();

@@ -64,7 +64,7 @@ static inline tdict_tensor *permuted(tdict_tensor *t, const int *order) {
 }
 static inline tdict_tensor *restrided(tdict_tensor *t, int64_t offset, int ndim, const int64_t *shape,
                                       const int64_t *strides) {
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor *view = NULL;
   v.ndim = ndim;
   v.shape = shape;
@@ -184,12 +184,12 @@ static inline void release_tensor(void *user) { tdict_tensor_release(user); }
 /* A view of the program's own over pinned memory, which says that it is pinned. */
 static inline tdict_tensor *claimed_view(tdict_memory *memory, int64_t count) {
   tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(count), memory), *t = NULL;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = tdict_tensor_data(below);
   v.dtype = TDICT_U8;
   v.ndim = 1;
   v.shape = &count;
-  v.flags = TDICT_VIEW_PINNED;
+  v.flags = TDICT_DESC_PINNED;
   td_ok(tdict_tensor_from_data(&v, release_tensor, below, &t, err));
   return t;
 }

@@ -53,7 +53,7 @@ static inline tdict_tree *help_get_tree(const tdict_tree *td, const char *path) 
 static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {
   static char place[4096];
   tdict_tensor *t = NULL;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   view.data = place;
   view.device = device;
   view.dtype = TDICT_U8;

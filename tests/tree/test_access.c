@@ -38,10 +38,10 @@ CASE(tree_get_refuses) {
   td_fails(TDICT_ETYPE, "found a tree", tdict_get(td, "n", &t, err));
   assert_string_equal(td_last_error.path, "n");
   td_fails(TDICT_ETYPE, "found a tensor", tdict_get_tree(td, "n.leaf", &tree, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_get(NULL, "n", &t, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_get(NULL, "n", &t, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_get(td, NULL, &t, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get(td, "n.leaf", NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_get_tree(NULL, "n", &tree, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_get_tree(NULL, "n", &tree, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_get_tree(td, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get_tree(td, "n", NULL, err));
   assert_ptr_equal(t, no_tensor);
@@ -67,12 +67,12 @@ CASE(tree_data) {
   }
   unsigned char bytes[8] = {0};
   const int64_t shape[] = {2};
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   view.data = bytes;
   view.dtype = TDICT_U8;
   view.ndim = 1;
   view.shape = shape;
-  view.flags = TDICT_VIEW_READ_ONLY;
+  view.flags = TDICT_DESC_READ_ONLY;
   tdict_tensor *fixed = NULL;
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &fixed, err));
   help_put(td, "fixed", fixed);
@@ -131,14 +131,14 @@ CASE(tree_lookup_finds) {
   help_put_tree(td, "n.child", child);
   td_ok(tdict_set_object(td, "o", &type, some_object, err));
   const char *path = "n.h\\.0";
-  td_ok(tdict_lookup(td, path, &entry, err));
+  td_ok(tdict_get_entry(td, path, &entry, err));
   assert_true(entry.tensor == t && !entry.tree && !entry.object && !entry.type);
   assert_ptr_equal(entry.path, path);
   assert_string_equal(entry.key, "h.0");
   assert_int_equal(entry.depth, 1);
-  td_ok(tdict_lookup(td, "n.child", &entry, err));
+  td_ok(tdict_get_entry(td, "n.child", &entry, err));
   assert_true(entry.tree == child && !entry.tensor && !entry.object && !entry.type);
-  td_ok(tdict_lookup(td, "o", &entry, err));
+  td_ok(tdict_get_entry(td, "o", &entry, err));
   assert_true(entry.object == some_object && entry.type == &type && !entry.tensor && !entry.tree);
   assert_int_equal(entry.depth, 0);
   tdict_release(td);
@@ -150,14 +150,14 @@ CASE(tree_lookup_refuses) {
   tdict_entry entry, before;
   memset(&entry, 0xA5, sizeof entry);
   before = entry;
-  td_fails(TDICT_ENOTFOUND, "'laef' is no key of the tree; keys: leaf", tdict_lookup(td, "n.laef", &entry, err));
+  td_fails(TDICT_ENOTFOUND, "'laef' is no key of the tree; keys: leaf", tdict_get_entry(td, "n.laef", &entry, err));
   assert_string_equal(td_last_error.path, "n.laef");
-  td_fails(TDICT_ENOTFOUND, "paths use dots", tdict_lookup(td, "n/leaf", &entry, err));
-  td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_lookup(td, "n.leaf.x", &entry, err));
-  td_fails(TDICT_EINVAL, "empty", tdict_lookup(td, "n.", &entry, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_lookup(NULL, "n", &entry, err));
-  td_fails(TDICT_EINVAL, "path is NULL", tdict_lookup(td, NULL, &entry, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_lookup(td, "n", NULL, err));
+  td_fails(TDICT_ENOTFOUND, "paths use dots", tdict_get_entry(td, "n/leaf", &entry, err));
+  td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_get_entry(td, "n.leaf.x", &entry, err));
+  td_fails(TDICT_EINVAL, "empty", tdict_get_entry(td, "n.", &entry, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_get_entry(NULL, "n", &entry, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_get_entry(td, NULL, &entry, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_get_entry(td, "n", NULL, err));
   assert_memory_equal(&entry, &before, sizeof entry);
   tdict_release(td);
 }
@@ -172,13 +172,13 @@ CASE(tree_at_finds) {
   td_ok(tdict_set_object(td, "o", &type, some_object, err));
   for (int deleted = 0; deleted < 2; deleted++) {
     const size_t first = deleted ? 0 : 1;
-    td_ok(tdict_at(td, first, &entry, err));
+    td_ok(tdict_get_entry_at(td, first, &entry, err));
     assert_true(entry.tensor == t && !entry.tree && !entry.object && !entry.type && !entry.path && entry.depth == 0);
     assert_string_equal(entry.key, "t");
-    td_ok(tdict_at(td, first + 1, &entry, err));
+    td_ok(tdict_get_entry_at(td, first + 1, &entry, err));
     assert_true(entry.tree == child && !entry.tensor && !entry.object);
     assert_string_equal(entry.key, "h.0");
-    td_ok(tdict_at(td, first + 2, &entry, err));
+    td_ok(tdict_get_entry_at(td, first + 2, &entry, err));
     assert_true(entry.object == some_object && entry.type == &type && !entry.tensor && !entry.tree);
     if (!deleted) td_ok(tdict_delete(td, "gone", err)); /* then there is a hole */
   }
@@ -190,12 +190,12 @@ CASE(tree_at_refuses) {
   tdict_entry entry, before;
   memset(&entry, 0xA5, sizeof entry);
   before = entry;
-  td_fails(TDICT_ENOTFOUND, "key 0 of 0", tdict_at(td, 0, &entry, err));
+  td_fails(TDICT_ENOTFOUND, "key 0 of 0", tdict_get_entry_at(td, 0, &entry, err));
   help_put(td, "a", TENSOR(2));
-  td_fails(TDICT_ENOTFOUND, "key 1 of 1", tdict_at(td, 1, &entry, err));
-  td_fails(TDICT_ENOTFOUND, "of 1", tdict_at(td, SIZE_MAX, &entry, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_at(NULL, 0, &entry, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_at(td, 0, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "key 1 of 1", tdict_get_entry_at(td, 1, &entry, err));
+  td_fails(TDICT_ENOTFOUND, "of 1", tdict_get_entry_at(td, SIZE_MAX, &entry, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_get_entry_at(NULL, 0, &entry, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_get_entry_at(td, 0, NULL, err));
   assert_memory_equal(&entry, &before, sizeof entry);
   tdict_release(td);
 }

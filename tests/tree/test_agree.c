@@ -105,7 +105,7 @@ CASE(tree_set_tree_refuses) {
   td_ok(tdict_delete(child, "n.bad", err));
   td_fails(TDICT_ESHAPE, "the tree has [4, 2]", tdict_set_tree(td, "c", child, err));
   assert_string_equal(td_last_error.path, "c.wrong");
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_tree(NULL, "c", child, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_tree(NULL, "c", child, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set_tree(td, NULL, child, err));
   td_fails(TDICT_EINVAL, "child is NULL", tdict_set_tree(td, "c", NULL, err));
   help_unchanged(td, before);

@@ -60,7 +60,7 @@ CASE(tree_set_batch_size_refuses) {
   td_fails(TDICT_EINVAL, "-1 batch dimensions", tdict_set_batch_size(td, -1, NULL, err));
   td_fails(TDICT_EINVAL, "is -4", tdict_set_batch_size(td, COUNTS(-4), err));
   td_fails(TDICT_EINVAL, "is NULL", tdict_set_batch_size(td, 1, NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_batch_size(NULL, COUNTS(4), err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_batch_size(NULL, COUNTS(4), err));
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "n.z", err));
   before = help_snapshot(td);
@@ -122,7 +122,7 @@ CASE(tree_device_refuses) {
   assert_string_equal(td_last_error.path, "n.here");
   td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(td, &nowhere, err));
   td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(td, &negative, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_device(NULL, &cpu, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_device(NULL, &cpu, err));
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "n.there", err));
   tdict_tree *n = tdict_retain(help_get_tree(td, "n"));

@@ -147,7 +147,7 @@ CASE(tree_delete_refuses) {
   td_fails(TDICT_ETYPE, "'x' is a tensor", tdict_delete(td, "n.x.y", err));
   td_fails(TDICT_EINVAL, "empty key", tdict_delete(td, "", err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_delete(td, NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_delete(NULL, "n", err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_delete(NULL, "n", err));
   help_unchanged(td, before);
   tdict_release(td);
 }
@@ -183,7 +183,7 @@ CASE(tree_pop_refuses) {
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_pop_tree(td, "y", &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_pop(td, "n.x", NULL, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_pop_tree(td, "n", NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_pop(NULL, "n.x", &t, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_pop(NULL, "n.x", &t, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_pop_tree(td, NULL, &tree, err));
   assert_ptr_equal(t, no_tensor);
   assert_ptr_equal(tree, no_tree);
@@ -261,7 +261,7 @@ CASE(tree_rename_refuses) {
   td_fails(TDICT_EINVAL, "empty key", tdict_rename(td, "a", "", false, err));
   td_fails(TDICT_EINVAL, "from is NULL", tdict_rename(td, NULL, "d", false, err));
   td_fails(TDICT_EINVAL, "to is NULL", tdict_rename(td, "a", NULL, false, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_rename(NULL, "a", "d", false, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_rename(NULL, "a", "d", false, err));
   help_unchanged(td, before);
   tdict_release(td);
 }

@@ -34,7 +34,7 @@ static tdict_tensor *counted_tensor(int *releases) {
   static unsigned char bytes[16];
   const int64_t shape[] = {4};
   tdict_tensor *t = NULL;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   view.data = bytes;
   view.dtype = TDICT_U8;
   view.ndim = 1;

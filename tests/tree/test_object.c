@@ -171,7 +171,7 @@ CASE(object_set_refuses) {
   put(td, "n.kept", &kept);
   char *before = help_snapshot(td);
   help_thing *thing = help_make_thing(&ends, 0, NULL);
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set_object(NULL, "o", &thing_type, thing, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_object(NULL, "o", &thing_type, thing, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set_object(td, NULL, &thing_type, thing, err));
   td_fails(TDICT_EINVAL, "type is NULL", tdict_set_object(td, "o", NULL, thing, err));
   td_fails(TDICT_EINVAL, "self is NULL", tdict_set_object(td, "o", &thing_type, NULL, err));
@@ -221,7 +221,7 @@ CASE(object_get_checks_type) {
   td_fails(TDICT_ETYPE, "'o' is an object of type thing", tdict_get_object(td, "n.o.x", &thing_type, &object, err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get_object(td, "n.x", &thing_type, &object, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_get_object(td, "n.", &thing_type, &object, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_get_object(NULL, "n.o", &thing_type, &object, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_get_object(NULL, "n.o", &thing_type, &object, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_get_object(td, NULL, &thing_type, &object, err));
   td_fails(TDICT_EINVAL, "type is NULL", tdict_get_object(td, "n.o", NULL, &object, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get_object(td, "n.o", &thing_type, NULL, err));
@@ -562,7 +562,7 @@ CASE(object_moves_with_keys) {
   td_ok(tdict_clone(td, &outs[0], err));
   td_ok(tdict_select(td, paths, 1, true, &outs[1], err));
   td_ok(tdict_exclude(td, others, 1, &outs[2], err));
-  td_ok(tdict_split_keys(td, sets, 1, &outs[3], err)); /* and outs[4]: the rest */
+  td_ok(tdict_split_keys(td, sets, 1, &outs[3], &(size_t){2}, err)); /* and outs[4]: the rest */
   td_ok(tdict_merge(both, 2, &outs[5], err));
   td_ok(tdict_flatten_keys(td, "/", &outs[6], err));
   td_ok(tdict_unflatten_keys(outs[6], "/", &outs[7], err));

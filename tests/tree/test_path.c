@@ -40,7 +40,7 @@ CASE(tree_path_syntax) {
     assert_null(tdict_data(td, path));
   }
   td_fails(TDICT_EINVAL, "empty key", tdict_get(td, "plain..x", &found, err)); /* no path, whatever stands there */
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_set(NULL, "x", t, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set(NULL, "x", t, err));
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set(td, NULL, t, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_set(td, "x", NULL, err));
   help_unchanged(td, before);

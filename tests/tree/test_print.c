@@ -31,12 +31,12 @@ static tdict_tree *sample(void) {
   const tdict_device cpu = tdict_cpu();
   tdict_tree *td = TREE(32);
   tdict_tensor *t = NULL;
-  tdict_tensor_view view = tdict_tensor_view_default();
+  tdict_tensor_desc view = tdict_tensor_desc_default();
   view.data = bytes;
   view.dtype = TDICT_U8;
   view.ndim = 1;
   view.shape = shape;
-  view.flags = TDICT_VIEW_PINNED;
+  view.flags = TDICT_DESC_PINNED;
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
   help_put(td, "obs", TENSOR(32, 84, 84));
   td_ok(tdict_set(td, "next.reward", t, err));
@@ -163,7 +163,7 @@ CASE(tree_print) {
   td_fails(TDICT_EIO, "could not be written", tdict_print(td, file, err));
   assert_int_equal(td_last_error.native, EBADF);
   fclose(file);
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_print(NULL, stdout, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_print(NULL, stdout, err));
   td_fails(TDICT_EINVAL, "file is NULL", tdict_print(td, NULL, err));
   tdict_release(td);
 }

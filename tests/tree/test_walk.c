@@ -123,7 +123,7 @@ CASE(tree_walk_stops) {
   assert_string_equal(bare.path, "b");
   assert_string_equal(bare.message, "");
   visit v = {td, 0, -1};
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_walk(NULL, stop_silently, &v, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_walk(NULL, stop_silently, &v, err));
   td_fails(TDICT_EINVAL, "visit is NULL", tdict_walk(td, NULL, &v, err));
   assert_int_equal(v.shown, 0);
   td_fail_alloc(0, true);
@@ -170,7 +170,7 @@ CASE(tree_counts_bytes) {
   assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* it is in n2 too */
   assert_int_equal(unique_bytes(td), leaves + 200 * sizeof(float));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_unique_bytes(td, NULL, err));
-  td_fails(TDICT_EINVAL, "td is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
   tdict_release(td);
 }
 

@@ -224,7 +224,7 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
   top->mark = (size_t)(uintptr_t)other;
-  const tdict_tree *counted_node = other ? other : node; /* for copy_into, sharing of the destination matters */
+  const tdict_tree *counted_node = other ? other : node; /* for transfer_into, sharing of the destination matters */
   top->is_shared = top[-1].is_shared || atomic_load_explicit(&counted_node->refs, memory_order_relaxed) != 1;
   return true;
 }
@@ -283,16 +283,16 @@ static void begin_uniform(collector *c) {
 static tdict_status check_leaf_pair(const tdict_tensor *src, const tdict_tensor *dst, tdict_error *err) {
   char have[96], want[96];
   if (src->dtype != dst->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "copy_into: the source is %s, the destination %s",
+    return tdict_fail(err, TDICT_EDTYPE, "transfer_into: the source is %s, the destination %s",
                       tdict_dtype_format(src->dtype, have, sizeof have),
                       tdict_dtype_format(dst->dtype, want, sizeof want));
   bool same = src->ndim == dst->ndim && memcmp(src->dims, dst->dims, (size_t)src->ndim * sizeof *src->dims) == 0;
   if (!same)
-    return tdict_fail(err, TDICT_ESHAPE, "copy_into: the source has shape %s, the destination %s",
+    return tdict_fail(err, TDICT_ESHAPE, "transfer_into: the source has shape %s, the destination %s",
                       tdict_text_shape(src->ndim, src->dims, have, sizeof have),
                       tdict_text_shape(dst->ndim, dst->dims, want, sizeof want));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "copy_into: the destination is read-only");
+    return tdict_fail(err, TDICT_EREADONLY, "transfer_into: the destination is read-only");
   return TDICT_OK;
 }
 
@@ -316,11 +316,11 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   c->dst_end = end;
 }
 
-/* Collects a leaf for copy_into: every leaf is copied to its counterpart. */
+/* Collects a leaf for transfer_into: every leaf is copied to its counterpart. */
 static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict_tensor *src, tdict_leaf other,
                                  tdict_error *err) {
   tdict_tensor *dst = tdict_leaf_tensor(other);
-  if (!dst) return tdict_fail(err, TDICT_ETYPE, "copy_into: a tensor in the source, a tree in the destination");
+  if (!dst) return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tensor in the source, a tree in the destination");
   tdict_status status = check_leaf_pair(src, dst, err);
   if (status != TDICT_OK) return status;
   tdict_item item = {.src = src, .dst = dst, .bytes = tdict_tensor_nbytes(src), .leaf = c->plan->num_leaves};
@@ -344,7 +344,7 @@ static tdict_status find_dst_leaf(const tdict_cursor *cursor, tdict_leaf *out, t
   const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   const tdict_key *key = tdict_cursor_key(cursor);
   int64_t slot = tdict_keys_find(other->keys, key->name, key->length);
-  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "copy_into: the destination has no such key");
+  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the destination has no such key");
   *out = other->leaves[slot];
   return TDICT_OK;
 }
@@ -360,7 +360,7 @@ static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node,
     char above[TDICT_PATH_BYTES], path[TDICT_PATH_BYTES];
     tdict_cursor_path(cursor, NULL, above, sizeof above);
     tdict_node_path(above, key, path, sizeof path);
-    return tdict_error_at(err, tdict_fail(err, TDICT_ENOTFOUND, "copy_into: the source has no such key"), path);
+    return tdict_error_at(err, tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the source has no such key"), path);
   }
   return TDICT_OK;
 }
@@ -425,7 +425,8 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
 static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
   tdict_box *matching = tdict_leaf_box(other);
   if (!matching || matching->type != box->type)
-    return tdict_fail(err, TDICT_ETYPE, "copy_into: an object of type %.60s in the source, %s%.60s in the destination",
+    return tdict_fail(err, TDICT_ETYPE,
+                      "transfer_into: an object of type %.60s in the source, %s%.60s in the destination",
                       box->type->name, matching ? "one of type " : "none", matching ? matching->type->name : "");
   return flatten_object(matching, out, err);
 }
@@ -494,7 +495,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   if (tdict_leaf_box(leaf)) return collect_object(c, cursor, tdict_leaf_box(leaf), other, err);
   tdict_tree *matching = tdict_leaf_tree(other);
   if (has_dst && !matching)
-    return tdict_fail(err, TDICT_ETYPE, "copy_into: a tree in the source, a tensor in the destination");
+    return tdict_fail(err, TDICT_ETYPE, "transfer_into: a tree in the source, a tensor in the destination");
   if (has_dst) status = check_dst_keys(cursor, child, matching, err);
   if (status != TDICT_OK) return status;
   return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);

@@ -11,7 +11,7 @@ typedef struct tdict_plan_request {
   tdict_devices *devices;
   tdict_device device;   /* the target; not used with `dst` */
   tdict_gpu *gpu;        /* of the target; NULL: it is looked up */
-  const tdict_tree *dst; /* copy_into; else NULL */
+  const tdict_tree *dst; /* transfer_into; else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
   bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are pinned by their hooks */
   bool strict_objects;   /* an object without a hook for this transfer is an error */

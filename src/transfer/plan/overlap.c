@@ -80,16 +80,16 @@ static tdict_status check_spans(const tdict_plan *plan, const span *x, const spa
   char first[sizeof err->path] = "", second[sizeof err->path] = "";
   tdict_leaf_path(mirror, a->leaf, first, sizeof first);
   tdict_leaf_path(mirror, b->leaf, second, sizeof second);
-  tdict_status status =
-      tdict_fail(err, TDICT_EINVAL, "copy_into: the destination's tensor %s that at '%.150s', and their sources differ",
-                 is_same_view(a->dst, b->dst) ? "is" : "shares bytes with", first);
+  tdict_status status = tdict_fail(
+      err, TDICT_EINVAL, "transfer_into: the destination's tensor %s that at '%.150s', and their sources differ",
+      is_same_view(a->dst, b->dst) ? "is" : "shares bytes with", first);
   return tdict_error_at(err, status, second);
 }
 
 tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err) {
   if (!plan->may_overlap) return TDICT_OK;
   span *spans = malloc(2 * (size_t)plan->num_items * sizeof *spans);
-  if (!spans) return tdict_fail(err, TDICT_ENOMEM, "copy_into: no host memory to compare the destination's leaves");
+  if (!spans) return tdict_fail(err, TDICT_ENOMEM, "transfer_into: no host memory to compare the destination's leaves");
   uint32_t count = 0, last_dense = UINT32_MAX; /* the span without gaps that ends last */
   uintptr_t end = 0;
   for (uint32_t i = 0; i < plan->num_items; i++)

@@ -1,4 +1,4 @@
-/* Finds destinations of a copy_into that share bytes. Pure functions. Thread rule: one thread for each plan. */
+/* Finds destinations of a transfer_into that share bytes. Pure functions. Thread rule: one thread for each plan. */
 #ifndef TDICT_TRANSFER_PLAN_OVERLAP_H
 #define TDICT_TRANSFER_PLAN_OVERLAP_H
 

@@ -60,7 +60,7 @@ typedef struct tdict_object_step {
   tdict_tree *flat;  /* counted: the tensors that flatten returned, or NULL */
   tdict_box *result; /* counted, or NULL */
   tdict_leaf *place; /* the object's place in the result tree */
-  /* counted: the counterpart of `flat`, while the tree is read (copy_into) or the result is built */
+  /* counted: the counterpart of `flat`, while the tree is read (transfer_into) or the result is built */
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* of flat */
   uint8_t action;
@@ -93,7 +93,7 @@ typedef struct tdict_plan {
   size_t num_new, num_new_dims;       /* tensors of a new result, and the sum of their dimensions */
   bool reads_device, writes_existing; /* false for both: from the host to new device memory */
   bool some_locked;                   /* a node of the tree is locked */
-  bool may_overlap;                   /* copy_into: some destinations may share bytes */
+  bool may_overlap;                   /* transfer_into: some destinations may share bytes */
   bool borrows;                       /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 

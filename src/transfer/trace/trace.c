@@ -227,15 +227,15 @@ static tdict_status check_call(tdict_context *c, const char *what, tdict_error *
   return tdict_forkmark_check(tdict_context_tracer(c)->mark, what, err);
 }
 
-tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *options, tdict_error *err) {
+tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options *options, tdict_error *err) {
   tdict_trace_options o = tdict_trace_options_default();
-  tdict_status status = check_call(c, "trace_start", err);
+  tdict_status status = check_call(context, "trace_start", err);
   if (status == TDICT_OK) status = tdict_options_read(&o, sizeof o, options, "trace options", err);
   if (status != TDICT_OK) return status;
   if (o.max_events < MIN_EVENTS || o.max_events > MAX_EVENTS)
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
-  tdict_tracer *tracer = tdict_context_tracer(c);
+  tdict_tracer *tracer = tdict_context_tracer(context);
   /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced one,
    * or the new one on failure. */
   tdict_recording *made = create_recording(o.max_events), *old = made;
@@ -253,9 +253,9 @@ tdict_status tdict_trace_start(tdict_context *c, const tdict_trace_options *opti
   return busy ? tdict_fail(err, TDICT_EINVAL, "trace_start: a recording is on: stop it first") : TDICT_OK;
 }
 
-void tdict_trace_stop(tdict_context *c) {
-  tdict_tracer *tracer = c ? tdict_context_tracer(c) : NULL;
-  if (!c || tdict_forkmark_forked(tracer->mark)) return;
+void tdict_trace_stop(tdict_context *context) {
+  tdict_tracer *tracer = context ? tdict_context_tracer(context) : NULL;
+  if (!context || tdict_forkmark_forked(tracer->mark)) return;
   pthread_mutex_lock(&tracer->lock);
   atomic_store_explicit(&tracer->on, false, memory_order_relaxed);
   if (tracer->recording) atomic_store_explicit(&tracer->recording->on, false, memory_order_relaxed);
@@ -274,11 +274,12 @@ static tdict_status find_recording(tdict_context *c, const char *what, tdict_rec
   return TDICT_OK;
 }
 
-tdict_status tdict_trace_write_to(tdict_context *c, tdict_status (*write)(void *user, const char *text, size_t bytes),
-                                  void *user, tdict_error *err) {
+tdict_status tdict_trace_write_to(tdict_context *context,
+                                  tdict_status (*write)(void *user, const char *text, size_t bytes), void *user,
+                                  tdict_error *err) {
   tdict_recording *r;
   if (!write) return tdict_fail(err, TDICT_EINVAL, "trace_write_to: write is NULL");
-  tdict_status status = find_recording(c, "trace_write_to", &r, err);
+  tdict_status status = find_recording(context, "trace_write_to", &r, err);
   if (status != TDICT_OK) return status;
   status = tdict_recording_write(r, write, user, err);
   tdict_recording_release(r);
@@ -290,10 +291,10 @@ static tdict_status write_file(void *user, const char *text, size_t bytes) {
   return fwrite(text, 1, bytes, user) == bytes ? TDICT_OK : TDICT_EIO;
 }
 
-tdict_status tdict_trace_write(tdict_context *c, const char *path, tdict_error *err) {
+tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_error *err) {
   tdict_recording *r;
   if (!path) return tdict_fail(err, TDICT_EINVAL, "trace_write: path is NULL");
-  tdict_status status = find_recording(c, "trace_write", &r, err);
+  tdict_status status = find_recording(context, "trace_write", &r, err);
   if (status != TDICT_OK) return status;
   FILE *file = NULL;
   status = tdict_file_stream_to_write("trace_write", path, &file, err);

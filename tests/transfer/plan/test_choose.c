@@ -169,7 +169,7 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
   hold_stream(&w, &held);
   const tdict_transfer_options after = behind(&held);
   tdict_future *first = NULL, *second = NULL;
-  td_ok(tdict_copy_into_async(w.c, device, pinned, &after, &first, err));
+  td_ok(tdict_transfer_into_async(w.c, pinned, device, &after, &first, err));
   td_ok(tdict_to_device_async(w.c, pinned, w.device, NULL, &second, err));
   assert_false(tdict_future_is_ready(first));
   assert_false(tdict_future_is_ready(second));

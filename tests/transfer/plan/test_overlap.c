@@ -2,14 +2,14 @@
  * else goes on as before. */
 #include "transfer/trees.h"
 
-#define REFUSED(w, src, dst, path_, other)                                                  \
-  do {                                                                                      \
-    tdict_future *none = NULL;                                                              \
-    td_fails(TDICT_EINVAL, "sources differ", tdict_copy_into((w)->c, src, dst, NULL, err)); \
-    assert_string_equal(td_last_error.path, path_);                                         \
-    assert_non_null(strstr(td_last_error.message, "'" other "'"));                          \
-    td_fails(TDICT_EINVAL, "", tdict_copy_into_async((w)->c, src, dst, NULL, &none, err));  \
-    assert_null(none);                                                                      \
+#define REFUSED(w, src, dst, path_, other)                                                      \
+  do {                                                                                          \
+    tdict_future *none = NULL;                                                                  \
+    td_fails(TDICT_EINVAL, "sources differ", tdict_transfer_into((w)->c, dst, src, NULL, err)); \
+    assert_string_equal(td_last_error.path, path_);                                             \
+    assert_non_null(strstr(td_last_error.message, "'" other "'"));                              \
+    td_fails(TDICT_EINVAL, "", tdict_transfer_into_async((w)->c, dst, src, NULL, &none, err));  \
+    assert_null(none);                                                                          \
   } while (0)
 
 static tdict_tensor *bytes(int64_t count, tdict_memory *memory) {
@@ -35,7 +35,7 @@ static bool is_zero(const world *w, const tdict_tensor *t) {
   return zero;
 }
 
-DEVICE_CASE(copy_into_refuses_a_tensor_at_two_paths) {
+DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree(), *other = new_tree();
   tdict_tensor *t = bytes(900, w.memory), *from = random_tensor(TDICT_U8, SHAPE(900), NULL);
@@ -50,7 +50,7 @@ DEVICE_CASE(copy_into_refuses_a_tensor_at_two_paths) {
   td_ok(tdict_set(other, "n.z", from, err)); /* one source for both is none too many */
   td_ok(tdict_set(other, "n.b", leaf_of(src, "n.b"), err));
   td_ok(tdict_set(other, "a", from, err));
-  td_ok(tdict_copy_into(w.c, other, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
   check_tensor(&w, from, t, "a");
   tdict_tensor_release(t);
   tdict_tensor_release(from);
@@ -61,7 +61,7 @@ DEVICE_CASE(copy_into_refuses_a_tensor_at_two_paths) {
 }
 
 /* One tensor at one path of a tree that hangs at two. */
-DEVICE_CASE(copy_into_refuses_a_tree_at_two_paths) {
+DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
   give(child, "m.x", bytes(100, w.memory));
@@ -73,14 +73,14 @@ DEVICE_CASE(copy_into_refuses_a_tree_at_two_paths) {
   REFUSED(&w, src, dst, "right.m.x", "left.m.x");
   td_ok(tdict_set(same, "left.m.x", leaf_of(src, "left.m.x"), err));
   td_ok(tdict_set(same, "right.m.x", leaf_of(src, "left.m.x"), err));
-  td_ok(tdict_copy_into(w.c, same, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, same, NULL, err));
   tdict_release(same);
   tdict_release(src);
   tdict_release(dst);
   close_world(&w);
 }
 
-DEVICE_CASE(copy_into_refuses_overlapping_leaves) {
+DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
   world w = open_world();
   static const struct {
     int dim;
@@ -104,9 +104,9 @@ DEVICE_CASE(copy_into_refuses_overlapping_leaves) {
     if (parts[i].overlap)
       REFUSED(&w, src, dst, "b", "a");
     else
-      td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+      td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_int_equal(is_zero(&w, whole), parts[i].overlap);
-    td_ok(tdict_copy_into(w.c, same, dst, NULL, err)); /* parts of one matrix as theirs are */
+    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
     for (int k = 0; k < 2; k++)
       check_tensor(&w, leaf_of(same, k ? "b" : "a"), leaf_of(dst, k ? "b" : "a"), k ? "b" : "a");
     tdict_tensor_release(whole);
@@ -119,14 +119,14 @@ DEVICE_CASE(copy_into_refuses_overlapping_leaves) {
 }
 
 /* Memory of the program's own that two tensors were made over. */
-CASE(copy_into_refuses_memory_wrapped_twice) {
+CASE(transfer_into_refuses_memory_wrapped_twice) {
   world w = open_world();
   unsigned char memory[200] = {0};
   const int64_t count = 100;
   for (int at = 0; at <= 100; at += 50) {
     tdict_tree *src = new_tree(), *dst = new_tree();
     for (int k = 0; k < 2; k++) {
-      tdict_tensor_view v = tdict_tensor_view_default();
+      tdict_tensor_desc v = tdict_tensor_desc_default();
       tdict_tensor *t = NULL;
       v.data = memory + k * at;
       v.dtype = TDICT_U8;
@@ -139,7 +139,7 @@ CASE(copy_into_refuses_memory_wrapped_twice) {
     if (at < 100)
       REFUSED(&w, src, dst, "b", "a");
     else
-      td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+      td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     tdict_release(src);
     tdict_release(dst);
   }
@@ -147,13 +147,13 @@ CASE(copy_into_refuses_memory_wrapped_twice) {
 }
 
 /* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
-CASE(copy_into_takes_columns_of_two_storages) {
+CASE(transfer_into_takes_columns_of_two_storages) {
   world w = open_world();
   unsigned char memory[200];
   const int64_t count = 100, stride = 2;
   tdict_tree *src = new_tree(), *dst = new_tree();
   for (int k = 0; k < 2; k++) {
-    tdict_tensor_view v = tdict_tensor_view_default();
+    tdict_tensor_desc v = tdict_tensor_desc_default();
     tdict_tensor *t = NULL;
     v.data = memory + k;
     v.dtype = TDICT_U8;
@@ -164,7 +164,7 @@ CASE(copy_into_takes_columns_of_two_storages) {
     give(dst, k ? "b" : "a", t);
     give(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
   }
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 200; i++)
     assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
   tdict_release(src);
@@ -173,7 +173,7 @@ CASE(copy_into_takes_columns_of_two_storages) {
 }
 
 /* Two among many, in any order of addresses; the leaves of a whole batch lie in one storage. */
-CASE(copy_into_finds_two_among_many) {
+CASE(transfer_into_finds_two_among_many) {
   enum { MANY = 2000 };
   world w = open_world();
   char path[16];
@@ -194,13 +194,13 @@ CASE(copy_into_finds_two_among_many) {
       give(dst, path, rows_of(all, 0, 10 * order[i], 10));
       give(src, path, bytes(10, NULL));
     }
-    td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+    td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
                 10); /* one byte of it, and nine of a neighbour's */
     give(dst, path, t);
-    td_fails(TDICT_EINVAL, "shares bytes with", tdict_copy_into(w.c, src, dst, NULL, err));
+    td_fails(TDICT_EINVAL, "shares bytes with", tdict_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
     tdict_release(src);
     tdict_release(dst);
@@ -209,7 +209,7 @@ CASE(copy_into_finds_two_among_many) {
 }
 
 /* A leaf that many lie between, in the order of addresses, and the one that it overlaps. A leaf with gaps ends after all. */
-CASE(copy_into_finds_leaves_far_apart) {
+CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
   world w = open_world();
   tdict_tensor *all = bytes(4000, NULL), *from = random_tensor(TDICT_U8, SHAPE(500), NULL);
@@ -224,7 +224,7 @@ CASE(copy_into_finds_leaves_far_apart) {
     give(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
     give(src, path, rows_of(from, 0, 100 + 10 * i, 2));
   }
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   give(src, "k39", random_tensor(TDICT_U8, SHAPE(2), NULL));
   REFUSED(&w, src, dst, "k39", "long");
   tdict_tensor_release(all);

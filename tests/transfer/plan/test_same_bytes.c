@@ -45,7 +45,7 @@ CASE(same_bytes_needs_one_storage) {
   memset(&same, 0, sizeof same);
   unsigned char bytes[64];
   const int64_t count = 64;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor *a = NULL, *b = NULL;
   v.data = bytes;
   v.dtype = TDICT_U8;

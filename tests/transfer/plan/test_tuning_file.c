@@ -58,7 +58,7 @@ CASE(tuning_file_round_trip) {
     for (int i = 0; i < t.num_rows[d]; i++) check_same_row(&back.rows[d][i], &t.rows[d][i]);
   }
   assert_string_equal(machine, "a GPU of that name, 8 cores");
-  td_fails(TDICT_EINVAL, "no line", tdict_tuning_write(f.path, &t, "two\nlines", err));
+  td_fails(TDICT_EINVAL, "must be one line", tdict_tuning_write(f.path, &t, "two\nlines", err));
   t.rows[0][0].workers = 0;
   td_fails(TDICT_EINVAL, "workers is 0", tdict_tuning_write(f.path, &t, "", err));
   td_ok(tdict_tuning_read(f.path, &back, NULL, err)); /* a refused table leaves the file as it was */

@@ -56,12 +56,12 @@ static tdict_status run_call(const field *f, int call, const way *v, tdict_tree 
   const tdict_device device = call == MOVE_IN ? w->device : tdict_cpu();
   if (!v->async && moves) return tdict_to_device(w->c, src, device, &o, out, err);
   if (!v->async) {
-    status = tdict_copy_into(w->c, src, dst, &o, err);
+    status = tdict_transfer_into(w->c, dst, src, &o, err);
     if (status == TDICT_OK) *out = tdict_retain(dst);
     return status;
   }
   status = moves ? tdict_to_device_async(w->c, src, device, &o, &future, err)
-                 : tdict_copy_into_async(w->c, src, dst, &o, &future, err);
+                 : tdict_transfer_into_async(w->c, dst, src, &o, &future, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(future, out, err);
   tdict_future_release(future);
@@ -235,15 +235,15 @@ GPU_CASE(work_names_the_leaf_at_fault) {
     char path[16];
     snprintf(path, sizeof path, "a.leaf%d", i);
     fail_call(CALL_COPY, i + 1);
-    td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, src, apart, NULL, err));
+    td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, apart, src, NULL, err));
     assert_string_equal(td_last_error.path, path);
-    td_ok(tdict_copy_into(w.c, src, apart, NULL, err)); /* what was lost is there again */
+    td_ok(tdict_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
     fail_call(CALL_COPY, i + 1);
-    td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, apart, home, NULL, err));
+    td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, home, apart, NULL, err));
     assert_string_equal(td_last_error.path, path);
   }
   fail_call(CALL_COPY, 1); /* one copy for all of them: the first */
-  td_fails(TDICT_EDEVICE, "", tdict_copy_into(w.c, src, whole, NULL, err));
+  td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, whole, src, NULL, err));
   assert_string_equal(td_last_error.path, "a.leaf0");
   tdict_tree *trees[] = {src, apart, whole, home};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);

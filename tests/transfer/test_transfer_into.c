@@ -117,7 +117,7 @@ static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
   return dst;
 }
 
-DEVICE_CASE(copy_into_from_host) {
+DEVICE_CASE(transfer_into_from_host) {
   world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (!w.gpu && (kind == TREE_PINNED || kind == TREE_MIXED)) continue;
@@ -127,7 +127,7 @@ DEVICE_CASE(copy_into_from_host) {
   }
   close_world(&w);
 }
-GPU_CASE(copy_into_host_and_pinned) {
+GPU_CASE(transfer_into_host_and_pinned) {
   world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src);
@@ -138,7 +138,7 @@ GPU_CASE(copy_into_host_and_pinned) {
   }
   close_world(&w);
 }
-GPU_CASE(copy_into_within_device) {
+GPU_CASE(transfer_into_within_device) {
   world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src),
@@ -152,16 +152,16 @@ GPU_CASE(copy_into_within_device) {
   close_world(&w);
 }
 
-DEVICE_CASE(copy_into_keeps_addresses) {
+DEVICE_CASE(transfer_into_keeps_addresses) {
   world w = open_world();
   tdict_tree *src = batch_tree(NULL), *other = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, false);
   leaf_list before = list_entries(dst);
   void *addresses[16];
   for (size_t i = 0; i < before.count; i++) addresses[i] = before.tensors[i] ? before.tensors[i]->data : NULL;
   tdict_lock(dst); /* contents may change, keys may not */
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree(&w, src, dst);
-  td_ok(tdict_copy_into(w.c, other, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
   check_tree(&w, other, dst);
   assert_true(tdict_is_locked(dst));
   leaf_list after = list_entries(dst);
@@ -178,11 +178,11 @@ DEVICE_CASE(copy_into_keeps_addresses) {
   close_world(&w);
 }
 
-DEVICE_CASE(copy_into_async) {
+DEVICE_CASE(transfer_into_async) {
   world w = open_world();
   tdict_tree *src = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, true), *out = NULL;
   tdict_future *f = NULL;
-  td_ok(tdict_copy_into_async(w.c, src, dst, NULL, &f, err));
+  td_ok(tdict_transfer_into_async(w.c, dst, src, NULL, &f, err));
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
@@ -190,7 +190,7 @@ DEVICE_CASE(copy_into_async) {
   tdict_release(out);
   /* the destination is let go of while it is written */
   tdict_tree *late = like_tree(&w, src, w.memory, false);
-  td_ok(tdict_copy_into_async(w.c, src, late, NULL, &f, err));
+  td_ok(tdict_transfer_into_async(w.c, late, src, NULL, &f, err));
   tdict_release(late);
   td_ok(tdict_future_wait(f, &out, err));
   check_tree(&w, src, out);
@@ -202,7 +202,7 @@ DEVICE_CASE(copy_into_async) {
 }
 
 /* The keys of two trees are compared, not their order. */
-DEVICE_CASE(copy_into_matches_keys) {
+DEVICE_CASE(transfer_into_matches_keys) {
   world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree();
   give(src, "a", random_tensor(TDICT_I32, SHAPE(70), NULL));
@@ -212,7 +212,7 @@ DEVICE_CASE(copy_into_matches_keys) {
   static const char *const paths[] = {"b.d", "a", "b.c"};
   for (int i = 0; i < 3; i++) give(dst, paths[i], like_tensor(&w, leaf_of(src, paths[i]), w.memory, PLAIN));
   td_ok(tdict_delete(dst, "gone", err));
-  td_ok(tdict_copy_into(w.c, src, dst, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 3; i++) check_leaf_once(&w, leaf_of(src, paths[i]), leaf_of(dst, paths[i]), paths[i]);
   tdict_release(src);
   tdict_release(dst);
@@ -228,9 +228,9 @@ typedef struct refusal {
 static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
   spoil_tree(w, dst);
   tdict_future *f = NULL;
-  td_fails(wanted.status, "", tdict_copy_into(w->c, src, dst, NULL, err));
+  td_fails(wanted.status, "", tdict_transfer_into(w->c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, wanted.path);
-  td_fails(wanted.status, "", tdict_copy_into_async(w->c, src, dst, NULL, &f, err));
+  td_fails(wanted.status, "", tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
   assert_string_equal(td_last_error.path, wanted.path);
   assert_null(f);
   leaf_list l = list_entries(dst);
@@ -246,18 +246,18 @@ static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst
 static tdict_tensor *read_only(void) {
   static unsigned char bytes[400];
   const int64_t count = 100;
-  tdict_tensor_view v = tdict_tensor_view_default();
+  tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor *t = NULL;
   v.data = bytes;
   v.dtype = TDICT_F32;
   v.ndim = 1;
   v.shape = &count;
-  v.flags = TDICT_VIEW_READ_ONLY;
+  v.flags = TDICT_DESC_READ_ONLY;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   return t;
 }
 
-DEVICE_CASE(copy_into_checks_first) {
+DEVICE_CASE(transfer_into_checks_first) {
   world w = open_world();
   tdict_tree *src = new_tree();
   give(src, "first", random_tensor(TDICT_F32, SHAPE(64), NULL));
@@ -295,17 +295,17 @@ DEVICE_CASE(copy_into_checks_first) {
     tdict_release(dst);
   }
   tdict_tree *empty = new_tree();
-  td_fails(TDICT_EINVAL, "dst is NULL", tdict_copy_into(w.c, src, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy_into(w.c, NULL, empty, NULL, err));
-  td_fails(TDICT_ENOTFOUND, "", tdict_copy_into(w.c, src, empty, NULL, err));
-  td_ok(tdict_copy_into(w.c, empty, empty, NULL, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_transfer_into(w.c, NULL, src, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_transfer_into(w.c, empty, NULL, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "", tdict_transfer_into(w.c, empty, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, empty, empty, NULL, err));
   tdict_release(empty);
   tdict_release(src);
   close_world(&w);
 }
 
 /* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
-DEVICE_CASE(copy_into_leaves_gaps_alone) {
+DEVICE_CASE(transfer_into_leaves_gaps_alone) {
   world w = open_world();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
   for (int from = 0; from < 3; from++)
@@ -345,7 +345,7 @@ DEVICE_CASE(copy_into_leaves_gaps_alone) {
 }
 
 /* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
-GPU_CASE(copy_into_neighbouring_allocations) {
+GPU_CASE(transfer_into_neighbouring_allocations) {
   world w = open_world();
   tdict_memory *memories[] = {w.memory, w.pinned};
   static const tdict_field fields[] = {
@@ -386,7 +386,7 @@ GPU_CASE(copy_into_neighbouring_allocations) {
 }
 
 /* Bytes are unspecified where both sides overlap, and that is all. */
-DEVICE_CASE(copy_into_overlapping_bytes_does_not_crash) {
+DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
   world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree();
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
