@@ -14,7 +14,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
-FLAGS = ["-std=gnu11", "-O0", "-g", "-no-pie", "-fno-pie", "-finstrument-functions", "-DTDICT_STATIC", "-D_GNU_SOURCE",
+FLAGS = ["-std=gnu11", "-O0", "-g", "-no-pie", "-fno-pie", "-finstrument-functions", "-DNDEBUG", "-DTDICT_STATIC", "-D_GNU_SOURCE",
          "-I", str(ROOT / "include"), "-I", str(ROOT / "src"), "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]
 
 
