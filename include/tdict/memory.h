@@ -2,8 +2,8 @@
  *
  * A `tdict_memory *` is an allocator. NULL means plain host memory (malloc). tdict_pinned_memory() and
  * tdict_device_memory() of tdict/context.h return the allocators of pinned and device memory. The context owns these
- * allocators; the pointers are borrowed. A storage keeps its allocator alive, so the storage may outlive the context.
- * Thread rule: safe from any thread. */
+ * allocators; the pointers are borrowed. A storage retains what it needs of its allocator, so the storage may outlive
+ * the context. Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 

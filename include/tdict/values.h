@@ -12,7 +12,7 @@
 TDICT_BEGIN_DECLS
 
 /** An element type. A tdict_dtype is one number that holds DLPack's type code, bits and lanes, so == and switch work
- *  with dtypes. The type codes equal DLDataTypeCode in DLPack's dlpack.h. */
+ *  with dtypes. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
 typedef uint32_t tdict_dtype;
 #define TDICT_DTYPE(code, bits, lanes) ((tdict_dtype)(code) | (tdict_dtype)(bits) << 8 | (tdict_dtype)(lanes) << 16)
 #define TDICT_I8 TDICT_DTYPE(0, 8, 1)

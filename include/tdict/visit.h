@@ -35,8 +35,7 @@ typedef struct tdict_visit_options {
   void *user;                    /**< Passed to the called function. */
   struct tdict_context *context; /**< Context whose thread pool is used. NULL (default): the function is called on the
                                       calling thread, in order. */
-  int32_t num_threads;           /**< Number of pool threads used in addition to the calling thread. -1 (default):
-                                      all. */
+  int32_t num_threads;           /**< Number of pool threads used besides the caller. -1 (default): all. */
 } tdict_visit_options;
 static inline tdict_visit_options tdict_visit_options_default(void) {
   tdict_visit_options o;

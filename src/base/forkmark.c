@@ -1,5 +1,6 @@
 /* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK).
- * On kernels without this, the process id is compared. Marks are reference-counted. Thread rule: see forkmark.h. */
+ * If the kernel does not support this, the process id is compared. Marks are reference-counted. Thread rule: see
+ * forkmark.h. */
 #include "base/forkmark.h"
 
 #include <stdatomic.h>
@@ -46,7 +47,7 @@ void tdict_forkmark_release(tdict_forkmark *mark) {
 
 bool tdict_forkmark_forked(const tdict_forkmark *mark) {
   if (!mark) return false;
-  /* volatile: the kernel changes the byte, so the compiler must not keep an old value. */
+  /* volatile: the kernel changes the byte, so the compiler must read the byte at each call. */
   return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->creator;
 }
 

@@ -70,14 +70,15 @@ static void fill_host_run(void *to, const void *element, size_t item, size_t byt
     return;
   }
   memcpy(to, element, item);
-  for (size_t done = item; done < bytes;) { /* Copy the filled part, twice as much each time. */
+  for (size_t done = item; done < bytes;) { /* Copy the part that is already filled. The filled part doubles each
+                                             * time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy((char *)to + done, to, more);
     done += more;
   }
 }
 
-/* Fills the rows of a rectangle; adjacent rows in one call. */
+/* Fills the rows of a rectangle. Fills adjacent rows in one call. */
 static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   const filler *f = user;
   bool whole = rect->dst_pitch == (int64_t)rect->width;
