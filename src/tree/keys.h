@@ -34,7 +34,7 @@ void tdict_keys_release(tdict_keys *keys);
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 /* Returns the slot of a key (`length` bytes, which need not end with 0), or -1. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
-/* tdict_name_of() computes the hash of a name. The search uses a hash that is already computed. */
+/* The first function computes the hash of a name. The second one searches with a hash that is already computed. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
 /* The following functions change a table, which must have one reference. */

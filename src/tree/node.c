@@ -364,7 +364,7 @@ void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size
     text.tail = kept - text.head;
     memcpy(buffer + text.head, "...", 3);
   }
-  /* Write the head, "..." and the tail. */
+  /* Write the head and the tail. */
   for (size_t i = 0; i < length; i++) put_cut_char(&text, above[i]);
   if (key && length) put_cut_char(&text, '.');
   for (const char *c = key ? key->name : ""; *c; c++) {

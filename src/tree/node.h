@@ -67,8 +67,8 @@ tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
  * The node is not locked. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* Makes a node as tdict_node_create_like() that shares the leaves of `like`. If these hold trees, *trees is true and the slots
- * of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM. */
+/* Makes a node like tdict_node_create_like(), which shares the leaves of `like`. If the leaves contain trees, sets
+ * *trees to true and leaves the slots of trees empty, for the caller to fill in. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
 /* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL if memory is exhausted. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);

@@ -46,13 +46,13 @@ typedef struct tdict_flatten_rule {
  * size. Also returns the error of the hook. err->path begins with `path`. */
 tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_box *box, const char *path,
                                tdict_tree **out, tdict_error *err);
-/* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of tdict_box_flatten()
- * and TDICT_ENOMEM. */
+/* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of
+ * tdict_box_flatten() and TDICT_ENOMEM. */
 tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdict_tree *td, tdict_tree **out,
                                    tdict_error *err);
-/* Undoes tdict_objects_flatten(): replaces each tree of `made` at whose path `like` has an object by an object made from
- * that tree. The nodes of `made` are not shared and have the slots of `like`. If a flattened tree has lost all its
- * leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns TDICT_EINVAL. */
+/* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
+ * object made from the tree. The nodes of `made` are not shared and have the slots of `like`. If a flattened tree has
+ * lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns TDICT_EINVAL. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
 /* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
@@ -64,7 +64,7 @@ typedef struct tdict_flat_pairs {
   tdict_flat_pair *items; /* initialize all members to 0 */
   size_t count, cap, next;
 } tdict_flat_pairs;
-/* Flattens both objects and adds the pair. Returns TDICT_ETYPE if their types differ, the errors of tdict_box_flatten(),
+/* Flattens two objects and adds the pair. Returns TDICT_ETYPE if their types differ, the errors of tdict_box_flatten(),
  * or TDICT_ENOMEM. */
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);
