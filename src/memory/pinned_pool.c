@@ -229,7 +229,8 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
 static tdict_status allocate_on(pool *p, size_t requested, int node, tdict_block *out, tdict_error *err) {
   size_t bytes;
   if (is_forked(p))
-    return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
+    return tdict_fail(err, TDICT_EFORKED,
+                      "pinned memory: this process is a fork of the process that created the context");
   if (!tdict_round_up(requested ? requested : 1, PAGE_BYTES, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", requested);
   tdict_fence_list *done = NULL;

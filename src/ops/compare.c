@@ -18,7 +18,7 @@ typedef struct comparer {
   tdict_cursor cursor;     /* walks a; a frame's mark is the node of b at the same path */
 } comparer;
 
-/* Records a difference at the cursor's path, with `extra` appended if it is not NULL. The caller has set the
+/* Records a difference at the cursor's path. If `extra` is not NULL, appends it to the path. The caller has set the
  * message. */
 static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
@@ -150,8 +150,8 @@ static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char
                                                tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t))
-    return tdict_fail(err, TDICT_EINVAL, "compare: the bytes in the %s tree never came, a transfer into them failed",
-                      which);
+    return tdict_fail(err, TDICT_EINVAL,
+                      "compare: the bytes in the %s tree are lost, because a transfer into them failed", which);
   *out = t;
   if (t->storage->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   tdict_status status = tdict_tensor_clone(t, NULL, copy, err);

@@ -51,7 +51,7 @@ static tdict_status choose_result_memory(const tdict_map *map, const tdict_tenso
   *out = s->memory;
   if (s->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "%s: the device memory is the program's own, so no memory is known for the result", map->what);
+                    "%s: the device memory belongs to the program, so no memory is known for the result", map->what);
 }
 
 /* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */

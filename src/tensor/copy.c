@@ -36,8 +36,7 @@ static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src,
   if (!out->memory && !is_on_host(src)) out->memory = find_copier(src);
   if (out->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "copy: from %s to %s, where the device's bytes are the program's own and belong to no context",
-                    from, to);
+                    "copy: from %s to %s, but the device memory belongs to the program and to no context", from, to);
 }
 
 /* Writes a shape such as "(2, 3)", cut if it is long. */
@@ -94,7 +93,7 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   tdict_tensor_await(dst, true);
   /* Check after the wait, since a transfer into `src` may fail during the wait. */
   if (tdict_tensor_is_lost(src))
-    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
+    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes are lost, because a transfer into them failed");
   status = copy_elements(dst, src, &m, err);
   if (status == TDICT_OK) tdict_tensor_regain(dst);
   return status;

@@ -51,8 +51,8 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
   char device[32];
   tdict_device_format(s->device, device, sizeof device);
   if (!s->memory || !s->memory->ops->fill)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context",
-                      what, device);
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory on %s belongs to the program and to no context", what,
+                      device);
   if (has_equal_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
                     device);
