@@ -19,8 +19,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
 /** @brief Makes a deep copy: new nodes and new elements, in C order, in one storage for each memory.
  *
  *  An object is copied by its `clone` hook, or else through its tensors. The copy is not locked.
- *  @param[in]  memory  Where the elements are allocated. NULL: tensors on a device stay in the memory they have, and
- *                      tensors on the host go to plain host memory.
+ *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its memory, and a host tensor is
+ *                      copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
  *          see tdict/object.h.

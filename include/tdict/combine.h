@@ -64,8 +64,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
-/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. The rules for @p
- *  dst and the errors are those of tdict_stack_into(). */
+/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. tdict_stack_into()
+ *  describes the rules for @p dst and the errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *dst,
                                                       tdict_error *err);

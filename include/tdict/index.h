@@ -147,13 +147,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_i
 /** @brief Writes @p row to row @p i of @p tree. Use it to build a batch row by row.
  *
  *  @p row must have the batch size of tree[i]. Several threads may write different rows at once after the tensors have
- *  been created. The rules and errors are those of tdict_index_set().
+ *  been created. tdict_index_set() describes the rules and errors.
  *  Cost: O(tensors), plus one copy of the row. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
  *
- *  The rules and errors are those of tdict_index_set(). #TDICT_EINVAL if the rows do not fit.
+ *  tdict_index_set() describes the rules and errors. #TDICT_EINVAL if the rows do not fit.
  *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);

@@ -41,8 +41,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, c
                                                              bool strict, tdict_error *err);
 /** @brief Removes the keys at the paths from @p tree.
  *
- *  Paths that do not exist are ignored. Trees that become empty are kept. A child that loses a key loses it in every
- *  tree that holds the child. Handles stay valid. On failure nothing has changed.
+ *  Paths that do not exist are ignored. Trees that become empty are kept. If a key is removed from a child, the key is
+ *  missing in every tree that holds the child. Handles stay valid. On failure nothing has changed.
  *  Cost: O(keys of the trees that lose keys).
  *  @return #TDICT_OK; #TDICT_ELOCKED if a tree that would lose a key is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count,
@@ -65,7 +65,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
                                                         tdict_error *err);
 /** @brief Returns a new tree of one node that holds every tensor and object below @p tree.
  *
- *  The order is that of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
+ *  The keys have the order of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
  *  Empty trees are dropped.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second);
@@ -83,8 +83,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
 /** @brief Splits the keys of this node at the separators and makes nested trees of the parts. Keys without a separator
  *  do not change.
  *
- *  The result does not depend on the order of the keys: "a.b" is put into the tree at "a" whether that tree comes
- *  before or after "a.b". If that tree exists already, its keys precede the added keys.
+ *  The result does not depend on the order of the keys: "a.b" is put into the tree at "a" whether the key "a" is before
+ *  or after "a.b". If that tree exists already, its keys precede the added keys.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends
  *          with the separator or contains two separators in a row, since keys are not empty; #TDICT_ESHAPE if an entry

@@ -1,8 +1,8 @@
 /* Declares the status codes, and the error struct that failing calls fill.
  *
  * Every call that can fail returns a tdict_status and takes a `tdict_error *err` as its last argument. `err` may be
- * NULL. The struct is written only on failure. A call that fails changes nothing, unless its own comment says
- * otherwise. Thread rule: only the thread that passes an error struct may use the struct during the call. */
+ * NULL. The struct is written only on failure. A call that fails changes nothing, unless its comment says otherwise.
+ * Thread rule: only the thread that passes an error struct may use the struct during the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 

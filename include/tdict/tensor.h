@@ -49,7 +49,8 @@ typedef struct tdict_tensor_desc {
   int32_t ndim;
   const int64_t *shape;   /**< ndim sizes; borrowed */
   const int64_t *strides; /**< ndim strides in elements; NULL means C order; borrowed */
-  size_t storage_bytes;   /**< accessible bytes from `data` upwards; 0: as many as shape and strides need */
+  size_t storage_bytes;   /**< number of accessible bytes from `data` upwards; 0: the number that shape and strides
+                               need */
   uint32_t flags;         /**< TDICT_DESC_ bits */
 } tdict_tensor_desc;
 static inline tdict_tensor_desc tdict_tensor_desc_default(void) {

@@ -91,7 +91,7 @@ TDICT_API void tdict_release(tdict_tree *tree);
  *
  *  Missing trees on the path are created with the batch size and device of their parent. If the path is in use, the new
  *  tensor replaces the old entry and keeps its position in the order.
- *  @param[in] tensor  Retained by the tree. The caller keeps its own reference.
+ *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
  *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or an
  *          object; #TDICT_ESHAPE the leading dimensions differ from the batch size; #TDICT_EWRONGDEVICE the tree has
  *          another device; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.

@@ -110,8 +110,8 @@ void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
   mark_free(list, b);
 }
 
-/* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after stay
- * free.
+/* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after these bytes
+ * are still free.
  * Returns NULL if host memory for the records is exhausted; nothing has changed then. */
 static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
   tdict_pinned_block *wanted = at ? split_block(b, at) : b, *rest = NULL;

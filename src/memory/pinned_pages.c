@@ -17,8 +17,8 @@
 #include "base/error.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between two pieces. A thread that waits for the driver's lock gets it only if the lock stays free while
- * the thread wakes up.
+/* The pause between two pieces. A thread that waits for the driver's lock gets the lock only if the lock is free until
+ * the thread has woken up.
  * Waking usually takes less than half of this pause. A thread that missed several pauses would wait too long. */
 enum { PAUSE_NS = 200000 }; /* pause after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
@@ -189,8 +189,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
   tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration was refused with the message `cause`.
- * Returns false if that fails too or cannot help. */
+/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration failed with the message `cause`. Returns false
+ * if registering these pieces fails too or cannot help. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;

@@ -30,8 +30,8 @@ struct tdict_storage {
   /* The fields that every transfer reads come first, in one cache line. A large tree may have one storage for each
    * leaf, and a cache miss costs more than all other work on a storage. */
   _Atomic(int64_t) refs;
-  /* Acquire/release. The first mark, or 0. If bit 0 is set: locked, and the rest is the id of the process that holds
-   * the list. */
+  /* Acquire/release. The first mark, or 0. If bit 0 is set, the list is locked, and the other bits are the id of the
+   * process that holds the lock. */
   _Atomic(uintptr_t) marks;
   void *data;
   size_t bytes;

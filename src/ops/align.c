@@ -27,7 +27,7 @@ static const tdict_tree *get_node_of_tree(const aligner *a, size_t mark, size_t 
   return mark ? tdict_leaf_tree(a->aligned->leaves[(mark - 1) * a->aligned->count + tree]) : a->trees[tree];
 }
 
-/* Puts the cursor's path into the error, with `key` appended if it is not NULL. */
+/* Puts the cursor's path into the error. If `key` is not NULL, appends it. */
 static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   tdict_cursor_path(&a->cursor, NULL, path, sizeof path);
@@ -35,8 +35,8 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
   return tdict_error_at(err, status, path);
 }
 
-/* Returns TDICT_ENOTFOUND if a tree has a key that the first tree lacks, in the node at the cursor. add_entry() finds
- * missing keys, so only nodes with more keys than the first tree's node are searched. */
+/* Returns TDICT_ENOTFOUND if the cursor's node of a tree has a key that the first tree lacks. Because add_entry() finds
+ * missing keys, this function only searches nodes with more keys than the first tree's node. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {

@@ -18,8 +18,8 @@ typedef struct tdict_changes {
 enum tdict_changes_from { TDICT_CHANGES_EMPTY, TDICT_CHANGES_COPY };
 
 void tdict_changes_init(tdict_changes *c, const char *what);
-/* Gets the replacement of a node. The first call for a node creates the replacement, with the initial contents `from`.
- * *out is borrowed. Returns TDICT_ELOCKED if the node is locked; TDICT_ENOMEM. */
+/* Gets the replacement of a node. The first call for a node creates the replacement; `from` selects its initial
+ * contents. *out is borrowed. Returns TDICT_ELOCKED if the node is locked; TDICT_ENOMEM. */
 tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
                                tdict_error *err);
 /* Creates a new node that the caller will put into the replacement `under`. The caller owns the reference and may

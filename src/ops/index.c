@@ -160,8 +160,8 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err);
 
-/* Writes the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
- * pairs again, in the same order. */
+/* Writes the tensors of one object to the tensors of another object. The check pass opens both objects; the write pass
+ * uses the opened pairs again, in the same order. */
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                  tdict_error *err) {
   if (checks_only) {

@@ -7,8 +7,8 @@
 
 enum { MAX_ROWS = 256 }; /* offsets are computed for this many positions at a time, on the stack */
 
-/* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers
- * of the earlier dimensions stay valid. */
+/* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers of
+ * the earlier dimensions do not change. */
 static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
   for (int n = plan->num_gathers - 1; n >= 0; n--) {
     const tdict_gather *g = &plan->gathers[n];

@@ -194,8 +194,8 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err);
 
-/* Copies the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
- * pairs again, in the same order. */
+/* Copies the tensors of one object to the tensors of another object. The check pass opens both objects; the write pass
+ * uses the opened pairs again, in the same order. */
 static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                 tdict_error *err) {
   const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};

@@ -33,7 +33,7 @@ int tdict_pool_num_cpus(const tdict_pool *pool);
  * CPUs or fewer, no CPU is reserved. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
 /* Restricts the threads to these CPUs, of which the process may use at least one. Call before the first task.
- * Returns false if the system refused for some thread. */
+ * Returns false if the system returned an error for a thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);

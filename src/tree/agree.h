@@ -51,9 +51,9 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
-/* Sets the leading dimensions and the device of the node to those of the demand. If the leading dimensions of the node
- * differ from the demand, its additional dimensions are dropped. The caller has checked the tree, because this call
- * cannot fail or undo. */
+/* Sets the leading dimensions and the device of the node to the values in the demand. If the leading dimensions of the
+ * node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree, because
+ * this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
 /* Writes to *out the tree to store for `child`. This is `child` itself with one more reference if it meets the demand,
  * else a copy of all its nodes that does. The copy shares all tensors. Returns the errors of tdict_agree_below(). */

@@ -226,7 +226,7 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
   tdict_status status = tdict_place_check_lock(from, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(to, err);
   if (status != TDICT_OK) return status;
-  /* Renaming to the same path succeeds, even with `safe`. */
+  /* Renaming to the same path succeeds, even if `safe` is true. */
   bool same_node = from->node == to->node && to->path.last;
   if (same_node && from->slot == to->slot) return TDICT_OK;
   if (safe && to->slot >= 0) {

@@ -212,7 +212,7 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
   if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;
   uint32_t cap = keys->cap_index ? keys->cap_index : TDICT_SCANNED_SLOTS;
   while (max_indexed_slots(cap) < count) cap *= 2;
-  /* Build a new index. The old one stays valid until the allocation has succeeded. */
+  /* Build a new index. The old index is kept until the allocation has succeeded. */
   uint32_t *index = calloc(cap, sizeof *index);
   if (!index) return false;
   free(keys->index);

@@ -1,6 +1,6 @@
-/* A key table: the names of the keys of one node, their order and a hash index. Key tables are counted and shared by
- * all nodes with the same keys. A node copies a shared table before it changes its keys. The slot of a deleted key
- * stays until the table is compacted, so that the slot numbers of other keys do not change.
+/* A key table holds the names of the keys of a node, their order and a hash index. Key tables are reference-counted,
+ * and several nodes with the same keys can share a key table. A node copies a shared table before it changes its keys.
+ * The slot of a deleted key is kept until the table is compacted, so that the slot numbers of other keys do not change.
  * Thread rule: a shared table is never changed; counting is thread-safe. */
 #ifndef TDICT_TREE_KEYS_H
 #define TDICT_TREE_KEYS_H

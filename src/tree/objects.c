@@ -10,7 +10,7 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* Returns true if objects of this type stay objects in the operation, and are not flattened. */
+/* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {

@@ -34,7 +34,7 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
 /* How objects are flattened to trees. The tensors must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
-  tdict_object_method way; /* objects with the hook for it stay objects */
+  tdict_object_method way; /* objects that have the hook for this operation are not flattened */
   bool tensors_first;      /* but objects whose type has `flatten` are flattened: hooks cannot allocate from a given
                             * memory */
   int batch_ndim;
