@@ -1,4 +1,4 @@
-/* Copying trees and comparing two trees. Thread rule: as in tdict/tree.h. */
+/* Copies trees and compares two trees. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CLONE_H
 #define TDICT_CLONE_H
 
@@ -8,19 +8,19 @@ TDICT_BEGIN_DECLS
 
 /** @brief Makes a shallow copy: new nodes that share the tensors and objects of @p tree.
  *
- *  Changes to the keys of either tree do not affect the other. Writes to elements are visible in both. The copy is not
- *  locked. Other threads may read @p tree, and change earlier copies, during the call.
+ *  Changes to the keys of either tree do not affect the other tree. Writes to elements are visible in both trees. The
+ *  copy is not locked. Other threads may read @p tree, and change earlier copies, during the call.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Cost: O(nodes), and O(keys) for each node that has trees below it. No element is touched. For other nodes both
- *        trees share one list of tensors. The first change of keys in either tree copies that list, and may therefore
- *        return #TDICT_ENOMEM. */
+ *  @note Cost: O(nodes), and O(keys) for each node that has trees below it. No element is touched. Each node without
+ *        child trees shares its list of tensors with its copy. The first change of keys in either tree copies that
+ *        list, and may therefore return #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes and new elements, in C order, in one storage for each memory.
  *
  *  An object is copied by its `clone` hook, or else through its tensors. The copy is not locked.
- *  @param[in]  memory  Where the elements are allocated. NULL: tensors on a device stay in the memory they have, and
- *                      tensors on the host go to plain host memory.
+ *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its memory, and a host tensor is
+ *                      copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
  *          see tdict/object.h.
@@ -45,16 +45,16 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
 typedef struct tdict_difference {
   bool differs;
   int32_t ndim;                  /**< length of `index`; 0 if the difference is not in one element */
-  int64_t index[TDICT_MAX_NDIM]; /**< of the element that differs */
+  int64_t index[TDICT_MAX_NDIM]; /**< index of the element that differs */
   char path[248];                /**< "" if the trees themselves differ; long paths are cut in the middle */
-  char message[256];             /**< what differs */
+  char message[256];             /**< describes the difference */
 } tdict_difference;
 /** @brief Compares the keys (in any order), batch sizes, dtypes, shapes and elements of two trees.
  *
  *  Devices, locks and strides may differ. Tensors on a device are copied to the host one by one. Objects of one type
  *  are compared by their tensors.
  *  @param[in]  options  NULL for the defaults.
- *  @param[out] out      The first difference, or `differs` false. Written on success only.
+ *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK whether the trees differ or not; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor
  *          whose bytes never arrived because a transfer failed (err->path names it); #TDICT_EWRONGDEVICE a tensor is on
  *          a device of no context; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
@@ -63,8 +63,8 @@ typedef struct tdict_difference {
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
-/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree whose bytes
- *  never arrived does not even equal itself. */
+/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. If a transfer into
+ *  a tree failed, the tree is not equal to any tree, not even to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

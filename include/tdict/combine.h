@@ -1,8 +1,8 @@
 /* Joins several trees into one tree: stack, cat, and stack with padding.
  *
- * The trees must have the same keys, in any order, and their tensors the same dtypes. The result has the key order,
- * nested batch sizes and device of the first tree. The result is not locked. All tensors of the result that are in
- * one memory share one storage.
+ * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype. The result has
+ * the key order, nested batch sizes and device of the first tree. The result is not locked. All tensors of the result
+ * that are in one memory share one storage.
  * The tensors of one key must be on one device in all trees. The result may be in another memory. Objects of one
  * type are joined as tdict/object.h describes.
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The result takes one
@@ -57,22 +57,22 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
  *  The addresses of @p dst stay valid, and @p dst may be locked. Everything is checked before the first byte is
- *  written. If tensors of @p dst share bytes, the last write remains.
+ *  written. If tensors of @p dst share bytes, the bytes of the last write remain.
  *  @param[in] options  Only `dim` is used.
  *  @param[in,out] dst  Must have the keys of the trees, and the batch size and shapes of the result.
  *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p dst is read-only. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, tdict_tree *dst,
                                                         tdict_error *err);
-/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. The rules for @p
- *  dst and the errors are those of tdict_stack_into(). */
+/** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. tdict_stack_into()
+ *  describes the rules for @p dst and the errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *dst,
                                                       tdict_error *err);
 /** @brief Stacks sequences of different lengths and pads the shorter ones.
  *
- *  The first batch dimension of each tree is the sequence. The result has the batch size [count, longest, ...].
- *  Elements after the end of a sequence are set to @p value, converted to each dtype (bool: 0 or 1).
+ *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, longest,
+ *  ...]. Elements after the end of a sequence are set to @p value, converted to each dtype (bool: 0 or 1).
  *  @param[in] options  Only `memory` is used; `dim` must be 0.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL if a tree has no batch dimension; #TDICT_EOVERFLOW if an
  *          integer dtype cannot hold @p value; #TDICT_ENOTSUP if tensors are on a device and the bytes of the

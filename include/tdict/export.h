@@ -1,4 +1,4 @@
-/* Macros that mark declarations of the library. Includes no other header. */
+/* Defines the macros that mark declarations of the library. This header includes no other header. */
 #ifndef TDICT_EXPORT_H
 #define TDICT_EXPORT_H
 

@@ -3,8 +3,8 @@
  *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
  * Integers, ranges, new axes and TDICT_REST return views that share storage. Lists of positions and masks return
- * copies. Only batch dimensions are indexed. The other dimensions of tensors stay whole, and so do the further batch
- * dimensions of child trees.
+ * copies. Only batch dimensions are indexed. All other dimensions stay whole, including additional batch dimensions of
+ * child trees.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once
  * while no thread changes its keys. */
 #ifndef TDICT_INDEX_H
@@ -14,7 +14,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** Given as a bound of a range, leaves that bound open. */
+/** As a bound of a range, leaves the range open at that side. */
 #define TDICT_NONE INT64_MIN
 
 enum tdict_index_kind {
@@ -52,14 +52,15 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 #define TDICT_ALL TDICT_RANGE(TDICT_NONE, TDICT_NONE, 1)
 /** Inserts a new dimension of one element. */
 #define TDICT_NEW_AXIS tdict_index_of(TDICT_INDEX_NEW_AXIS, 0, 0, 0, NULL)
-/** Selects as many whole dimensions as the other items leave: Python's `...`. Allowed at most once in an index. */
+/** Selects all dimensions that no other item of the index applies to, like Python's `...`. Allowed at most once in an
+ *  index. */
 #define TDICT_REST tdict_index_of(TDICT_INDEX_REST, 0, 0, 0, NULL)
-/** Selects @p count elements of a dimension. @p data points to their int64_t positions; negative ones count from the
- *  end. */
+/** Selects @p count elements of a dimension. @p data points to @p count int64_t positions; negative positions count
+ *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
 /** Selects the elements where a bool tensor in host memory is not 0. The mask must have the same sizes as the batch
- *  dimensions that it covers; they become one dimension. Functions that use the mask return #TDICT_EINVAL if a
- *  transfer that should have written it failed. */
+ *  dimensions that it covers; these dimensions become one dimension. Functions that use the mask return #TDICT_EINVAL
+ *  if a transfer that should have written it failed. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
@@ -97,9 +98,10 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
 /** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p tree. Objects are
  *  indexed as tdict/object.h describes.
  *
- *  The result has the batch dimensions of Python's index rules. Dimensions after the last item stay whole. All lists
- *  and masks together produce one dimension. If they are adjacent (integers do not count), that dimension replaces
- *  the first dimension they cover. If a range, TDICT_REST or a new axis is between them, it comes first.
+ *  The batch dimensions of the result follow Python's index rules. Dimensions after the last item stay whole. All lists
+ *  and masks together produce one dimension. If the lists and masks are adjacent (integers do not count), this
+ *  dimension replaces the first dimension that they cover. If a range, TDICT_REST or a new axis is between them, this
+ *  dimension is the first dimension of the result.
  *  Cost without lists and masks: O(tensors + nodes), with one allocation for all tensors and one per node; no
  *  element is read. With lists and masks, the bytes of the result are copied into one storage, in at least
  *  O(positions) pieces per tensor.
@@ -116,7 +118,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, t
  *  minibatches into the same tree.
  *
  *  The addresses of @p dst stay valid, and @p dst may be pinned or locked.
- *  Cost: O(tensors + nodes), twice because everything is checked first, plus one copy of the result. Memory is
+ *  Cost: two passes of O(tensors + nodes), because everything is checked first, plus one copy of the result. Memory is
  *  allocated only for lists, masks and objects.
  *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If it
  *                      overlaps @p src, the overlapping elements are unspecified.
@@ -128,13 +130,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const t
                                                         tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
  *
- *  Addresses and keys do not change. The batch size of @p value must be that of tree[index], or its last dimensions; @p
- *  value is then repeated along the others. If a list names a position twice, the last value remains. Keys that @p
- *  value lacks are not written. Objects are written through their tensors.
- *  If @p tree has no keys, zeroed tensors and objects for all of @p tree are created first. Writing is allowed when @p
- *  tree is locked, but creating is not.
- *  Cost: O(tensors of @p value), twice because everything is checked first, plus one copy of the elements. Memory
- *  is allocated only for lists, masks, objects and the tensors of an empty tree.
+ *  Addresses and keys do not change. The batch size of @p value must equal the batch size of tree[index], or only its
+ *  last dimensions. In the second case, @p value is repeated along the other dimensions. If a list names a position
+ *  twice, the last value written remains. Keys that @p value lacks are not written. Objects are written through their
+ *  tensors. If @p tree has no keys, zeroed tensors and objects for all of @p tree are created first. Writing is allowed
+ *  when @p tree is locked, but creating is not.
+ *  Cost: two passes of O(tensors of @p value), because everything is checked first, plus one copy of the elements.
+ *  Memory is allocated only for lists, masks, objects and the tensors of an empty tree.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
  *          the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE if shapes or dtypes differ;
  *          #TDICT_EREADONLY, #TDICT_EWRONGDEVICE as tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is
@@ -145,13 +147,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_i
 /** @brief Writes @p row to row @p i of @p tree. Use it to build a batch row by row.
  *
  *  @p row must have the batch size of tree[i]. Several threads may write different rows at once after the tensors have
- *  been created. The rules and errors are those of tdict_index_set().
+ *  been created. tdict_index_set() describes the rules and errors.
  *  Cost: O(tensors), plus one copy of the row. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row,
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
  *
- *  The rules and errors are those of tdict_index_set(). #TDICT_EINVAL if the rows do not fit.
+ *  tdict_index_set() describes the rules and errors. #TDICT_EINVAL if the rows do not fit.
  *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);

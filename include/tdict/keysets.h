@@ -1,8 +1,7 @@
 /* Makes trees with other keys from the same tensors: selection by paths, flat and nested keys, merges.
  *
- * Results have new nodes, share tensors and objects with the trees that they come from, and are not locked. The
- * trees that are read do not change. Functions whose names end in `_in_place` change the tree instead of making a
- * new one.
+ * Results have new nodes, share tensors and objects with the source trees, and are not locked. The trees that are read
+ * do not change. Functions whose names end in `_in_place` change the tree instead of making a new one.
  * Each node of a result has the batch size and device of the node that its keys come from. No element is read or
  * copied, so all functions work on every device.
  * All functions return #TDICT_EINVAL for NULL or an invalid path, and #TDICT_ENOMEM. Cost of each function: O(keys
@@ -18,21 +17,22 @@ TDICT_BEGIN_DECLS
 /** @brief Returns a new tree of the entries at the paths, in the order of the paths, with the nodes that lead to
  *  them.
  *
- *  A path to a tree selects the whole tree. Naming an entry twice has no further effect.
+ *  A path to a tree selects the whole tree. If several paths name one entry, the result has the entry once.
  *  @param[in] paths  @p count paths, borrowed.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_ETYPE as tdict_get() if @p strict is true and a path does not exist. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count,
                                                     bool strict, tdict_tree **out, tdict_error *err);
-/** @brief Returns a new tree without the entries at the paths. Paths that do not exist are ignored. Nodes that
- *  become empty stay. */
+/** @brief Returns a new tree without the entries at the paths. Paths that do not exist are ignored. Nodes that become
+ *  empty are kept. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Removes every key of @p tree that no path names, and puts the other keys in the order of the paths.
  *
- *  The result equals that of tdict_select(), unless a child is at several paths: a key that is removed from the
- *  child is removed at all of them. Trees that lead to a path lose keys too, in every tree that holds them. A child
- *  at several of the paths keeps every key that any of the paths names.
+ *  Afterwards @p tree equals the result of tdict_select(), unless a child is at several paths. A key that is removed
+ *  from a child is removed at all paths of the child. Child trees on the way to a path also lose keys, in every tree
+ *  that holds these children. If a child tree is at several of the paths, the child keeps every key that any of the
+ *  paths names.
  *  Handles of these trees and of @p tree stay valid. On failure nothing has changed. Cost: O(keys of the trees on the
  *  way to the paths), and the release of what is removed.
  *  @param[in] strict  If false, paths that do not exist are ignored.
@@ -41,8 +41,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, c
                                                              bool strict, tdict_error *err);
 /** @brief Removes the keys at the paths from @p tree.
  *
- *  Paths that do not exist are ignored. Trees that become empty stay. A child that loses a key loses it in every
- *  tree that holds the child. Handles stay valid. On failure nothing has changed.
+ *  Paths that do not exist are ignored. Trees that become empty are kept. If a key is removed from a child, the key is
+ *  missing in every tree that holds the child. Handles stay valid. On failure nothing has changed.
  *  Cost: O(keys of the trees that lose keys).
  *  @return #TDICT_OK; #TDICT_ELOCKED if a tree that would lose a key is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count,
@@ -54,8 +54,8 @@ typedef struct tdict_key_set {
 } tdict_key_set;
 /** @brief Makes one tree for each set of paths, and a last tree of the entries that are in no set.
  *
- *  Each tree is what tdict_select() with `strict` returns for its set. An entry that several sets name is in each of
- *  their trees. The last tree has no trees without tensors and objects.
+ *  Each tree equals the result of tdict_select() for its set, with `strict` true. If several sets name an entry, each
+ *  of their trees has the entry. Child trees without tensors and objects are left out of the last tree.
  *  @param[in] sets  @p num_sets sets, borrowed.
  *  @param[out] trees  The new trees, @p num_sets + 1; owned by the caller. Written on success only.
  *  @param[in,out] count  The capacity of @p trees; then the number of new trees. Written on success only.
@@ -65,7 +65,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
                                                         tdict_error *err);
 /** @brief Returns a new tree of one node that holds every tensor and object below @p tree.
  *
- *  The order is that of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
+ *  The keys have the order of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
  *  Empty trees are dropped.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second);
@@ -73,25 +73,25 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
  *          (see tdict/tree.h); #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
                                                           tdict_tree **out, tdict_error *err);
-/** @brief Replaces the contents of @p tree with those of the tree that tdict_flatten_keys() returns.
+/** @brief Replaces the contents of @p tree with the contents of the tree that tdict_flatten_keys() returns.
  *
  *  The former children of @p tree do not change, so other trees that hold them do not change either. On failure
  *  nothing has changed.
  *  @return The same errors as tdict_flatten_keys(); #TDICT_ELOCKED if @p tree is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                    tdict_error *err);
-/** @brief Splits the keys of this node at the separators and makes nested trees of the parts. Keys without a
- *  separator stay.
+/** @brief Splits the keys of this node at the separators and makes nested trees of the parts. Keys without a separator
+ *  do not change.
  *
- *  The result does not depend on the order of the keys: "a.b" is put into the tree at "a" whether that tree comes
- *  before or after "a.b". If a tree exists already, its own keys come first.
+ *  The result does not depend on the order of the keys: "a.b" is put into the tree at "a" whether the key "a" is before
+ *  or after "a.b". If that tree exists already, its keys precede the added keys.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends
- *          with the separator or contains two in a row, since keys are not empty; #TDICT_ESHAPE if an entry is put
- *          into an existing tree and does not begin with the batch size of that tree. */
+ *          with the separator or contains two separators in a row, since keys are not empty; #TDICT_ESHAPE if an entry
+ *          is put into an existing tree and does not begin with the batch size of that tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
-/** @brief Replaces the contents of @p tree with those of the tree that tdict_unflatten_keys() returns.
+/** @brief Replaces the contents of @p tree with the contents of the tree that tdict_unflatten_keys() returns.
  *
  *  New keys are added to existing children, and so appear in every tree that holds these children. The result may
  *  therefore differ from tdict_unflatten_keys() if a child is at several paths. If no key contains the separator,
@@ -100,7 +100,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tr
  *          #TDICT_EINVAL if a tree would contain itself. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                      tdict_error *err);
-/** @brief Returns a new tree with the entries of all trees. The batch size and device are those of the first tree.
+/** @brief Returns a new tree with the entries of all trees. The result has the batch size and device of the first tree.
  *
  *  The result equals a copy of the first tree that is updated with each of the other trees in order (see
  *  tdict_update()).

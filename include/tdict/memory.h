@@ -1,9 +1,9 @@
-/* Allocators for the bytes of tensors.
+/* Declares the allocators for the bytes of tensors.
  *
  * A `tdict_memory *` is an allocator. NULL means plain host memory (malloc). tdict_pinned_memory() and
- * tdict_device_memory() of tdict/context.h return the others.
- * The pointer is borrowed: the context owns the allocator. A storage retains what it needs, so it may outlive the
- * context. Thread rule: safe from any thread. */
+ * tdict_device_memory() of tdict/context.h return the allocators of pinned and device memory. The context owns these
+ * allocators; the pointers are borrowed. A storage retains what it needs of its allocator, so the storage may outlive
+ * the context. Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 
@@ -13,19 +13,20 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Counts of one memory. The size of a block is the requested size, rounded up to 4096 bytes for pinned memory and
+/** Statistics of one memory. The size of a block is the requested size, rounded up to 4096 bytes for pinned memory and
  *  to 256 for device memory.
- *  A reused block of device memory may be up to an eighth larger than requested. It counts with its full size. */
+ *  A reused block of device memory may be up to an eighth larger than requested. A reused block counts with its full
+ *  size. */
 typedef struct tdict_memory_counts {
   size_t live_bytes;       /**< bytes in storages that exist */
   size_t cached_bytes;     /**< bytes that are free and kept for reuse */
   size_t peak_bytes;       /**< maximum of live and cached bytes together */
   int64_t num_allocations; /**< number of successful allocations */
-  int64_t num_reused;      /**< number of these that reused a cached block */
+  int64_t num_reused;      /**< number of allocations that reused a cached block */
 } tdict_memory_counts;
 
-/** @brief Copies the counts of @p memory to @p out. All counts are 0 for NULL, since plain host memory is not
- *  counted. */
+/** @brief Copies the counts of @p memory to @p out. If @p memory is NULL, all counts are 0, since plain host memory is
+ *  not counted. */
 TDICT_API void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out);
 /** @brief Returns the device of the memory: the cpu for plain and pinned host memory. */
 TDICT_API tdict_device tdict_memory_device(const tdict_memory *memory);

@@ -1,4 +1,4 @@
-/* Objects: structs of the program as leaves of a tree, described by a tdict_type.
+/* Declares objects. An object is a struct of the program that is a leaf of a tree. A tdict_type describes the struct.
  *
  * Ownership. A tree holds an object in a reference-counted box. Trees that share nodes or leaves share the box. When
  * the last reference to the box is dropped, the library calls the type's `release`, on any thread. Give an object to a
@@ -6,30 +6,31 @@
  * because other trees may hold its box; tdict_rename() moves it.
  *
  * Transfers. If a type lacks the hook that a transfer needs, the transfer passes the object through unchanged and
- * counts it in its statistics. Under `strict_objects` the transfer fails instead.
+ * counts the object in the statistics of the transfer. Under `strict_objects` the transfer fails instead.
  *
  * Operations on trees. Operations that only move keys share the box: tdict_set_tree(), tdict_select(), tdict_update(),
- * tdict_flatten_keys(), tdict_clone() and similar. So do operations that leave every element at its index. The other
- * operations first look for a hook that does exactly their job. Without such a hook they call `flatten`, work on the
- * tensors, and call `unflatten` to make the object of the result:
+ * tdict_flatten_keys(), tdict_clone() and similar. Operations that leave every element at its index share the box too.
+ * All other operations call the hook for the operation, if the type has the hook. Otherwise they call `flatten`, work
+ * on the tensors, and call `unflatten` to make the object of the result:
  *
- * - tdict_clone_deep(): `clone`, else tensors.
- * - One element of each of the first dimensions (TDICT_AT, tdict_unbind()): `index` per dimension, else tensors.
- * - tdict_stack() along dimension 0: `stack`, else tensors.
- * - Other indices and shapes, split, stack, cat, pad_sequence: tensors.
+ * - tdict_clone_deep(): the `clone` hook, else the tensors.
+ * - One element of each of the first dimensions (TDICT_AT, tdict_unbind()): the `index` hook per dimension, else the
+ * tensors.
+ * - tdict_stack() along dimension 0: the `stack` hook, else the tensors.
+ * - Other indices and shapes, split, stack, cat, pad_sequence: the tensors.
  * - Writes in place, also to `out` trees: the tensors of both objects, which must have the same type.
- * - tdict_visit(), tdict_apply(), tdict_filter(): tensors, with paths below the path of the object.
- * - tdict_compare(): tensors, unless both trees hold the same object.
+ * - tdict_visit(), tdict_apply(), tdict_filter(): the tensors, with paths below the path of the object.
+ * - tdict_compare(): the tensors, unless both trees hold the same object.
  *
- * If the call is given a memory, it prefers the tensors to the hooks, because hooks cannot allocate from that memory.
- * If batch dimensions matter, the tensors of the object must begin with those of its tree, else the call returns
- * #TDICT_ESHAPE. It returns #TDICT_ENOTSUP if the type has neither the hook nor `flatten`, and #TDICT_ETYPE if two
- * types meet where one is required. If a hook fails, the call returns the error of the hook. In each case err->path
- * names the object, all trees are unchanged, and objects made so far are released. Cost: that of the hooks, and
- * O(nodes) more.
+ * If the caller passes a memory, the call uses `flatten` and `unflatten` instead of these hooks if the type has them. A
+ * hook cannot allocate from that memory. If the operation uses batch dimensions, the tensors of the object must begin
+ * with the batch size of the object's tree. Otherwise the call returns #TDICT_ESHAPE. The call returns #TDICT_ENOTSUP
+ * if the type has neither the hook nor `flatten`. The call returns #TDICT_ETYPE if two objects that must have one type
+ * have different types. If a hook fails, the call returns the error of the hook. In each case err->path names the
+ * object, all trees are unchanged, and objects made so far are released. Cost: the time of the hooks, plus O(nodes).
  *
- * Thread rule: hooks of different objects run at the same time, on pool threads. Hooks of one object may do so too, if
- * several transfers use it. So a hook must not change `self`. */
+ * Thread rule: hooks of different objects run at the same time, on pool threads. If several transfers use one object,
+ * the hooks of this object may also run at the same time. A hook must therefore not change `self`. */
 #ifndef TDICT_OBJECT_H
 #define TDICT_OBJECT_H
 
@@ -37,14 +38,14 @@
 
 TDICT_BEGIN_DECLS
 
-/** The argument of a running hook, for calls to the engine; see tdict/hook.h. */
+/** An argument of hooks. A hook passes this argument to the functions of tdict/hook.h. */
 typedef struct tdict_hook tdict_hook;
 
 /** A type of object: a table of hooks. All members but the first three may be NULL.
  *
- *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. It writes its result on success only.
- *  A hook that makes an object may return `self` in *out: the result is then the same object, and its box is shared.
- *  The type must outlive its objects. The library never writes it, and compares types by address. */
+ *  A hook returns a tdict_status; any other number becomes #TDICT_EHOOK. A hook writes its result on success only. A
+ *  hook that makes an object may return `self` in *out: the result is then the same object, and its box is shared. The
+ *  type must outlive its objects. The library never writes to the type, and compares types by address. */
 struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size count as NULL */
   const char *name;            /**< for messages and tdict_print(); not empty */
@@ -52,23 +53,23 @@ struct tdict_type {
   /** Makes an object of the same type whose tensors are pinned. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   /** Makes an object of the same type on the device of the hook. If the transfer pins and the type has `pin_memory`,
-   *  `self` is the pinned object. Queue own work on tdict_hook_stream(). */
+   *  `self` is the pinned object. If the hook queues work, it uses the stream that tdict_hook_stream() returns. */
   tdict_status (*to_device)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   bool (*is_pinned)(const void *self); /**< returns true if every host tensor of the object is pinned */
-  /** Makes a tree that shares the tensors of the object and holds no objects. The caller of the hook moves or reads the
-   *  tree. It may write elements, but does not change the tree itself. */
+  /** Makes a tree that shares the tensors of the object and holds no objects. The library moves or reads the tensors of
+   *  this tree. The library may write elements, but does not change the tree itself. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
   /** Makes an object like `self` from the tensors of `tree`. The tree has the keys that `flatten` gave, perhaps with
-   *  other dimensions. It is borrowed: retain the tensors that the object keeps. In a transfer the bytes have not
-   *  arrived yet, so do not read them. */
+   *  other dimensions. The tree is borrowed: the hook must retain the tensors that the object keeps. In a transfer the
+   *  bytes have not arrived yet, so do not read them. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
-  /** Makes a copy with elements of its own. */
+  /** Makes a copy of the object. The copy shares no elements with `self`. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
   /** Makes the object of element `i` of the first batch dimension. `i` is in range. */
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
   /** Makes one object of `count` objects of this type, with a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);
-  size_t (*bytes)(const void *self); /**< returns the bytes of its elements, for tdict_bytes() */
+  size_t (*bytes)(const void *self); /**< returns the number of bytes of the elements, for tdict_bytes() */
   /** Writes a text without a newline, cut to `bytes` and ended by 0. Returns the length of the full text, as snprintf
    *  does. */
   size_t (*print)(const void *self, char *buffer, size_t bytes);

@@ -1,7 +1,7 @@
 /* Changes the batch dimensions of a tree: views, reshapes, permutations and pieces.
  *
- * The other dimensions of tensors stay, and so do the further batch dimensions of child trees. Results have the keys
- * and locks of the source tree; the results of tdict_unbind() are not locked. Negative dimensions count from the
+ * All other dimensions are unchanged, including additional batch dimensions of child trees. Results have the keys and
+ * locks of the source tree, except that results of tdict_unbind() are not locked. Negative dimensions count from the
  * end. Objects are handled as tdict/object.h describes.
  * All tensors of a result are views that share storage with the source. Only tdict_reshape() and tdict_flatten()
  * copy, and only tensors whose strides allow no view.
@@ -20,7 +20,7 @@
 TDICT_BEGIN_DECLS
 
 /** @brief Returns a tree of views with the batch size @p shape. The number of elements must not change.
- *  @param[in] shape  @p ndim sizes. At most one may be -1 and is then computed from the others.
+ *  @param[in] shape  @p ndim sizes. At most one size may be -1; it is then computed from the other sizes.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of elements differs, or if the strides of a tensor allow no view
  *          (err->path names the tensor). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape,
@@ -36,13 +36,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
                                                      tdict_error *err);
 /** @brief Splits one batch dimension into several; always returns views.
- *  @param[in] shape  @p ndim sizes. At most one may be -1 and is then computed from the others. */
+ *  @param[in] shape  @p ndim sizes. At most one size may be -1; it is then computed from the other sizes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief Inserts a batch dimension of one element before dimension @p dim, or after the last dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out,
                                                        tdict_error *err);
-/** Passed to tdict_squeeze(), removes every batch dimension of one element. */
+/** If passed to tdict_squeeze(), every batch dimension of one element is removed. */
 #define TDICT_EVERY_DIM INT32_MIN
 /** @brief Removes batch dimension @p dim if it has one element; otherwise the result has the same batch size as @p
  *  tree. */
@@ -87,8 +87,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree,
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the dimension does not exist, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size,
                                                                size_t *count, tdict_error *err);
-/** @brief Cuts dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and
- *  there may be fewer pieces.
+/** @brief Cuts dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and there
+ *  may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
  *  @param[in,out] count  The number of pieces wanted, which is also the capacity of @p trees; then the number of
  *          pieces.

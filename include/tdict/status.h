@@ -1,8 +1,8 @@
-/* Status codes, and the error struct that calls fill.
+/* Declares the status codes, and the error struct that failing calls fill.
  *
  * Every call that can fail returns a tdict_status and takes a `tdict_error *err` as its last argument. `err` may be
- * NULL. It is written only on failure. A call that fails changes nothing, unless its own comment says otherwise.
- * Thread rule: an error belongs to the thread that passes it. */
+ * NULL. The struct is written only on failure. A call that fails changes nothing, unless its comment says otherwise.
+ * Thread rule: only the thread that passes an error struct may use the struct during the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 
@@ -51,13 +51,13 @@ typedef struct tdict_error {
   char message[256]; /**< one sentence: what was wanted and what was found */
 } tdict_error;
 
-/** @brief Returns the name of a status, such as "TDICT_EINVAL". An unknown number gives "TDICT_?".
+/** @brief Returns the name of a status, such as "TDICT_EINVAL". Returns "TDICT_?" for an unknown number.
  *  @return a static string. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
 
 /** @brief Prints an error as one line, such as
  *          `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels`.
- *  @param[in] err   Borrowed. A native code that is not 0 follows in brackets. NULL prints nothing.
+ *  @param[in] err  Borrowed. If its native code is not 0, the code is printed in brackets. If NULL, nothing is printed.
  *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors.
  *  @note Thread-safe. The macros of tdict/try.h call this function. */
 TDICT_API void tdict_error_print(const tdict_error *err, FILE *file);

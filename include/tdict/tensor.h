@@ -1,10 +1,10 @@
-/* A tensor: an element type, a shape and strides over a reference-counted storage.
+/* Declares tensors. A tensor has an element type, a shape and strides, and uses a reference-counted storage.
  *
- * Shapes count elements. Strides are in elements and may be zero or negative. Sizes in bytes have "bytes" in their
- * names.
- * The dtype, shape and strides of a tensor never change; its elements may. A function that creates a tensor returns
- * one reference; release it with tdict_tensor_release().
- * Thread rule: many threads may read a tensor, or one may write it. Retain and release are safe from any thread. */
+ * Shapes and strides are in elements. Strides may be zero or negative. Sizes in bytes have "bytes" in their names.
+ * The dtype, shape and strides of a tensor never change; the elements may change. A function that creates a tensor
+ * returns one reference; release it with tdict_tensor_release().
+ * Thread rule: many threads may read a tensor, or one thread may write it. Retain and release are safe from any
+ * thread. */
 #ifndef TDICT_TENSOR_H
 #define TDICT_TENSOR_H
 
@@ -40,7 +40,7 @@ typedef struct tdict_tensor tdict_tensor;
 /** The bytes must not be written: tdict_tensor_data() returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
 
-/** Somebody's memory, described. Also what tdict_tensor_get_desc() gives. */
+/** Describes memory that the program owns. tdict_tensor_get_desc() fills the same struct. */
 typedef struct tdict_tensor_desc {
   size_t struct_size;
   void *data; /**< address of the element with index 0 in every dimension, not always the lowest address */
@@ -49,7 +49,8 @@ typedef struct tdict_tensor_desc {
   int32_t ndim;
   const int64_t *shape;   /**< ndim sizes; borrowed */
   const int64_t *strides; /**< ndim strides in elements; NULL means C order; borrowed */
-  size_t storage_bytes;   /**< accessible bytes from `data` upwards; 0: as many as shape and strides need */
+  size_t storage_bytes;   /**< number of accessible bytes from `data` upwards; 0: the number that shape and strides
+                               need */
   uint32_t flags;         /**< TDICT_DESC_ bits */
 } tdict_tensor_desc;
 static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
@@ -60,22 +61,22 @@ static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
   return v;
 }
 
-/** A range of one dimension: `count` elements from `start` in steps of `step`. A negative step goes backwards; 0 is
- *  invalid. */
+/** Selects `count` elements of one dimension, from index `start` in steps of `step`. A negative step selects backwards;
+ *  a step of 0 is invalid. */
 typedef struct tdict_tensor_range {
   int32_t dim;
   int64_t start, count, step;
 } tdict_tensor_range;
 
 /** @brief Creates a tensor in C order with unspecified elements.
- *  @param[in] shape   @p ndim sizes of zero or more. May be NULL if @p ndim is 0, which gives one element.
+ *  @param[in] shape  @p ndim sizes of zero or more. May be NULL if @p ndim is 0; the tensor then has one element.
  *  @param[in] memory  Borrowed. NULL for plain host memory, aligned to 256 bytes.
  *  @return #TDICT_OK; #TDICT_EINVAL for an invalid @p ndim or a negative size; #TDICT_EDTYPE for an unknown
  *          dtype; #TDICT_EOVERFLOW if the bytes do not fit 63 bits; #TDICT_ENOMEM; #TDICT_ENODEVICE if the device
  *          of the memory is not present; #TDICT_EDEVICE. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
-/** @brief Creates a tensor like tdict_tensor_empty(), with every byte zero. Errors as there. */
+/** @brief Creates a tensor like tdict_tensor_empty(), and sets every byte to zero. Returns the same errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor in plain host memory and fills it with copies of @p element.
@@ -83,7 +84,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_zeros(tdict_dtype dtype, int
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                          const void *element, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor in plain host memory from an array of the program.
- *  @param[in] data  All elements in C order, borrowed for the call. May be NULL if there are none.
+ *  @param[in] data  All elements in C order, borrowed for the call. May be NULL if the tensor has no elements.
  *  @return as tdict_tensor_empty(); also #TDICT_EINVAL if @p data is NULL and there are elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                                const void *data, tdict_tensor **out, tdict_error *err);
@@ -95,8 +96,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, do
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
  *  @param[in] release  Called once with @p user when the last tensor over the memory is released; may be
- *          NULL. It runs on the releasing thread, at times a thread of the pool, with no lock held. It may only
- *          call release functions. Not called if this function fails.
+ *          NULL. The callback runs on the thread that drops this reference, which may be a pool thread, with no lock
+ *          held. The callback may only call release functions. If this function fails, the callback is not called.
  *  @return #TDICT_OK; #TDICT_EINVAL for NULL data with elements, an invalid size, struct_size or flag;
  *          #TDICT_EDTYPE; #TDICT_EOVERFLOW; #TDICT_ESHAPE if the strides reach outside `storage_bytes`, or below
  *          `data` while `storage_bytes` is not 0; #TDICT_ENOTSUP if the view is a longer struct that uses a field
@@ -122,7 +123,7 @@ TDICT_API const int64_t *tdict_tensor_shape(const tdict_tensor *tensor);
 TDICT_API const int64_t *tdict_tensor_strides(const tdict_tensor *tensor);
 /** @brief Returns the number of elements. */
 TDICT_API int64_t tdict_tensor_numel(const tdict_tensor *tensor);
-/** @brief Returns the number of elements times the size of one. Strides do not matter. */
+/** @brief Returns the number of elements times the bytes of one element. The result does not depend on the strides. */
 TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
 /** @brief Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored. A tensor
  *  without elements is contiguous. */
@@ -134,13 +135,14 @@ TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
 /** @brief Returns the address of the first element for writing. Returns NULL for read-only storage, for a tensor
  *  without memory, and if a transfer into the elements has failed.
- *  For host memory, first waits until no transfer reads or writes the storage. A device address is returned at once.
- *  In a fork, does not wait for threads of the parent. */
+ *  If the tensor is in host memory, the call first waits until no transfer reads or writes the storage. If the tensor
+ *  is on a device, the call does not wait. In a forked process, the call does not wait for threads of the parent
+ *  process. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
 /** @brief Returns the address of the first element for reading, or NULL as tdict_tensor_data() does, except that
  *  read-only storage is allowed.
- *  For host memory, first waits until no transfer writes the storage. In a fork, does not wait for threads of the
- *  parent. */
+ *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
+ *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
 /** @brief Describes @p tensor. Shape and strides are borrowed from the tensor. `storage_bytes` counts the bytes up to
  *  the end of the storage. Does not wait for transfers.
@@ -150,20 +152,21 @@ TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_de
 
 /** @brief Creates a view with any shape and strides over the storage of @p tensor, with the same dtype.
  *  @param[in] layout  Only its ndim, shape and strides are used. Borrowed for the call.
- *  @param[in] offset  Elements from the first element of @p tensor to that of the view; may be negative.
+ *  @param[in] offset  Distance in elements from the first element of @p tensor to the first element of the view; may be
+ *          negative.
  *  @return #TDICT_OK; #TDICT_EINVAL; #TDICT_EOVERFLOW; #TDICT_ENOTSUP if @p layout uses a field unknown to
  *          this library; #TDICT_ESHAPE if the view would reach outside the storage; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor,
                                                                const tdict_tensor_desc *layout, int64_t offset,
                                                                tdict_tensor **out, tdict_error *err);
-/** @brief Creates a view of the elements of @p range. All other dimensions stay whole.
+/** @brief Creates a view of the elements of @p range. All other dimensions are unchanged.
  *  @return #TDICT_OK; #TDICT_EINVAL for a dimension that does not exist, a step of 0, or an element outside
  *          the dimension; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Creates a view whose dimension i is dimension @p order[i] of @p tensor.
- *  @param[in] order  @p ndim dimensions, each of them once; may be NULL if @p ndim is 0.
- *  @return #TDICT_OK; #TDICT_EINVAL if @p ndim differs from that of @p tensor or @p order is not a permutation;
+ *  @param[in] order  @p ndim dimensions, each exactly once; may be NULL if @p ndim is 0.
+ *  @return #TDICT_OK; #TDICT_EINVAL if @p tensor does not have @p ndim dimensions or @p order is not a permutation;
  *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
@@ -178,13 +181,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Copies all elements from @p src to @p dst and waits for the end. Both have the same dtype and shape, and
- *  any strides.
- *  Both are on the host, or on one device, or one on the host and one on a device. If they overlap, the result is
- *  unspecified.
- *  First waits for transfers that write @p src or use @p dst, and for work on @p dst noted by tdict_record_stream().
- *  This holds for device memory too.
- *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if they differ; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE
+/** @brief Copies all elements from @p src to @p dst and returns after the copy is done. Both tensors must have the same
+ *  dtype and shape; their strides may differ. If both tensors are on devices, it must be the same device. If the
+ *  tensors overlap, the result is unspecified. The call first waits for transfers that write @p src or use @p dst, and
+ *  for work on @p dst noted by tdict_record_stream(). The call waits also if the tensors are in device memory.
+ *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY;
+ *          #TDICT_EWRONGDEVICE
  *          for two devices, or device memory that belongs to no context; #TDICT_EINVAL for NULL, or if a transfer
  *          into @p src has failed; #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);

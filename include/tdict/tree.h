@@ -1,21 +1,22 @@
-/* Trees of tensors.
+/* Declares trees of tensors.
  *
  * A tree maps keys to tensors, trees and objects (tdict/object.h), and keeps the order in which the keys were added.
- * Its batch size equals the leading dimensions of every tensor below it.
+ * The batch size of a tree equals the leading dimensions of every tensor below the tree.
  *
- * A child is a tree of its own: the program can change it through a borrowed handle, and several trees can share it. A
- * change to a child is checked against the batch size and device of that child only. Its parents are not checked, so
- * the child may then no longer match a parent. Functions that use the parent's batch size then return TDICT_ESHAPE,
- * err->path names the tensor, and nothing changes. These are the functions of tdict/index.h, tdict/shape.h and
- * tdict/combine.h, tdict_flatten_keys() and tdict_dataset_from_tree(). All other functions work as before. Only tensors
- * are compared: a child whose tensors match takes the parent's batch size in results.
+ * A child is a complete tree: the program can change a child through a borrowed handle, and several trees can share a
+ * child. A change to a child is checked against the batch size and device of that child only. The parents of the child
+ * are not checked, so the child may then no longer match a parent. Functions that use the parent's batch size then
+ * return TDICT_ESHAPE, err->path names the tensor, and nothing changes. The parent's batch size is used by the
+ * functions of tdict/index.h, tdict/shape.h and tdict/combine.h, and by tdict_flatten_keys() and
+ * tdict_dataset_from_tree(). All other functions still work. Only the shapes of tensors are checked. If the tensors of
+ * a child match, the child takes the parent's batch size in the result.
  *
  * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
  * source is the single key `h.0`. Any other byte is legal. An empty key is an error.
  *
- * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops it.
- * Thread rule: many threads may read a tree, or one thread may write it. Counting references is thread-safe.
- * The rules are those of TensorDict 0.14, except where this header says otherwise. */
+ * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
+ * reference. Thread rule: many threads may read a tree, or one thread may write it. Counting references is thread-safe.
+ * Trees follow the rules of TensorDict 0.14, except where this header says otherwise. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -28,7 +29,7 @@ TDICT_BEGIN_DECLS
 typedef struct tdict_tree tdict_tree;
 typedef struct tdict_type tdict_type; /**< a type of object; see tdict/object.h */
 
-/** The largest number of batch dimensions. */
+/** Maximum number of batch dimensions. */
 #define TDICT_MAX_BATCH_NDIM 16
 
 /** @brief Creates an empty tree.
@@ -90,23 +91,22 @@ TDICT_API void tdict_release(tdict_tree *tree);
  *
  *  Missing trees on the path are created with the batch size and device of their parent. If the path is in use, the new
  *  tensor replaces the old entry and keeps its position in the order.
- *  @param[in] tensor  Retained by the tree. The caller keeps its own reference.
+ *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
  *  @return #TDICT_OK; #TDICT_EINVAL an empty key, or a NULL pointer; #TDICT_ETYPE the path leads through a tensor or an
  *          object; #TDICT_ESHAPE the leading dimensions differ from the batch size; #TDICT_EWRONGDEVICE the tree has
  *          another device; #TDICT_ELOCKED the tree is locked; #TDICT_ENOMEM.
- *  @note Cost: O(length of the path) on average. If another tree shares the node's key table, O(keys of the node) more.
- */
+ *  @note Cost: O(length of the path) on average. If another tree shares the node's key table, the cost is O(keys of
+ *        the node). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
 /** @brief Sets the tree at a path. Normally @p child is shared.
  *
  *  If @p child has fewer batch dimensions than its new parent, or lacks the parent's device, a shallow copy that has
- *  them is stored. The copy shares all tensors and has nodes of its own; @p child itself is unchanged.
- *  An empty @p child whose batch size differs takes that of the parent.
- *  A later change to a shared child is visible in every tree that holds the child; the top of this header says what
- *  then fails.
+ *  them is stored. The copy has new nodes and shares all tensors; @p child itself is unchanged. If @p child is empty
+ *  and its batch size differs, the stored copy has the batch size of the parent. A later change to a shared child is
+ *  visible in every tree that holds the child. The top of this header says which functions may then fail.
  *  @return as tdict_set(); #TDICT_EINVAL also if @p child is the tree that it is set in, or contains that tree.
- *  @note Cost: as tdict_set(), and O(keys of @p child) to check them. */
+ *  @note Cost: as tdict_set(), plus O(keys of @p child) to check the child. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child,
                                                       tdict_error *err);
 
@@ -160,8 +160,8 @@ TDICT_API int tdict_batch_ndim(const tdict_tree *tree);
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
- *  A child with fewer dimensions takes @p batch_size. A child with more keeps its own. An empty child that does not
- *  match takes @p batch_size. Parents are not checked: see the top of this header.
+ *  A child with fewer dimensions takes @p batch_size. A child with more dimensions keeps its batch size. An empty child
+ *  that does not match takes @p batch_size. Parents are not checked: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child does not match, and err->path
  *          names the first; #TDICT_ELOCKED the tree, or a child that must change, is locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
@@ -169,7 +169,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, in
                                                             tdict_error *err);
 /** @brief Returns true and writes the device to @p out if the tree has a device. @p out may be NULL. */
 TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
-/** @brief Sets the device of a tree and of all trees below it. Moves nothing.
+/** @brief Sets the device of a tree and of all trees below the tree. No tensor is moved.
  *  @param[in] device  Borrowed for the call. NULL removes the device.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor is on another device, and err->path names the first; #TDICT_EINVAL
  *          @p device is invalid or @p tree is NULL; #TDICT_ELOCKED the tree, or a child that must change, is locked;
@@ -180,14 +180,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const 
 /** @brief Locks the tree and all trees below it. In a locked tree no entry can be added, removed or replaced. Elements
  *  can still be written. Cost of tdict_lock() and tdict_unlock(): O(keys below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
-/** @brief Unlocks the tree, and each tree below it that no other locked tree holds. An unlocked tree stays unlocked.
+/** @brief Unlocks the tree, and each tree below it that no other locked tree holds. If the tree is not locked, nothing
+ *  changes.
  *  @return #TDICT_OK; #TDICT_ELOCKED the tree is below a locked tree, which must be unlocked instead; #TDICT_EINVAL
  *          @p tree is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err);
-/** @brief Returns true if the tree is locked, by its own lock or by a tree above it. */
+/** @brief Returns true if the tree itself or a tree above it is locked. */
 TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
-/** @brief Returns the number of keys of this node. Keys of trees below are not counted. */
+/** @brief Returns the number of keys of this node. Keys of child trees are not counted. */
 TDICT_API size_t tdict_num_keys(const tdict_tree *tree);
 /** @brief Returns the i-th key of this node in insertion order, unescaped, or NULL if @p i is too large.
  *
@@ -212,13 +213,14 @@ typedef struct tdict_entry {
   const char *path; /**< escaped; relative to the tree that is walked or searched */
   const char *key;  /**< the last key, unescaped */
   int32_t depth;    /**< 0 for the keys of the tree that is walked or searched */
-  /** Exactly one of the next three is not NULL. */
+  /** Exactly one of the next three members is not NULL. */
   tdict_tensor *tensor;
   tdict_tree *tree;
   void *object;
   const tdict_type *type; /**< the type of `object`, or NULL */
 } tdict_entry;
-/** Is called for each entry of a walk. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
+/** A function that is called for each entry of a walk. Returns a tdict_status; any other number becomes
+ *  #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
 /** @brief Calls @p visit for every tensor, tree and object below @p tree, in insertion order, a tree before its
  *  children.
@@ -230,15 +232,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_
                                                   tdict_error *err);
 
 /** @brief Returns the tensor, tree or object at the i-th key of @p tree, in insertion order.
- *  @param[out] out  Written on success only. Its `path` is NULL and its `depth` is 0. The rest is borrowed from the
- *                   tree until the tree changes.
+ *  @param[out] out  Written on success only. Its `path` is NULL and its `depth` is 0. The other members are borrowed
+ *                   from the tree until the tree changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is not below tdict_num_keys(); #TDICT_EINVAL a NULL pointer.
  *  @note Cost: as tdict_key_at(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out,
                                                           tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.
- *  @param[out] out  Written on success only. Its `path` is @p path. The rest is borrowed from the tree until the tree
- *                   changes.
+ *  @param[out] out  Written on success only. Its `path` is @p path. The other members are borrowed from the tree until
+ *                   the tree changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND; #TDICT_ETYPE the path leads through a tensor or an object; #TDICT_EINVAL an
  *          empty key, or a NULL pointer; #TDICT_ENOMEM.
  *  @note Cost: as tdict_get(). */
@@ -247,9 +249,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
- *  The text has a line per key with the dtype, shape and device of its tensor, but never elements. It marks pinned
- *  tensors `pinned`, and tensors that overlap another tensor of the tree `shared`. For an object it has the type and
- *  up to 255 bytes from the `print` hook. Prints at most 100 keys, then how many were left out.
+ *  The text has a line per key with the dtype, shape and device of its tensor, but never elements. Pinned tensors are
+ *  marked `pinned`. Tensors that overlap another tensor of the tree are marked `shared`. The line of an object has the
+ *  type and up to 255 bytes of text from the `print` hook. The text has at most 100 keys, and then the number of keys
+ *  that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor. Only very deep trees need an allocation. */

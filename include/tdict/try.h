@@ -1,13 +1,13 @@
 /* Two macros for programs that print an error and return. tdict/tdict.h does not include this header; include both to
- * use the macros. They add nothing to the library's ABI.
+ * use the macros. The macros add nothing to the library's ABI.
  *
- * Both macros evaluate once a call that returns a tdict_status. If the status is #TDICT_OK, nothing else happens.
- * Otherwise they print one line to stderr, such as
+ * Each macro takes a call that returns a tdict_status, and evaluates the call once. If the status is #TDICT_OK, nothing
+ * else happens. Otherwise they print one line to stderr, such as
  *
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels
  *
  * and leave the function. The calling function must have a tdict_error variable `err`, and pass `&err` to the call.
- * If the call gets NULL instead, set `err` to zero first; then only the status is printed.
+ * If the call passes NULL instead, set `err` to zero first. The macros then print only the status.
  *
  * A function can return `err.status`, since it is written only on failure:
  *
@@ -44,7 +44,7 @@
   } while (0)
 
 /** @brief Evaluates a call. On failure prints the error with file and line, and jumps to the label `done`.
- *  Sets err.status, since a call that got NULL does not write `err`. */
+ *  Sets err.status, because a call that passes NULL for the error does not write `err`. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
 /** @brief Evaluates a call. On failure prints the error like TDICT_TRY() and returns `value` from the function. */

@@ -1,5 +1,5 @@
-/* Plain values: element types, devices and streams. They are copied and own nothing. All functions here are
- * thread-safe. */
+/* Declares plain values: element types, devices and streams. These values are copied and own nothing. All functions in
+ * this header are thread-safe. */
 #ifndef TDICT_VALUES_H
 #define TDICT_VALUES_H
 
@@ -11,8 +11,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** An element type. One number holds DLPack's type code, bits and lanes, so == and switch work on it.
- *  The codes are those of DLDataTypeCode in DLPack's dlpack.h. */
+/** An element type. A tdict_dtype is one number that holds DLPack's type code, bits and lanes, so == and switch work
+ *  with dtypes. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
 typedef uint32_t tdict_dtype;
 #define TDICT_DTYPE(code, bits, lanes) ((tdict_dtype)(code) | (tdict_dtype)(bits) << 8 | (tdict_dtype)(lanes) << 16)
 #define TDICT_I8 TDICT_DTYPE(0, 8, 1)
@@ -33,10 +33,11 @@ typedef uint32_t tdict_dtype;
 #define TDICT_F8E4M3 TDICT_DTYPE(10, 8, 1) /* DLPack's float8_e4m3fn */
 #define TDICT_F8E5M2 TDICT_DTYPE(12, 8, 1)
 
-/** @brief Returns the bytes of one element, including all lanes. An unknown type gives 0. A type with several lanes
- *  is known if its one-lane type is listed above. */
+/** @brief Returns the bytes of one element, including all lanes. Returns 0 for an unknown type. A type with several
+ *  lanes is known if its one-lane type is listed above. */
 TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
-/** @brief Returns a static name such as "float32" or "bfloat16", without lanes. An unknown type gives "unknown". */
+/** @brief Returns a static name such as "float32" or "bfloat16", without lanes. Returns "unknown" for an unknown
+ * type. */
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
@@ -45,11 +46,12 @@ TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
  *  @return @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
-/** The place of memory. `type` is a DLPack device type (DLDeviceType). `index` numbers the devices of one type. */
+/** Identifies a device. `type` is a DLPack device type (DLDeviceType). `index` is the number of the device among the
+ *  devices of this type. */
 typedef struct tdict_device {
   int32_t type, index;
 } tdict_device;
-#define TDICT_DEVICE_AUTO 0 /* no actual device: the context chooses one, see tdict_context_options */
+#define TDICT_DEVICE_AUTO 0 /* not a device: the context chooses a device, see tdict_context_options */
 #define TDICT_DEVICE_CPU 1
 #define TDICT_DEVICE_CUDA 2
 #define TDICT_DEVICE_SIM 12 /* DLPack's extension code: the simulated device of tdict/sim.h */
@@ -62,7 +64,7 @@ TDICT_API tdict_device tdict_cuda(int index);
 TDICT_API tdict_device tdict_sim(int index);
 /** @brief Returns true if type and index are equal. */
 TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
-/** @brief Parses "cpu", "cuda", "cuda:1", "sim", "sim:1" or "auto". A missing index is 0.
+/** @brief Parses "cpu", "cuda", "cuda:1", "sim", "sim:1" or "auto". If the text has no index, the index is 0.
  *  @param[out] out  Written only on success.
  *  @return #TDICT_OK; #TDICT_EINVAL for any other text, or if an argument is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);

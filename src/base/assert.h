@@ -1,7 +1,9 @@
-/* Debug assertions: TDICT_ASSERT(condition). They check what the code itself guarantees, never arguments of the program.
+/* Debug assertions: TDICT_ASSERT(condition). Assertions check what the code itself guarantees, never arguments of the
+ * program.
  *
- * They are on in Debug builds and under sanitizers, else off. A failed assertion writes one line to stderr and raises a
- * trap; the library never calls abort(). The condition must have no side effects. Owns nothing; thread-safe. */
+ * The assertions are on in Debug builds and under sanitizers, else off. A failed assertion writes one line to stderr
+ * and raises a trap; the library never calls abort(). The condition must have no side effects. Owns nothing;
+ * thread-safe. */
 #ifndef TDICT_BASE_ASSERT_H
 #define TDICT_BASE_ASSERT_H
 
@@ -20,7 +22,7 @@
 #endif
 
 #if TDICT_ASSERTS
-/* dprintf() takes no lock of stdio, which another thread may hold. */
+/* dprintf() does not take the lock of a stdio stream, which another thread may hold. */
 __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
                                                                        int line) {
   dprintf(STDERR_FILENO, "tdict: %s:%d: assertion failed: %s\n", file, line, condition);
@@ -33,7 +35,7 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 #endif
 
 /* Returns true if some thread holds the mutex, for assertions about locks. The owner of a default mutex is unknown, so
- * this cannot tell whether the calling thread holds it. */
+ * the function cannot tell whether the calling thread holds it. */
 static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
   if (pthread_mutex_trylock(lock) != 0) return true;
   pthread_mutex_unlock(lock);

@@ -13,7 +13,7 @@ static inline bool tdict_mul_size(size_t a, size_t b, size_t *out) { return !__b
 static inline bool tdict_add_size(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
 static inline bool tdict_mul_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool tdict_add_i64(int64_t a, int64_t b, int64_t *out) { return !__builtin_add_overflow(a, b, out); }
-/* Rounds `value` up to a multiple of `step`, which is a power of two. */
+/* Rounds `value` up to a multiple of `step`, where `step` is a power of two. */
 static inline bool tdict_round_up(size_t value, size_t step, size_t *out) {
   size_t sum;
   TDICT_ASSERT(step != 0 && (step & (step - 1)) == 0);

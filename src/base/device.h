@@ -1,4 +1,4 @@
-/* Checks of device arguments. Pure functions; thread-safe. */
+/* Checks device arguments. Pure functions; thread-safe. */
 #ifndef TDICT_BASE_DEVICE_H
 #define TDICT_BASE_DEVICE_H
 

@@ -85,8 +85,8 @@ bool tdict_status_is_known(tdict_status status) {
 
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err) {
   if (!tdict_status_is_known(returned))
-    return tdict_fail(callback_err, TDICT_EHOOK, "%s answered %d, which is no tdict_status", what, (int)returned);
-  /* Callers read both, so they must agree. */
+    return tdict_fail(callback_err, TDICT_EHOOK, "%s returned %d, which is not a tdict_status", what, (int)returned);
+  /* Callers read both the returned status and err->status, so these must be equal. */
   if (returned != TDICT_OK && callback_err && callback_err->status) callback_err->status = (int32_t)returned;
   return returned;
 }
@@ -99,7 +99,7 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
     memcpy(err->path, path, length + 1);
     return status;
   }
-  /* Keep the head and the tail of a long path: both help to find the leaf. */
+  /* Keep the head and the tail of a long path, since both parts help to find the leaf. */
   size_t kept = room - (sizeof cut - 1), head = kept / 2, tail = kept - head;
   memcpy(err->path, path, head);
   memcpy(err->path + head, cut, sizeof cut - 1);

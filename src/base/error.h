@@ -1,5 +1,5 @@
-/* Functions that fill a tdict_error, so that each failing exit is one line. Thread rule: an error belongs to its
- * caller. */
+/* Functions that fill a tdict_error, so that each failing exit is one line. Thread rule: the caller of a function owns
+ * the error struct. */
 #ifndef TDICT_BASE_ERROR_H
 #define TDICT_BASE_ERROR_H
 
@@ -7,10 +7,10 @@
 
 #include "tdict/status.h"
 
-/* Fills *err with the status, the formatted message, an empty path and native code 0. Skips this if `err` is NULL.
+/* Fills *err with the status, the formatted message, an empty path and native code 0. If `err` is NULL, writes nothing.
  * Returns `status`. */
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
-/* Like tdict_fail(), with a native code: the driver's or an errno. */
+/* Like tdict_fail(), with a native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
     TDICT_PRINTF(4, 5);
 /* Sets err->path, cut in the middle if it is too long. `err` may be NULL. Returns `status`, so a function can end
@@ -21,10 +21,11 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a user callback returned. Call it after every callback.
  * Returns `returned` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
- * `callback_err` is the error that the callback filled; may be NULL. Its status is set to the returned one. */
+ * `callback_err` is the error that the callback filled; may be NULL. Sets callback_err->status to the returned
+ * status. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
-/* clang-tidy analyses one file at a time, so it would assume that these calls may return TDICT_OK. */
+/* clang-tidy analyses one file at a time. Without these macros it assumes that these calls may return TDICT_OK. */
 #ifdef __clang_analyzer__
 #define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
 #define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))

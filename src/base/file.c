@@ -33,7 +33,7 @@ static tdict_status check_file_kind(const char *what, const char *path, int fd, 
 
 static tdict_status open_file(const char *what, const char *path, bool writes, int *out, tdict_error *err) {
   int flags = writes ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY;
-  /* O_NONBLOCK: opening a FIFO must not wait for its other end. */
+  /* O_NONBLOCK: opening a FIFO must not wait until a process opens the other end. */
   int fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
   if (fd < 0 && errno == ENXIO) { /* a FIFO without a reader, a socket, or an absent device */
     struct stat info;

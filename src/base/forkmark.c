@@ -1,5 +1,6 @@
 /* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK).
- * On kernels without this, the process id is compared. Marks are reference-counted. Thread rule: see forkmark.h. */
+ * If the kernel does not support this, the process id is compared. Marks are reference-counted. Thread rule: see
+ * forkmark.h. */
 #include "base/forkmark.h"
 
 #include <stdatomic.h>
@@ -19,7 +20,7 @@ enum { PAGE_BYTES = 4096 };
 
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err) {
   tdict_forkmark *mark = calloc(1, sizeof *mark);
-  if (!mark) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory to notice a fork");
+  if (!mark) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its fork mark");
   atomic_init(&mark->refs, 1);
   mark->creator = getpid();
   void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,11 +47,11 @@ void tdict_forkmark_release(tdict_forkmark *mark) {
 
 bool tdict_forkmark_forked(const tdict_forkmark *mark) {
   if (!mark) return false;
-  /* volatile: the kernel changes the byte, so the compiler must not keep an old value. */
+  /* volatile: the kernel changes the byte, so the compiler must read the byte at each call. */
   return mark->page ? *(const volatile unsigned char *)mark->page == 0 : getpid() != mark->creator;
 }
 
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err) {
   if (!tdict_forkmark_forked(mark)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EFORKED, "%s: this process is a fork of the one that made the context", what);
+  return tdict_fail(err, TDICT_EFORKED, "%s: this process is a fork of the process that created the context", what);
 }

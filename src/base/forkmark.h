@@ -7,15 +7,16 @@
 
 #include "tdict/status.h"
 
-/* A NULL mark reports no fork. */
+/* The functions below report no fork if the mark is NULL. */
 typedef struct tdict_forkmark tdict_forkmark;
-/* Creates a mark with one reference. Returns TDICT_ENOMEM without host memory. */
+/* Creates a mark with one reference. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err);
 tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark);
 void tdict_forkmark_release(tdict_forkmark *mark); /* NULL is allowed */
 /* Returns true in a process that was forked after the mark was created. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark);
-/* Returns TDICT_EFORKED in such a process, else TDICT_OK. The error message begins with `what`. */
+/* Returns TDICT_EFORKED in a process that was forked after the mark was created, else TDICT_OK. The error message
+ * begins with `what`. */
 tdict_status tdict_forkmark_check(const tdict_forkmark *mark, const char *what, tdict_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* The log of a context. It counts running calls of the program's function, so that closing can wait for them. Owned
- * by reference count. Thread rule: see log.h. */
+/* The log of a context. A log counts the running calls of the program's function, so that closing the log can wait for
+ * these calls. Reference-counted. Thread rule: see log.h. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -50,7 +50,7 @@ void tdict_log_close(tdict_log *log) {
 
 void tdict_log_write(tdict_log *log, int32_t level, const char *format, ...) {
   if (atomic_load(&log->state) & CLOSED) return;
-  /* Announce this writer first, then test again: the log may have been closed in between. */
+  /* Count this writer first, then check CLOSED again: another thread may have closed the log since the first check. */
   if (!(atomic_fetch_add(&log->state, 1) & CLOSED)) {
     char text[1024];
     va_list args;

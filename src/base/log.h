@@ -14,8 +14,8 @@ tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *
                               tdict_error *err);
 tdict_log *tdict_log_retain(tdict_log *log);
 void tdict_log_release(tdict_log *log); /* NULL is allowed */
-/* Closes the log: no further call of the program's function starts. Waits for calls that are running. Do not call it
- * from that function. */
+/* Closes the log: afterwards no call of the program's function starts. Waits for running calls of the program's
+ * function. That function must not call tdict_log_close(). */
 void tdict_log_close(tdict_log *log);
 /* Formats a message and passes it to the program's function. Does nothing if the log is closed. Cuts the message at
  * 1023 bytes. */

@@ -10,7 +10,7 @@ enum { MAX_BYTES = 4096 };
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err) {
   size_t size;
   memcpy(&size, given, sizeof size);
-  /* An upper limit catches a struct that was never initialized. */
+  /* An upper limit detects a struct that was never initialized. */
   if (size >= sizeof size && size <= MAX_BYTES) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "%s: struct_size is %zu, wanted %zu: fill it by its default function", what,
                     size, known_size);

@@ -16,8 +16,8 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
  * since the caller then did not initialize the struct. */
 tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err);
 /* Copies `known` to the caller's struct `given`, at most given->struct_size bytes. The struct of an older program is
- * shorter and gets only its own fields. In the struct of a newer program the unknown fields keep their values.
- * given->struct_size is not changed. Errors as tdict_options_check_size(). */
+ * shorter, so only the fields of that struct are written. In the struct of a newer program the unknown fields keep
+ * their values. given->struct_size is not changed. Errors as tdict_options_check_size(). */
 tdict_status tdict_options_write(void *given, const void *known, size_t known_size, const char *what, tdict_error *err);
 
 #endif

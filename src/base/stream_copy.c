@@ -1,4 +1,5 @@
-/* Streaming copies with the instructions that the processor has. See stream_copy.h for ownership and threads. */
+/* Implements streaming copies with the vector instructions that the processor supports. See stream_copy.h for ownership
+ * and threads. */
 #include "base/stream_copy.h"
 
 #include <stdint.h>
@@ -6,13 +7,14 @@
 
 enum { LINE_BYTES = 64, BLOCK_BYTES = 4 * LINE_BYTES, WRITE_PREFETCH_BYTES = 1024 };
 
-/* Prefetches a block for reading into the second-level cache. The first level is too small for data needed later. */
+/* Prefetches a block for reading into the second-level cache. The first-level cache is too small for data that is
+ * needed later. */
 static inline void prefetch_to_read(const char *ahead) {
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __builtin_prefetch(ahead + at, 0, 2);
 }
 
-/* Prefetches a block for writing: takes its lines from other cores and devices in advance. The instruction is
- * illegal on some old processors, so call this only if the processor has AVX-512. */
+/* Prefetches a block for writing: takes the cache lines of the block from other cores and devices in advance. The
+ * instruction is illegal on some old processors, so call this only if the processor has AVX-512. */
 static inline void prefetch_to_write(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
@@ -21,7 +23,7 @@ static inline void prefetch_to_write(const char *dst) {
 #endif
 }
 
-/* Copies with ordinary stores. Prefetches only if `ahead` is given. */
+/* Copies with ordinary stores. Prefetches only if `ahead` is not NULL. */
 static void copy_cached(char *dst, const char *src, size_t bytes, const char *ahead) {
   const bool has_prefetchw = ahead && tdict_stream_has(TDICT_STREAM_AVX512);
   size_t at = 0;
@@ -51,8 +53,8 @@ bool tdict_stream_has(tdict_stream_kind kind) {
   return false;
 }
 
-/* The three copy functions copy whole lines or blocks. `dst` is a multiple of a line. They prefetch as many bytes at
- * `ahead`, if it is not NULL. */
+/* The next three functions copy whole lines or blocks. `dst` is aligned to a line. If `ahead` is not NULL, each
+ * function also prefetches `bytes` bytes at `ahead`. */
 static void copy_lines_sse2(char *dst, const char *src, size_t bytes, const char *ahead) {
   for (size_t at = 0; at < bytes; at += LINE_BYTES) {
     if (ahead) __builtin_prefetch(ahead + at, 0, 2);
@@ -97,8 +99,8 @@ __attribute__((target("avx512f"))) static void copy_blocks_avx512(char *dst, con
   }
 }
 
-/* Copies the tail of a copy from the start of a line, then writes zeros up to `padded`. Writes whole lines where
- * possible: a partial line would have to be read first. */
+/* Copies the last bytes of a copy to `dst`, the start of a line, then writes zeros up to `padded`. Writes whole lines
+ * where possible: the processor must read a line before it writes a part of the line. */
 static void copy_tail_padded(char *dst, const char *src, size_t bytes, size_t padded) {
   static const char zeros[LINE_BYTES];
   char line[LINE_BYTES] = {0};
@@ -120,7 +122,7 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   char *dst = to;
   const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
-  /* Too short to hold an aligned block. */
+  /* The copy is too short to hold an aligned block. */
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
     copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);

@@ -19,13 +19,12 @@ tdict_stream_kind tdict_stream_best(void);
 /* Returns true if this processor supports the kind. */
 bool tdict_stream_has(tdict_stream_kind kind);
 /* Copies `bytes` bytes; the ranges must not overlap. The processor must support `kind`.
- * Other threads and devices may see the bytes only after the same thread has called tdict_stream_fence(). */
+ * Before other threads or devices read the bytes, the same thread must call tdict_stream_fence(). */
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
-/* Copies like tdict_stream_copy(), then writes zeros up to `padded` bytes; padded >= bytes. The last line is then
- * written as a whole, so the processor need not read it first.
- * Also prefetches as many bytes at `ahead`, in whole blocks of 256, for the next copy. On processors with AVX-512
- * ordinary stores also prefetch the destination 1024 bytes ahead. Prefetched addresses need not be mapped. If
- * `ahead` is NULL, nothing is prefetched. */
+/* Copies like tdict_stream_copy(), then writes zeros up to `padded` bytes; padded >= bytes. The last cache line is then
+ * written completely, so the processor need not read this line first. Also prefetches `bytes` bytes at `ahead`, in
+ * whole blocks of 256, for the next copy. On processors with AVX-512 ordinary stores also prefetch the destination 1024
+ * bytes ahead. Prefetched addresses need not be mapped. If `ahead` is NULL, nothing is prefetched. */
 void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,
                               const void *ahead);
 /* Makes all streaming stores of this thread visible to other threads and devices. */

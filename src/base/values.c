@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "tdict/values.h"
 
-/* A switch is fast, and every operation asks for the element size of every tensor. Lanes are set to 1 first: a type
- * with lanes is known if its one-lane type is. */
+/* A switch is fast, and every operation calls this function for every tensor. Lanes are set to 1 first: a type with
+ * several lanes is known if its one-lane type is known. */
 static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {
@@ -88,7 +88,8 @@ static const struct {
                     {"sim", TDICT_DEVICE_SIM, true}};
 #define NUM_DEVICE_TYPES (sizeof device_types / sizeof *device_types)
 
-/* Parses an index such as ":12" at the end of the text. Returns 0 for no text, -1 for other text. */
+/* Parses an index such as ":12" at the end of the text. Returns 0 if the text is empty, and -1 if the text is not an
+ * index. */
 static int parse_device_index(const char *text) {
   if (!*text) return 0;
   if (*text++ != ':' || !*text || strlen(text) > 4) return -1;

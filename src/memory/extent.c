@@ -1,4 +1,4 @@
-/* Extents, and sets of them. See extent.h for ownership and threads. */
+/* Implements extents and sets of extents. See extent.h for ownership and threads. */
 #include "memory/extent.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b)
 
 static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { return &list->at[list->first + i]; }
 
-/* Makes room for one more extent at the end. Returns false without memory. */
+/* Makes room for one more extent at the end. Returns false if memory is exhausted. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
   /* Reuse the room at the front if it is more than half of the array. */
@@ -96,8 +96,8 @@ static bool add_dense(tdict_extents *list, tdict_extent e) {
   return true;
 }
 
-/* Removes the bytes of `e` from the dense extents. Returns false without memory to split an extent; the set is then
- * unchanged. */
+/* Removes the bytes of `e` from the dense extents. Returns false if an extent must be split and memory is exhausted;
+ * the set is then unchanged. */
 static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   size_t i = find_dense(list, e->begin), end = i;
   if (i == list->count || extent_at(list, i)->begin >= e->end) return true;
@@ -119,7 +119,7 @@ static bool remove_dense(tdict_extents *list, const tdict_extent *e) {
   return true;
 }
 
-/* Moves begin and end past gaps, so that both lie in a row. */
+/* Moves begin and end past gaps, so that both are inside a row. */
 static void skip_gaps(tdict_extent *e) {
   if (e->begin >= e->end || is_unknown(e)) return;
   const size_t first = offset_in_pitch(e->origin, e->begin, e->pitch),
@@ -128,11 +128,14 @@ static void skip_gaps(tdict_extent *e) {
   if (last >= e->width) e->end -= last - e->width + 1;
 }
 
-enum { MAX_STRIDED_PARTS = 4096 }; /* limit of the strided list: it is not sorted, so long lists are slow */
+enum {
+  MAX_STRIDED_PARTS = 4096
+}; /* maximum length of the strided list; the list is not sorted, so searching a long
+                                    * list is slow */
 
 /* Removes the bytes [begin, end) from the strided extents. An extent that extends beyond both sides is split into
  * two with the same layout.
- * The extent stays whole if there is no memory or the list is full: the set may report too many bytes, never too
+ * If memory is exhausted or the list is full, the extent is not split: the set may report too many bytes, never too
  * few. */
 static void trim_strided(tdict_extents *list, size_t begin, size_t end) {
   for (size_t i = list->count; i-- > 0;) {
@@ -163,7 +166,7 @@ bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *e) {
   if (e->begin == e->end) return true;
   if (!e->layout) return add_dense(&set->dense, *e);
   for (size_t i = 0; i < set->strided.count; i++)
-    if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the parts that are left of this layout. */
+    if (extent_at(&set->strided, i)->layout == e->layout) { /* Replace the remaining parts of this layout. */
       const tdict_extent whole = *e;
       remove_layout(&set->strided, e->layout); /* also makes room for one extent */
       return insert_extent(&set->strided, set->strided.count, &whole);

@@ -20,7 +20,7 @@ static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }
 typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_YES } tdict_overlap;
-/* Tells whether two extents share a byte; UNKNOWN if the rows of one are unknown. */
+/* Returns whether two extents share a byte. Returns UNKNOWN if the rows of an extent are unknown. */
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b);
 
 /* An array with free room at both ends. The first extent is at[first]. */
@@ -35,12 +35,12 @@ typedef struct tdict_extent_set {
   tdict_extents strided; /* unsorted; one layout may have several parts */
 } tdict_extent_set;
 
-/* Adds the bytes of an extent. Returns false without memory; the set is then unchanged. */
+/* Adds the bytes of an extent. Returns false if memory is exhausted; the set is then unchanged. */
 bool tdict_extent_set_add(tdict_extent_set *set, const tdict_extent *extent);
-/* Removes the bytes that the extent certainly covers. A strided extent removes only extents of the same layout. A
- * dense extent splits others; it splits strided extents only while there are fewer than 4096.
- * Returns false without memory to split a dense extent, which then stays. A strided extent that cannot be split
- * stays too. */
+/* Removes the bytes that the extent certainly covers. A strided extent removes only extents of the same layout.
+ * Removing a dense extent may split other extents. Strided extents are split only while the set has fewer than 4096
+ * strided extents. Returns false if a dense extent must be split and memory is exhausted; that extent is then
+ * unchanged. A strided extent that cannot be split is unchanged, too. */
 bool tdict_extent_set_remove(tdict_extent_set *set, const tdict_extent *extent);
 /* Returns false only if none of these bytes is in the set. */
 bool tdict_extent_set_may_have(const tdict_extent_set *set, const tdict_extent *extent);

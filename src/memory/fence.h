@@ -1,5 +1,5 @@
-/* A fence represents work that uses some bytes, such as a transfer. It is done only after its marks on storages are
- * removed, so bytes are free once a wait has returned.
+/* A fence represents work that uses some bytes, such as a transfer. A fence is done only after its marks on storages
+ * are removed, so the bytes are unused when a wait has returned.
  * Upper layers implement fences; storages keep references to them. Thread rule: every operation is safe from any
  * thread. */
 #ifndef TDICT_MEMORY_FENCE_H
@@ -13,7 +13,7 @@ typedef struct tdict_fence_ops {
   bool (*poll)(tdict_fence *fence);                      /* returns true if done; never waits */
   bool (*wait)(tdict_fence *fence, int64_t deadline_ns); /* deadline by tdict_now_ns(); returns true if done in time */
   /* Makes a device's stream wait, instead of the host. `device` and `stream` are pointers of the device layer.
-   * Returns false if it cannot. May be NULL. */
+   * Returns false if the stream cannot wait. May be NULL. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);

@@ -1,4 +1,4 @@
-/* The public functions on a memory. Memories belong to their context. Thread-safe. */
+/* Implements the public functions of tdict/memory.h. Contexts own their memories. Thread-safe. */
 #include "memory/memory.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The inside of a tdict_memory: a table of operations, which the device layer and the pinned pool implement.
- * Plain host memory is the NULL pointer and has no table. Thread rule: every operation is safe from any thread. */
+/* Defines tdict_memory: a table of operations, which the device layer and the pinned pool implement. Plain host memory
+ * is the NULL pointer and has no table. Thread rule: every operation is safe from any thread. */
 #ifndef TDICT_MEMORY_MEMORY_H
 #define TDICT_MEMORY_MEMORY_H
 
@@ -24,7 +24,7 @@ typedef enum tdict_direction {
   TDICT_COPY_IN,
   TDICT_COPY_OUT,
   TDICT_COPY_WITHIN
-} tdict_direction; /* host to memory, memory to host, both ends in the memory */
+} tdict_direction; /* from host to memory, from memory to host, within the memory */
 
 typedef struct tdict_memory_ops {
   /* Allocates a block. Returns TDICT_ENOMEM and errors of the driver. */
@@ -32,7 +32,8 @@ typedef struct tdict_memory_ops {
   /* Frees the block. The memory takes over one reference to each fence, and must not reuse the bytes before all
    * fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* Copies or fills, and waits for the end. NULL if the host can access the memory: ordinary code then does it. */
+  /* Copy or fill, and return after the work is done. NULL if the host can access the memory: callers then use memcpy()
+   * and similar. */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);

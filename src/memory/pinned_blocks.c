@@ -47,8 +47,8 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
     list->newest = b->older;
 }
 
-/* Finds the offset at which `bytes` can start in the block. If they would cross a border of pieces needlessly, they
- * start at that border. Returns false if they do not fit. */
+/* Finds the offset at which `bytes` can start in the block. If the bytes fit into one piece but would cross a border of
+ * pieces there, they start at that border instead. Returns false if the bytes do not fit. */
 static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
   size_t piece = b->run->pages.piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
@@ -59,7 +59,8 @@ static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) 
   return at <= b->bytes && bytes <= b->bytes - at;
 }
 
-/* Splits the block after `bytes` bytes. Returns the new block on its right, or NULL without host memory. */
+/* Splits the block after `bytes` bytes. Returns the new block to the right of it, or NULL if host memory is
+ * exhausted. */
 static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
   TDICT_ASSERT(bytes > 0 && bytes < b->bytes);
   tdict_pinned_block *rest = calloc(1, sizeof *rest);
@@ -109,9 +110,9 @@ void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b) {
   mark_free(list, b);
 }
 
-/* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after stay
- * free.
- * Returns NULL without host memory for the records; nothing has changed then. */
+/* Splits a free block so that its bytes [at, at + bytes) become a block in use. The parts before and after these bytes
+ * are still free.
+ * Returns NULL if host memory for the records is exhausted; nothing has changed then. */
 static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_block *b, size_t at, size_t bytes) {
   tdict_pinned_block *wanted = at ? split_block(b, at) : b, *rest = NULL;
   if (wanted && wanted->bytes > bytes) {
@@ -128,7 +129,7 @@ static tdict_pinned_block *carve_block(tdict_block_list *list, tdict_pinned_bloc
 tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t at_most, int node) {
   tdict_pinned_block *best = NULL;
   size_t best_at = 0, at;
-  /* Search newest first, so that the newest of equal sizes is chosen. */
+  /* Search from the newest block, so that the newest of several blocks of equal size is chosen. */
   for (tdict_pinned_block *b = list->newest; b; b = b->older) {
     if (node != TDICT_ANY_NODE && b->run->pages.node != node) continue;
     if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_offset(b, bytes, &at)) continue;

@@ -1,5 +1,5 @@
 /* Blocks of pinned memory. Runs of pages are split into blocks of exact sizes; free neighbours are merged again.
- * This file neither counts bytes nor locks nor polls fences.
+ * The pool counts bytes, locks and polls fences; this file does not.
  * Thread rule: call under the lock of the pool that owns the list. Only tdict_blocks_new() needs no lock. */
 #ifndef TDICT_MEMORY_PINNED_BLOCKS_H
 #define TDICT_MEMORY_PINNED_BLOCKS_H
@@ -7,7 +7,7 @@
 #include "memory/fence.h"
 #include "memory/pinned_pages.h"
 
-/* A run of pages that were pinned together. Freed with its last block. */
+/* A run of pages that were pinned together. The run is freed with its last block. */
 typedef struct tdict_run {
   tdict_pinned_pages pages;
 } tdict_run;
@@ -34,7 +34,8 @@ typedef struct tdict_block_list {
   tdict_pinned_block *oldest, *newest;
 } tdict_block_list;
 
-/* Creates a block that covers a new run without pages. It is in no list. Returns NULL without host memory. */
+/* Creates a block that covers a new run without pages. The block is in no list. Returns NULL if host memory is
+ * exhausted. */
 tdict_pinned_block *tdict_blocks_new(void);
 /* Frees the records of a block that covers its run. The caller frees the pages. */
 void tdict_blocks_drop(tdict_pinned_block *block);
@@ -44,8 +45,8 @@ static inline bool tdict_block_is_whole(const tdict_pinned_block *b) { return !b
 /* Appends a block as the newest of a list. */
 void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
 void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
-/* Removes a free block of at least `bytes` bytes from the list and splits off the rest. Chooses the smallest that
- * fits, and the newest of equal ones. Returns NULL if no block fits.
+/* Removes a free block of at least `bytes` bytes from the list and splits off the rest. Chooses the smallest block that
+ * fits, and the newest of equal blocks. Returns NULL if no block fits.
  * Skips blocks larger than `max_block_bytes` and runs pinned for another NUMA node. Bytes that fit into one piece do
  * not cross a border of pieces. */
 enum { TDICT_ANY_NODE = -2 };

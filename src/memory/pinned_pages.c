@@ -17,18 +17,17 @@
 #include "base/error.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between two pieces. A thread that waits for the driver's lock gets it only if the lock stays free while
- * the thread wakes up.
- * Waking usually takes less than half of this pause. A thread that misses the pauses of several pieces would wait
- * too long. */
-enum { PAUSE_NS = 200000 }; /* after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
+/* The pause between two pieces. A thread that waits for the driver's lock gets the lock only if the lock is free until
+ * the thread has woken up.
+ * Waking usually takes less than half of this pause. A thread that missed several pauses would wait too long. */
+enum { PAUSE_NS = 200000 }; /* pause after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
-/* Maps `bytes` at a multiple of `alignment`. Returns NULL without address space. */
+/* Maps `bytes` at a multiple of `alignment`. Returns NULL if the address space is exhausted. */
 static void *map_aligned(size_t bytes, size_t alignment) {
   char *raw = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return NULL;
-  /* Unmap what lies outside of the aligned range. */
+  /* Unmap the pages outside of the aligned range. */
   size_t head = (alignment - (uintptr_t)raw % alignment) % alignment;
   if (head) munmap(raw, head);
   munmap(raw + head + bytes, alignment - head);
@@ -63,7 +62,8 @@ static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t p
   }
 }
 
-/* Pages that several threads touch. One thread at a time registers those that are touched. */
+/* The state of touching and registering pages. Several threads touch pages. One thread at a time registers touched
+ * pages. */
 typedef struct pinning {
   const tdict_pinner *pinner;
   char *data;
@@ -96,7 +96,7 @@ static void register_more(pinning *m, bool is_all_touched) {
   bool is_registrar = !m->busy;
   if (is_registrar) m->busy = true;
   while (is_registrar && is_next_ready(m, is_all_touched)) {
-    /* Unlock while registering: it takes milliseconds. */
+    /* Unlock while registering, because registering takes milliseconds. */
     size_t at = m->registered, bytes = piece_bytes_at(m, at);
     pthread_mutex_unlock(&m->lock);
     if (at) pause_between_pieces(m->piece);
@@ -123,7 +123,7 @@ static void touch_huge_page(void *user, long i) {
 }
 
 /* Returns the number of helper threads. A thread that is preempted inside the driver's lock delays all copies by
- * milliseconds. So each thread, including those of the program, should have a CPU of its own. */
+ * milliseconds. So each helper thread and each thread of the program should have a separate CPU. */
 static int count_touching_helpers(const tdict_pool *pool) {
   int threads = pool ? tdict_pool_max_working(pool, RESERVED_CPUS) : 1;
   return (threads < MAX_TOUCHING_THREADS ? threads : MAX_TOUCHING_THREADS) - 1;
@@ -131,7 +131,7 @@ static int count_touching_helpers(const tdict_pool *pool) {
 
 static size_t count_huge_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE; }
 
-/* Returns a counter of untouched huge pages for each piece, or NULL without memory. */
+/* Returns a counter of untouched huge pages for each piece, or NULL if memory is exhausted. */
 static atomic_int *make_counters(const pinning *m) {
   size_t count = (m->bytes + m->piece - 1) / m->piece;
   atomic_int *num_untouched = malloc(count * sizeof *num_untouched);
@@ -155,8 +155,8 @@ static tdict_status register_all(pinning *m, tdict_error *err) {
   return m->status;
 }
 
-/* Maps pages and registers them. If `piece` is 0 or holds all bytes, there is one registration; else there are
- * several pieces. */
+/* Maps pages and registers them. If `piece` is 0 or holds all bytes, the pages are one registration. Otherwise each
+ * piece is a registration. */
 static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
                                      tdict_error *err) {
   const bool whole = piece == 0 || bytes <= piece;
@@ -181,7 +181,7 @@ static tdict_status allocate_from_driver(const tdict_pinner *p, size_t bytes, td
   return status;
 }
 
-/* Logs once for each way that the pages could not be obtained as preferred. */
+/* Logs that the pages were not obtained in the preferred way; once for each way. */
 static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead,
                          const char *cause) {
   const int bit = 1 << pages->way;
@@ -189,8 +189,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
   tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration was refused with the message `cause`.
- * Returns false if that fails too or cannot help. */
+/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration failed with the message `cause`. Returns false
+ * if registering these pieces fails too or cannot help. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;

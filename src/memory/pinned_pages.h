@@ -1,5 +1,5 @@
-/* Page-locked pages, and how they are obtained. Nothing is pooled here. The caller owns the pages. Thread rule: safe
- * from any thread. */
+/* Obtains and frees page-locked pages. Nothing is pooled here. The caller owns the pages. Thread rule: safe from any
+ * thread. */
 #ifndef TDICT_MEMORY_PINNED_PAGES_H
 #define TDICT_MEMORY_PINNED_PAGES_H
 
@@ -12,9 +12,8 @@
 #include "tdict/status.h"
 
 /* The driver refuses a copy that crosses the border of two registrations. So a block is one registration, unless the
- * pinner asks for pieces.
- * Borders are at addresses that are multiples of the piece, which is a multiple of this grain. See
- * tdict_gpu_queue_rect(). */
+ * pinner asks for pieces. Borders are at addresses that are multiples of the piece size, and the piece size is a
+ * multiple of this grain. See tdict_gpu_queue_rect(). */
 #define TDICT_PINNED_GRAIN ((size_t)4 << 20)
 /* The piece size for pinning while other threads copy. Registering a piece of this size blocks their copies for
  * about a millisecond. */
@@ -38,7 +37,7 @@ typedef struct tdict_pinner {
   const tdict_pin_ops *ops;
   void *self;
   tdict_pool *pool; /* touches pages in parallel; NULL: the caller touches them */
-  tdict_log *log;   /* gets a message if the first way failed; may be NULL. Owned by `self` */
+  tdict_log *log;   /* receives a message if the first way failed; may be NULL. Owned by `self` */
   int node;         /* NUMA node to prefer; -1: none */
   /* Bytes of one registered piece, a multiple of TDICT_PINNED_GRAIN; 0: one registration for each block. While a
    * piece is registered, other threads cannot queue copies; a pause follows each piece. */
@@ -47,9 +46,9 @@ typedef struct tdict_pinner {
 } tdict_pinner;
 
 typedef enum tdict_pinned_way {
-  TDICT_PINNED_REGISTERED = 1, /* registered as the pinner asks */
+  TDICT_PINNED_REGISTERED = 1, /* registered as one piece, or in the pieces that the pinner asks for */
   TDICT_PINNED_DRIVER = 2,
-  TDICT_PINNED_SMALL = 3 /* in pieces of TDICT_PINNED_GRAIN, since larger registrations were refused */
+  TDICT_PINNED_SMALL = 3 /* registered in pieces of TDICT_PINNED_GRAIN, since the driver refused larger pieces */
 } tdict_pinned_way;
 typedef struct tdict_pinned_pages {
   void *data;
@@ -65,9 +64,10 @@ typedef struct tdict_pinned_pages {
  * If the pinner asks for pieces, those small pieces are tried before the driver, which would block other copies for
  * a long time.
  * Small blocks are allocated by the driver. If that fails, they are registered.
- * Registered pages are bound to the node of the pinner before they are touched. This is a preference: without room
- * there, pages are placed elsewhere, and a refusal is no error. Pages that the driver allocates cannot be bound.
- * Returns the status of the driver, such as TDICT_ENOMEM; TDICT_EOVERFLOW if the bytes do not fit the address space. */
+ * Registered pages are bound to the node of the pinner before they are touched. The node is a preference: if the node
+ * has no free pages, pages are placed on other nodes. If the system refuses to bind, no error is returned. Pages that
+ * the driver allocates cannot be bound. Returns the status of the driver, such as TDICT_ENOMEM; TDICT_EOVERFLOW if the
+ * bytes do not fit the address space. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 /* Unpins and frees the pages. */

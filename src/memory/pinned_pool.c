@@ -1,6 +1,6 @@
-/* The pool of pinned memory. It counts bytes, keeps to the limit and polls fences; pinned_blocks.c splits the
- * blocks.
- * The pool owns its runs until its last reference is gone. Thread rule: see pinned_pool.h. */
+/* Implements the pool of pinned memory. This file counts bytes, enforces the limit and polls fences; pinned_blocks.c
+ * splits the blocks.
+ * The pool owns its runs until the last reference to the pool is dropped. Thread rule: see pinned_pool.h. */
 #include "memory/pinned_pool.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ typedef struct pool {
   pthread_mutex_t lock;    /* guards all following fields and every block */
   pthread_cond_t unpinned; /* signalled when unpinning_bytes or reserved_bytes decreases */
   tdict_block_list free_blocks;
-  tdict_block_list waiting_blocks; /* freed, but their fences were not done at the last poll */
+  tdict_block_list waiting_blocks; /* freed blocks whose fences were not done at the last poll */
   size_t peak_live_bytes;
   size_t reserved_bytes;  /* bytes being pinned now; they count against the limit */
   size_t unpinning_bytes; /* bytes being unpinned now; they count against the limit until unpinned */
@@ -148,7 +148,7 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
 
 /* Finds a free block (*out), or reserves `bytes` to be pinned (*out is NULL). The reservation keeps the limit while
  * several threads allocate.
- * Unpins cached runs of other sizes if they are in the way. Under the lock, which is unlocked while unpinning.
+ * Unpins cached runs of other sizes if the limit requires it. Under the lock, which is unlocked while unpinning.
  * Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&p->lock));
@@ -157,7 +157,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
   while (!*out && count_room(p) < bytes) {
     *out = take_any_block(p, bytes, node);
     if (*out) break;
-    size_t held = p->counts.live_bytes + p->reserved_bytes; /* cached bytes can be unpinned, these cannot */
+    size_t held = p->counts.live_bytes + p->reserved_bytes; /* bytes that cannot be unpinned */
     if (bytes > limit || held > limit - bytes) return fail_over_limit(p, bytes, err);
     tdict_pinned_block *surplus = NULL;
     if (held + p->counts.cached_bytes > limit - bytes) surplus = remove_surplus(p, limit - bytes - held);
@@ -174,7 +174,7 @@ static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinne
   return TDICT_OK;
 }
 
-/* Unpins all cached runs. Returns false if there were none. */
+/* Unpins all cached runs. Returns false if no run was cached. */
 static bool drop_cache(pool *p) {
   pthread_mutex_lock(&p->lock);
   tdict_pinned_block *surplus = remove_surplus(p, 0);
@@ -197,7 +197,8 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
   tdict_pinned_block *b = tdict_blocks_new(), *other = NULL;
   tdict_status status = b ? pin_pages(p, bytes, node, &pages, &cause)
                           : tdict_fail(&cause, TDICT_ENOMEM, "pinned memory: no host memory for a block's record");
-  if (status != TDICT_OK && b && drop_cache(p)) /* The cache may hold the memory that the system lacks. */
+  if (status != TDICT_OK && b && drop_cache(p)) /* Unpin the cache and try again: its pages may be the memory that the
+                                                 * system lacks. */
     status = pin_pages(p, bytes, node, &pages, &cause);
   /* End the reservation, and count the block if there is one. */
   pthread_mutex_lock(&p->lock);
@@ -228,7 +229,8 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
 static tdict_status allocate_on(pool *p, size_t requested, int node, tdict_block *out, tdict_error *err) {
   size_t bytes;
   if (is_forked(p))
-    return tdict_fail(err, TDICT_EFORKED, "pinned memory: this process is a fork of the one that made the context");
+    return tdict_fail(err, TDICT_EFORKED,
+                      "pinned memory: this process is a fork of the process that created the context");
   if (!tdict_round_up(requested ? requested : 1, PAGE_BYTES, &bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "pinned memory: %zu bytes do not fit the address space", requested);
   tdict_fence_list *done = NULL;
@@ -254,8 +256,8 @@ static tdict_status pool_allocate(tdict_memory *m, size_t requested, tdict_block
   return pool_allocate_near(m, requested, -1, out, err);
 }
 
-/* Records the fences of a freed block. Without memory for the record, waits for them here. Returns NULL if there is
- * nothing to wait for. */
+/* Records the fences of a freed block. If memory for the record is exhausted, waits for the fences here. Returns NULL
+ * if there is no fence to wait for. */
 static tdict_fence_list *record_fences(tdict_fence **fences, int num_fences) {
   if (num_fences == 0) return NULL;
   tdict_fence_list *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);
@@ -285,7 +287,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
     tdict_blocks_append(&p->waiting_blocks, b);
   else
     tdict_blocks_give(&p->free_blocks, b);
-  /* Keep as many bytes as were live at once, at least MIN_CACHE. */
+  /* Keep at most peak_live_bytes or MIN_CACHE, whichever is larger. */
   tdict_pinned_block *surplus = NULL;
   size_t keep = p->peak_live_bytes > MIN_CACHE ? p->peak_live_bytes : MIN_CACHE;
   if (p->counts.cached_bytes > keep) {
@@ -300,7 +302,7 @@ static void pool_free(tdict_memory *m, tdict_block *given, tdict_fence **fences,
 static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
   pool *p = (pool *)(uintptr_t)m;
   *out = (tdict_memory_counts){0};
-  if (is_forked(p)) return; /* A thread of the parent may have held the lock at the fork. */
+  if (is_forked(p)) return; /* A thread of the parent process may have held the lock at the fork. */
   pthread_mutex_lock(&p->lock);
   *out = p->counts;
   pthread_mutex_unlock(&p->lock);
@@ -308,7 +310,7 @@ static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
 
 static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m)->refs, 1, memory_order_relaxed); }
 
-/* Releases a reference. The last one waits for all fences, since no later call can poll them. */
+/* Releases a reference. The last release waits for all fences, since no later call can poll them. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_forked(p)) return;

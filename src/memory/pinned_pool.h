@@ -1,10 +1,11 @@
 /* The pool of tdict_pinned_memory(). It splits runs of pinned pages into blocks of exact sizes (multiples of 4096)
  * and keeps freed runs for reuse.
- * An allocation takes the smallest free block that fits. A block of more than 16 times the size is split only if no
- * more may be pinned. Free neighbours are merged. A freed block is reused only after its fences are done.
- * A run is pinned for one NUMA node (see tdict_pinner). It serves another node only if no more may be pinned.
- * The cache is at most as large as the most bytes that were live at once, or 64 MiB. Blocks with unfinished fences
- * and blocks between live ones may exceed this. The runs that were freed first are unpinned first.
+ * An allocation takes the smallest free block that fits. A block of more than 16 times the requested size is split only
+ * if no more bytes may be pinned. Free neighbours are merged. A freed block is reused only after its fences are done.
+ * A run is pinned for one NUMA node (see tdict_pinner). A run is used for another node only if no more bytes may be
+ * pinned. The maximum size of the cache is the highest number of live bytes so far, or 64 MiB if that is more. Blocks
+ * with unfinished fences and blocks between live blocks may exceed this maximum. The runs that were freed first are
+ * unpinned first.
  * Thread rule: safe from any thread. */
 #ifndef TDICT_MEMORY_PINNED_POOL_H
 #define TDICT_MEMORY_PINNED_POOL_H
@@ -13,9 +14,9 @@
 #include "memory/pinned_pages.h"
 #include "memory/storage.h"
 
-/* Creates a pool with one reference. `limit_bytes` is the most that is pinned at any time, including cached bytes
- * and bytes being pinned or unpinned; 0: no limit.
- * Retains the pinner. Returns TDICT_ENOMEM without host memory. */
+/* Creates a pool with one reference. `limit_bytes` is the maximum number of pinned bytes at any time, including cached
+ * bytes and bytes being pinned or unpinned; 0: no limit. Retains the pinner. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
 /* Tells the pool that the pinner's thread pool no longer exists. The caller then touches pages. */

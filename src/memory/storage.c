@@ -1,5 +1,5 @@
-/* Storages: creating, counting, freeing, and the fences of transfers that use the bytes. Each reference owns the
- * storage together with others. Thread rule: see storage.h. */
+/* Creates, counts and frees storages, and keeps the fences of transfers that use their bytes. Storages are
+ * reference-counted. Thread rule: see storage.h. */
 #include "memory/storage.h"
 
 #include <sched.h>
@@ -18,7 +18,7 @@ enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
  * often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
  * blocks. */
 #define MALLOC_FROM ((size_t)64 << 10)
-#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps larger blocks anew each time */
+#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each larger block */
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
@@ -48,8 +48,8 @@ static void free_record(tdict_storage *s) {
   free(s);
 }
 
-/* Asks for huge pages: the first write to a small page costs as much as copying it. Only whole huge pages are asked
- * for, since partial ones would use more memory. */
+/* Asks for huge pages: the first write to a small page costs as much as copying it. Only whole huge pages are
+ * requested, since partial huge pages would use more memory. */
 static void ask_for_huge_pages(char *data, size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)data % HUGE_PAGE) % HUGE_PAGE;
   if (bytes >= HUGE_BYTES) madvise(data + head, (bytes - head) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
@@ -134,13 +134,13 @@ tdict_storage *tdict_storage_retain(tdict_storage *s) {
 void tdict_storage_release(tdict_storage *s) {
   if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_memory *memory = s->memory;
-  /* Locked by a thread of the parent at the fork: the list may be half changed, so ignore it. */
+  /* A thread of the parent process held the lock at the fork. The list may be half changed, so ignore the list. */
   if (atomic_load_explicit(&s->lock, memory_order_relaxed)) {
     s->uses = NULL;
     s->num_uses = 0;
     s->lost_bytes = NULL;
   }
-  /* Plain memory has no pool that could wait for the fences, so wait here. */
+  /* Plain host memory has no pool that could wait for the fences, so wait here. */
   if (!memory)
     for (int i = 0; i < s->num_uses; i++) {
       s->uses[i]->ops->wait(s->uses[i], INT64_MAX);
@@ -164,7 +164,7 @@ void tdict_storage_release(tdict_storage *s) {
 #define LOCKED_BIT ((uintptr_t)1)
 enum { SPINS_BEFORE_YIELD = 64 };
 
-/* Locks `word` and sets *held to the value that it held. Returns false if the holder was a thread of the parent
+/* Locks `word` and sets *held to the previous value of `word`. Returns false if the holder was a thread of the parent
  * process; *held is then 0. */
 static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
   const uintptr_t own = (uintptr_t)getpid() << 1 | LOCKED_BIT;
@@ -206,8 +206,8 @@ void tdict_storage_attach(tdict_fence_node *node) {
   unlock_marks(node->storage, node);
 }
 
-/* Removes a mark. If it is the only one, a single exchange suffices: new marks are added in front, so the `next` of
- * this node stays NULL. */
+/* Removes a mark. If the storage has no other mark, a single exchange suffices: new marks are added in front, so the
+ * `next` of this node remains NULL. */
 void tdict_storage_detach(tdict_fence_node *node) {
   tdict_storage *s = node->storage;
   uintptr_t own = (uintptr_t)node;
@@ -244,7 +244,7 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
-  s->uses = NULL; /* Taken over in a fork: the lists may be half changed. */
+  s->uses = NULL; /* The lock was taken over from the parent process in a fork: the lists may be half changed. */
   s->lost_bytes = NULL;
   s->num_uses = s->cap_uses = 0;
   atomic_store_explicit(&s->busy_uses, 0, memory_order_release);
@@ -276,7 +276,7 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* Returns an unfinished use with a new reference, or NULL if there is none. The use stays in the list for other
+/* Returns an unfinished use with a new reference, or NULL if there is none. The use remains in the list for other
  * waiters. */
 static tdict_fence *find_use(tdict_storage *s) {
   lock_uses(s);
@@ -312,7 +312,8 @@ void tdict_storage_lose_all(tdict_storage *s) {
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes) {
   if (bytes->begin == bytes->end) return;
   lock_uses(s);
-  /* If all bytes are lost already, there is nothing to add. Without memory for the set, all bytes count as lost. */
+  /* If all bytes are lost already, there is nothing to add. If memory for the set is exhausted, all bytes count as
+   * lost. */
   const bool all = tdict_storage_has_lost(s) && !s->lost_bytes;
   if (!all && !s->lost_bytes) s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
   if (!all && (!s->lost_bytes || !tdict_extent_set_add(s->lost_bytes, bytes))) free_lost(s);
@@ -328,7 +329,7 @@ void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes) {
     free_lost(s);
     set_lost(s, false);
   } else if (tdict_storage_has_lost(s)) {
-    /* NULL means that all bytes are lost: make that explicit before removing some. */
+    /* NULL means that all bytes are lost. Create a set of all bytes before removing bytes from it. */
     if (!s->lost_bytes) {
       s->lost_bytes = calloc(1, sizeof *s->lost_bytes);
       if (s->lost_bytes && !tdict_extent_set_add(s->lost_bytes, &all)) free_lost(s);

@@ -1,5 +1,5 @@
-/* A storage is a reference-counted range of bytes on a device. It knows how to free them, and the fences of the
- * transfers that use them.
+/* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
+ * fences of the transfers that use them.
  * Thread rule: everything here is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
@@ -11,15 +11,15 @@
 
 #define TDICT_STORAGE_READ_ONLY 1u
 #define TDICT_STORAGE_PINNED 2u   /* page-locked by the library */
-#define TDICT_STORAGE_CLAIMED 4u  /* the program says that it is page-locked */
+#define TDICT_STORAGE_CLAIMED 4u  /* the program says that the memory is page-locked */
 #define TDICT_STORAGE_ARENA 8u    /* leaves start at multiples of 256 bytes; the gaps between them are unused */
 #define TDICT_STORAGE_FOREIGN 16u /* memory of the program; set by tdict_storage_wrap() */
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
-/* A mark of a transfer on a storage. It is part of the transfer's plan, so marking allocates nothing. */
+/* A mark of a transfer on a storage. The mark is part of the transfer's plan, so marking allocates nothing. */
 struct tdict_fence_node {
-  /* owned by the storage; relaxed: written by the holder of the list, read also by the mark's thread */
+  /* owned by the storage; relaxed: the holder of the list writes it, and the mark's thread reads it too */
   _Atomic(tdict_fence_node *) next;
   tdict_storage *storage; /* the plan holds the reference */
   tdict_fence *fence;
@@ -27,18 +27,18 @@ struct tdict_fence_node {
 };
 
 struct tdict_storage {
-  /* The fields that every transfer reads come first, in one cache line. A large tree has one storage for each leaf,
-   * and a cache miss costs more than all other work on it. */
+  /* The fields that every transfer reads come first, in one cache line. A large tree may have one storage for each
+   * leaf, and a cache miss costs more than all other work on a storage. */
   _Atomic(int64_t) refs;
-  /* Acquire/release. The first mark, or 0. If bit 0 is set: locked, and the rest is the id of the process that holds
-   * the list. */
+  /* Acquire/release. The first mark, or 0. If bit 0 is set, the list is locked, and the other bits are the id of the
+   * process that holds the lock. */
   _Atomic(uintptr_t) marks;
   void *data;
   size_t bytes;
   tdict_device device;
   uint32_t flags;
   _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for readers without the lock */
-  _Atomic(bool) lost;         /* acquire/release: true if some bytes are lost; lost_bytes says which */
+  _Atomic(bool) lost;         /* acquire/release: true if some bytes are lost; lost_bytes has these bytes */
   tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
   tdict_block block;          /* the block from `memory`; for plain host memory its data is passed to free() */
   void (*release)(void *user);
@@ -90,22 +90,22 @@ void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(voi
 /* Waits until no fence conflicts. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
- * are done. Returns TDICT_ENOMEM without host memory. */
+ * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
 /* Calls fn for every use. The storage is locked meanwhile, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence *fence), void *user);
-/* Marks these bytes as lost, since the transfer into them failed. Without memory to note them, all bytes of the
- * storage count as lost. */
+/* Marks these bytes as lost, since the transfer into them failed. If memory to note the bytes is exhausted, all bytes
+ * of the storage count as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* Marks these bytes as written, whether they were lost or not. For strided extents see tdict_extent_set_remove(). */
+/* Marks these bytes as written, also if they were not lost. For strided extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {
   return atomic_load_explicit(&s->lost, memory_order_acquire);
 }
-/* Returns true if some of these bytes are lost or may be. Accessors return NULL for lost bytes. */
+/* Returns true if some of these bytes are lost or may be lost. Accessors return NULL for lost bytes. */
 bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct aligner {
   bool checks_batch_size; /* tensors must begin with the batch size of their tree */
   tdict_aligned *aligned;
   size_t cap;          /* capacity of aligned->leaves, in entries */
-  tdict_cursor cursor; /* over trees[0]; a frame's mark is 1 + the entry of its node, 0 for the roots */
+  tdict_cursor cursor; /* walks trees[0]; a frame's mark is 1 + the entry number of its node, 0 for the root */
 } aligner;
 
 /* Returns the node of tree number `tree` for a frame's mark. */
@@ -27,7 +27,7 @@ static const tdict_tree *get_node_of_tree(const aligner *a, size_t mark, size_t 
   return mark ? tdict_leaf_tree(a->aligned->leaves[(mark - 1) * a->aligned->count + tree]) : a->trees[tree];
 }
 
-/* Puts the cursor's path into the error, with `key` appended if it is not NULL. */
+/* Puts the cursor's path into the error. If `key` is not NULL, appends it. */
 static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_status status, tdict_error *err) {
   char path[PATH_BYTES];
   tdict_cursor_path(&a->cursor, NULL, path, sizeof path);
@@ -35,8 +35,8 @@ static tdict_status fail_at_key(const aligner *a, const tdict_key *key, tdict_st
   return tdict_error_at(err, status, path);
 }
 
-/* Checks that no tree has a key that the first tree lacks, for the node at the cursor. Missing keys are found by
- * add_entry(), so only nodes with more keys than the first tree's node are searched. */
+/* Returns TDICT_ENOTFOUND if the cursor's node of a tree has a key that the first tree lacks. Because add_entry() finds
+ * missing keys, this function only searches nodes with more keys than the first tree's node. */
 static tdict_status check_no_extra_keys(const aligner *a, size_t mark, tdict_error *err) {
   const tdict_tree *first = get_node_of_tree(a, mark, 0);
   for (size_t t = 1; t < a->aligned->count; t++) {
@@ -163,7 +163,7 @@ tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule
     one_opening.batch_size = trees[t]->batch_size;
     status = tdict_objects_flatten(&one_opening, trees[t], &opened[t], err);
   }
-  /* Match the copies into a second table, so that the first one survives a failure. */
+  /* Match the copies into a second table, so that the first table is unchanged if this fails. */
   tdict_aligned realigned = {0, 0, false, NULL};
   if (status == TDICT_OK)
     status = tdict_align_trees(one_opening.what, (const tdict_tree *const *)opened, count, checks_batch_size,

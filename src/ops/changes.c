@@ -47,7 +47,7 @@ tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under) {
   return NULL;
 }
 
-/* Returns the node that has the contents which `node` will have after the changes. */
+/* Returns the replacement of `node`, or `node` itself if it has no replacement. */
 static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *node) {
   tdict_tree *made = tdict_pointers_get(&c->replacement, node);
   return made ? made : node;
@@ -56,7 +56,8 @@ static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *n
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err) {
   tdict_cursor cursor;
-  /* The cursor's own list leaves out nodes with one reference, and a replacement always has one. */
+  /* The cursor does not list nodes with one reference, and a replacement has one reference, so list visited nodes
+   * here. */
   tdict_pointers seen;
   tdict_cursor_init(&cursor, get_replacement_or_self(c, tree), false);
   tdict_pointers_init(&seen);
@@ -81,7 +82,8 @@ tdict_status tdict_changes_end(tdict_changes *c, tdict_status status) {
   for (size_t i = 0; status == TDICT_OK && i < c->replacement.cap; i++)
     if (pairs[i].key && pairs[i].key != pairs[i].value)
       tdict_node_swap((tdict_tree *)(uintptr_t)pairs[i].key, pairs[i].value);
-  /* Release only after all swaps: a release may free nodes and run callbacks, which must see the finished trees. */
+  /* Release only after all swaps: a release may free nodes and run callbacks, and callbacks must see the changed
+   * trees. */
   for (size_t i = 0; i < c->replacement.cap; i++)
     if (pairs[i].key && pairs[i].key != pairs[i].value) tdict_release(pairs[i].value);
   tdict_pointers_reset(&c->replacement);

@@ -1,7 +1,7 @@
 /* Changes several nodes together. Each node that must change gets a replacement, and only the replacement is
- * modified. tdict_changes_end() then moves the contents of all replacements into their nodes, which cannot fail.
- * Until then no tree has changed. The nodes keep their addresses, so handles stay valid. Replacements are owned by
- * one call; the nodes are borrowed.
+ * modified. tdict_changes_end() moves the contents of all replacements into their nodes. This step cannot fail. Before
+ * tdict_changes_end() no tree has changed. The nodes keep their addresses, so handles stay valid. Replacements are
+ * owned by one call; the nodes are borrowed.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_OPS_CHANGES_H
 #define TDICT_OPS_CHANGES_H
@@ -18,12 +18,12 @@ typedef struct tdict_changes {
 enum tdict_changes_from { TDICT_CHANGES_EMPTY, TDICT_CHANGES_COPY };
 
 void tdict_changes_init(tdict_changes *c, const char *what);
-/* Gets the replacement of a node, and creates it at the first call. `from` is used only then. *out is borrowed.
- * Returns TDICT_ELOCKED if the node is locked; TDICT_ENOMEM. */
+/* Gets the replacement of a node. The first call for a node creates the replacement; `from` selects its initial
+ * contents. *out is borrowed. Returns TDICT_ELOCKED if the node is locked; TDICT_ENOMEM. */
 tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
                                tdict_error *err);
-/* Creates a node to be put into `under`, a replacement. The caller owns the reference and may modify the node
- * directly. Returns NULL if out of memory. */
+/* Creates a new node that the caller will put into the replacement `under`. The caller owns the reference and may
+ * modify the node directly. Returns NULL if out of memory. */
 tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under);
 /* Returns TDICT_EINVAL if `tree`, put into `under`, would contain itself after the changes; TDICT_ENOMEM. */
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,

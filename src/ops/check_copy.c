@@ -31,13 +31,13 @@ tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst,
                     tdict_device_format(src->storage->device, from, sizeof from),
                     tdict_device_format(dst->storage->device, to, sizeof to),
                     is_between_devices ? "wanted one device, or the host on one side"
-                                       : "the device memory is the program's own and belongs to no context");
+                                       : "the device memory belongs to the program and to no context");
 }
 
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err) {
   tdict_tensor_await(src, false);
   if (!tdict_tensor_is_lost(src)) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: the source's bytes never came, a transfer into them failed", what);
+  return tdict_fail(err, TDICT_EINVAL, "%s: the source's bytes are lost, because a transfer into them failed", what);
 }
 
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {

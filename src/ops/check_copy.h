@@ -9,11 +9,11 @@
 /* Returns true if the tensor's elements are in host memory. */
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
 
-/* Checks everything but the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
+/* Checks everything except the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
  * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE if the devices do not allow a copy.
  * Returns TDICT_EINVAL if a transfer that should have written `src` failed. */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
-/* Checks only dtypes, the read-only flag and devices. Does not wait. */
+/* Checks only dtypes, the read-only flag and devices. Does not wait for transfers. */
 tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                       tdict_error *err);
 /* Waits for transfers that write `src`. Returns TDICT_EINVAL if one of them failed, so that its bytes are lost. */

@@ -10,7 +10,7 @@ tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *
   return tdict_map_share(tree, "clone", out, err);
 }
 
-/* Asks tdict_map_run() for a new tensor of the same shape. Called for every tensor. */
+/* Describes a new tensor of the same shape. tdict_map_run() calls this function for every tensor. */
 static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   (void)map, (void)entry, (void)err;
@@ -33,7 +33,7 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
 
 tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
-  /* batch_in and batch_out stay 0: no batch dimension changes, so objects need not begin with the batch size. */
+  /* batch_in and batch_out are 0: no batch dimension changes, so objects need not begin with the batch size. */
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
                          .memory = memory,

@@ -17,15 +17,15 @@ typedef struct joiner {
   const char *what;
   const tdict_tree *const *items;
   size_t count;
-  bool is_stack; /* true: stack, adds a dimension; false: cat, extends a dimension */
+  bool is_stack; /* true: stack, which adds a dimension; false: cat, which extends a dimension */
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
   tdict_memory *memory;
-  tdict_aligned aligned; /* the items; if an existing tree is written, that tree comes first */
+  tdict_aligned aligned; /* the items; if an existing tree is written, that tree is the first */
   size_t first_item;     /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
 } joiner;
 
-/* Checks that a tree has the batch size of the first tree; cat allows another size of the joined dimension. */
+/* Checks that a tree has the batch size of the first tree. For cat, the size of the joined dimension may differ. */
 static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *err) {
   const tdict_tree *first = j->items[0], *td = j->items[item];
   bool is_equal = td->batch_ndim == first->batch_ndim;
@@ -128,7 +128,7 @@ static tdict_status copy_parts(const joiner *j, size_t entry, const tdict_tensor
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  /* Each copy covered only a part, so no copy has marked the tensor as completely written. */
+  /* Each copy wrote only a part, so no copy has marked the tensor as completely written. */
   if (status == TDICT_OK) tdict_tensor_regain(made);
   return status;
 }
@@ -213,7 +213,8 @@ static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict
   return status;
 }
 
-/* Writes the tensors of `out`, the first tree in `aligned`. With `checks_only` only checks that this is possible. */
+/* Writes the tensors of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that this is
+ * possible. */
 static tdict_status write_joined_tensors(const joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;

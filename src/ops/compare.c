@@ -15,10 +15,11 @@ typedef struct comparer {
   tdict_compare_options o;
   tdict_difference *out;
   const char *parent_path; /* path of `a` in the outermost tree, if `a` was made of an object; else NULL */
-  tdict_cursor cursor;     /* over a; a frame's mark is the node of b at the same path */
+  tdict_cursor cursor;     /* walks a; a frame's mark is the node of b at the same path */
 } comparer;
 
-/* Records a difference at the cursor's path, with `extra` appended if it is not NULL. The message is set before. */
+/* Records a difference at the cursor's path. If `extra` is not NULL, appends it to the path. The caller has set the
+ * message. */
 static void note_difference(comparer *c, const tdict_key *extra) {
   c->out->differs = true;
   tdict_cursor_path(&c->cursor, c->parent_path, c->out->path, sizeof c->out->path);
@@ -90,7 +91,7 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
 }
 
 /* Counts equal numbers from the start of two arrays, in blocks that a compiler can vectorize. NaN is not equal to
- * NaN. memcpy is needed since memory of the program may have less alignment than the type. */
+ * NaN. memcpy() is needed, because memory of the program may be aligned less than the type requires. */
 #define COUNT_EQUAL(type)                                                          \
   while (found < count) {                                                          \
     type x[BLOCK], y[BLOCK];                                                       \
@@ -103,8 +104,8 @@ static void describe_elements(comparer *c, tdict_dtype dtype, const void *a, con
     found += n;                                                                    \
   }
 
-/* Returns the number of equal elements at the start of two contiguous tensors. Covers whole blocks of f32 and f64
- * only. */
+/* Returns the number of equal elements at the start of two contiguous tensors. Compares whole blocks of float32 and
+ * float64 only. */
 static int64_t count_equal(const tdict_tensor *t, const void *a, const void *b) {
   enum { BLOCK = 32 };
   int64_t count = t->numel, found = 0;
@@ -120,7 +121,7 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   int64_t at[TDICT_MAX_NDIM] = {0};
   const char *pa = a->data, *pb = b->data;
   int64_t equal = 0;
-  /* Skip the elements that are equal, many at a time. */
+  /* Skip equal elements at the start, in blocks. */
   if (a->numel && tdict_tensor_is_contiguous(a) && tdict_tensor_is_contiguous(b)) {
     if (is_exact(a->dtype) && memcmp(pa, pb, tdict_tensor_nbytes(a)) == 0) return;
     equal = count_equal(a, pa, pb);
@@ -149,8 +150,8 @@ static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char
                                                tdict_tensor **copy, tdict_error *err) {
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t))
-    return tdict_fail(err, TDICT_EINVAL, "compare: the bytes in the %s tree never came, a transfer into them failed",
-                      which);
+    return tdict_fail(err, TDICT_EINVAL,
+                      "compare: the bytes in the %s tree are lost, because a transfer into them failed", which);
   *out = t;
   if (t->storage->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   tdict_status status = tdict_tensor_clone(t, NULL, copy, err);

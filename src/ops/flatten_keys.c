@@ -16,8 +16,8 @@ typedef struct name_buffer {
   size_t cap;
 } name_buffer;
 
-/* Allocates an empty name. Callers may then read and write the buffer without a check for NULL. Returns false
- * without memory. */
+/* Allocates an empty name. Callers may then read and write the buffer without a check for NULL. Returns false if out of
+ * memory. */
 static bool init_name_buffer(name_buffer *name) {
   enum { BYTES = 64 };
   name->text = calloc(1, BYTES);
@@ -25,7 +25,7 @@ static bool init_name_buffer(name_buffer *name) {
   return name->text != NULL;
 }
 
-/* Enlarges the buffer to twice the bytes that are needed, so that long paths do not reallocate for every key. */
+/* Enlarges the buffer to twice the required size, so that long paths do not reallocate the buffer for every key. */
 static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   char *text = realloc(name->text, bytes * 2);
   if (!text) return false;
@@ -34,7 +34,7 @@ static bool grow_name_buffer(name_buffer *name, size_t bytes) {
   return true;
 }
 
-/* Appends a key at offset `mark` and leaves room for `more` bytes after it. Returns false if out of memory. */
+/* Appends a key at offset `mark` and leaves room for `more` bytes after the key. Returns false if out of memory. */
 static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
   const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
   if (bytes > name->cap && !grow_name_buffer(name, bytes)) return false;
@@ -200,6 +200,6 @@ tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator
   tdict_status status = make_flat(what, tree, separator, &made, err);
   if (status != TDICT_OK) return status;
   tdict_node_swap(tree, made);
-  tdict_release(made); /* last, since the release may run callbacks */
+  tdict_release(made); /* release last, since the release may run callbacks */
   return TDICT_OK;
 }

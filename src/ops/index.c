@@ -78,16 +78,17 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
 }
 
 /* The state of a write from all leaves of one tree to the leaves at the same paths of another. The plan selects
- * elements of `to`. With `reads_index` it selects elements of `from`, and both trees must have the same keys. */
+ * elements of `to`. If `reads_index` is true, the plan selects elements of `from`, and both trees must have the same
+ * keys. */
 typedef struct writer {
   const tdict_index_plan *plan;
   const tdict_tree *to, *from;
   bool reads_index;
-  tdict_cursor cursor; /* over `from`; a frame's mark is the node of `to` at the same path */
+  tdict_cursor cursor; /* walks `from`; a frame's mark is the node of `to` at the same path */
   tdict_flat_pairs pairs;
 } writer;
 
-/* Checks that `to` has no key that `from` lacks, if both must have the same keys. */
+/* If both trees must have the same keys, returns TDICT_ENOTFOUND if `to` has more keys than `from`. */
 static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
   if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTFOUND, "%s: dst has %zu keys, but the tree has %zu", w->plan->what,
@@ -119,8 +120,7 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
 static tdict_status describe_value(const writer *w, const tdict_tensor *to, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   tdict_made wanted;
-  /* The value must have its own batch dimensions plus the dimensions after the batch size; only batch dimensions may
-   * be missing. */
+  /* The value's tensor must have all dimensions after the batch size; only leading batch dimensions may be missing. */
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
@@ -130,7 +130,7 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
              : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
 }
 
-/* Copies the selected elements of `from` to `to`. With `checks_only` only checks whether this is possible. */
+/* Copies the selected elements of `from` to `to`. If `checks_only` is true, only checks whether this is possible. */
 static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to, const tdict_tensor *from,
                                         bool checks_only, tdict_error *err) {
   tdict_made wanted;
@@ -141,7 +141,7 @@ static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to,
   return status == TDICT_OK ? tdict_index_plan_check_not_lost(w->plan, from, err) : status;
 }
 
-/* Writes one tensor, in the direction of the call. With `checks_only` only checks whether this is possible. */
+/* Writes one tensor, in the direction of the call. If `checks_only` is true, only checks whether this is possible. */
 static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
                                  tdict_error *err) {
   tdict_made made;
@@ -160,8 +160,8 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err);
 
-/* Writes the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
- * pairs again, in the same order. */
+/* Writes the tensors of one object to the tensors of another object. The check pass opens both objects; the write pass
+ * uses the opened pairs again, in the same order. */
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                  tdict_error *err) {
   if (checks_only) {
@@ -182,8 +182,8 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
   return status;
 }
 
-/* Writes the leaves from the cursor's start. With `checks_only` only checks whether they can be written. Opened
- * objects contain no objects, so the recursion is one level deep. */
+/* Writes the leaves from the cursor's start. If `checks_only` is true, only checks whether the leaves can be written.
+ * Opened objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
   for (tdict_leaf leaf, to_leaf = 0; (leaf = tdict_cursor_next(c)) != 0;) {

@@ -7,8 +7,8 @@
 
 enum { MAX_ROWS = 256 }; /* offsets are computed for this many positions at a time, on the stack */
 
-/* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers
- * of the earlier dimensions stay valid. */
+/* Narrows the affine result to element i of the lists and masks. Starts at the last dimension, so that the numbers of
+ * the earlier dimensions do not change. */
 static void select_gathered(const tdict_index_plan *plan, tdict_made *made, int64_t i, size_t item) {
   for (int n = plan->num_gathers - 1; n >= 0; n--) {
     const tdict_gather *g = &plan->gathers[n];
@@ -33,7 +33,7 @@ tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const
   return status;
 }
 
-/* Copies with one tensor copy per position. Also works for devices. */
+/* Copies with one tensor copy per position. Also works for device memory. */
 static tdict_status copy_each_position(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                        bool writes_indexed, tdict_error *err) {
   tdict_made affine_view, row_view, other_view;
@@ -56,7 +56,7 @@ typedef struct gathering {
   const tdict_index_plan *plan;
   const int64_t *strides;  /* strides of the affine result, in elements */
   int64_t item, step;      /* item: bytes of an element; step: bytes between two positions in the other tensor */
-  tdict_pair one_position; /* the elements of one position, on both sides */
+  tdict_pair one_position; /* the elements of one position, in both tensors */
   tdict_rows rows;
 } gathering;
 
@@ -99,7 +99,7 @@ static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *e
   return TDICT_OK;
 }
 
-/* Copies a chunk of positions whose offsets are in g->rows. */
+/* Copies the elements of a chunk of positions. The offsets are in g->rows. */
 static void copy_chunk(gathering *g, const tdict_pair_part *all, bool position_by_position) {
   if (!position_by_position) {
     (void)tdict_pair_walk(&g->one_position, all, copy_rows, &g->rows, NULL);
@@ -121,7 +121,7 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ten
   const size_t item = tdict_dtype_bytes(t->dtype);
   tdict_status status = tdict_affine_apply(&plan->affine, t, plan->what, &affine_view, err);
   if (status != TDICT_OK || other->numel == 0) return status;
-  /* Describe one position as a pair of layouts, on both sides. */
+  /* Describe the elements of one position as a pair of layouts. */
   gathering g = {.plan = plan, .strides = affine_view.strides, .item = (int64_t)item};
   g.step = wrapping_multiply(tdict_tensor_dims_strides(other)[plan->gather_at], g.item);
   g.rows = writes_indexed ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
@@ -153,8 +153,8 @@ tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_ten
   if (plan->num_gathers) {
     tdict_tensor_await(t, writes_indexed);
     tdict_tensor_await(other, !writes_indexed);
-    /* After a failed transfer only some positions may be lost. Copy each position separately: a copy checks the
-     * bytes it reads, and clears the loss of the bytes it writes. */
+    /* After a failed transfer only some positions may be lost. Copy each position separately: a copy checks the bytes
+     * that it reads, and marks the bytes that it writes as no longer lost. */
     const bool lost = tdict_tensor_is_lost(t) || tdict_tensor_is_lost(other);
     return tdict_is_on_host(t) && tdict_is_on_host(other) && !lost
                ? gather_on_host(plan, t, other, writes_indexed, err)

@@ -47,7 +47,7 @@ static tdict_status add_axis(index_reader *r, tdict_axis axis, tdict_error *err)
   return TDICT_OK;
 }
 
-/* Adds the next `count` dimensions whole. */
+/* Adds the next `count` dimensions unchanged. */
 static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (; count > 0 && status == TDICT_OK; count--, r->next_dim++)
@@ -55,7 +55,8 @@ static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err)
   return status;
 }
 
-/* Converts a position of the next dimension to 0 or more. Returns TDICT_EINVAL if it is outside the dimension. */
+/* Converts a position of the next dimension to a non-negative position. Returns TDICT_EINVAL if it is outside the
+ * dimension. */
 static tdict_status find_position(const index_reader *r, int64_t at, int64_t *out, tdict_error *err) {
   int64_t count = r->shape[r->next_dim], found = at < 0 ? at + count : at;
   if (found < 0 || found >= count)
@@ -184,8 +185,9 @@ static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_err
   /* A transfer may still be writing the mask. */
   tdict_tensor_await(mask, false);
   if (tdict_tensor_is_lost(mask))
-    return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes never came, a transfer into them failed", r->plan->what);
-  /* Count first, to allocate the positions at their exact size. */
+    return tdict_fail(err, TDICT_EINVAL, "%s: the mask's bytes are lost, because a transfer into them failed",
+                      r->plan->what);
+  /* Count the positions first, to allocate an array of the exact size. */
   status = add_gather(r, mask->ndim, scan_mask(mask, NULL), err);
   if (status != TDICT_OK) return status;
   scan_mask(mask, r->plan->gathers[r->plan->num_gathers - 1].positions);
@@ -204,7 +206,7 @@ static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_err
     return add_list(r, item, err);
   case TDICT_INDEX_MASK:
     return add_mask(r, item, err);
-  default: /* TDICT_INDEX_REST: count_dims_taken() rejected all other kinds */
+  default: /* TDICT_INDEX_REST, because count_dims_taken() rejected all other kinds */
     if (r->has_rest) return tdict_fail(err, TDICT_EINVAL, "%s: TDICT_REST is used twice in one index", r->plan->what);
     r->has_rest = true;
     return add_whole_dims(r, r->rest_dims, err);
@@ -213,7 +215,7 @@ static tdict_status add_item(index_reader *r, const tdict_index *item, tdict_err
 
 /* Adds all items of an index. Dimensions after the last item stay whole. */
 static tdict_status read_items(index_reader *r, const tdict_indices *index, tdict_error *err) {
-  /* Count the dimensions of all items first: TDICT_REST needs the number that is left. */
+  /* Count the dimensions of all items first, because TDICT_REST selects the remaining dimensions. */
   int taken = 0;
   if (index->count < 0 || index->count > TDICT_MAX_INDEX)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d items in an index, wanted 0 to %d", r->plan->what, (int)index->count,
@@ -241,8 +243,8 @@ static bool is_gathered(const tdict_index_plan *p, int dim) {
   return false;
 }
 
-/* Returns the position of the dimension of all lists and masks. As in NumPy: at the first of them if they are
- * adjacent, else 0. */
+/* Returns the position of the dimension of all lists and masks. As in NumPy, this is the first replaced dimension if
+ * these dimensions are adjacent, else 0. */
 static int find_gather_axis(const tdict_index_plan *p) {
   for (int i = 1; i < p->num_gathers; i++)
     if (p->gathers[i].axis != p->gathers[i - 1].axis + p->gathers[i - 1].dims) return 0;

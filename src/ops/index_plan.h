@@ -14,7 +14,7 @@ typedef struct tdict_gather {
 } tdict_gather;
 typedef struct tdict_index_plan {
   const char *what;
-  tdict_affine affine; /* the view that integers, ranges and new axes select; below: the affine result */
+  tdict_affine affine; /* the view that integers, ranges and new axes select; called the affine result below */
   /* All lists and masks together replace their dimensions by one dimension of `gather_count` elements. In the result
    * that dimension is number gather_at. A list of one position is repeated. */
   int num_gathers, gather_at;
@@ -36,8 +36,8 @@ tdict_status tdict_index_plan_describe(const tdict_index_plan *plan, const tdict
 /* Waits for transfers that write the selected elements of `t`. Returns TDICT_EINVAL if one of them failed, so that
  * its bytes are lost. */
 tdict_status tdict_index_plan_check_not_lost(const tdict_index_plan *plan, const tdict_tensor *t, tdict_error *err);
-/* Copies between the selected elements of `t` and `other`, which has their shape. With `writes_indexed` copies from
- * `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
+/* Copies between the selected elements of `t` and `other`, which has their shape. If `writes_indexed` is true, copies
+ * from `other` to `t`, otherwise from `t` to `other`. Allocates nothing. */
 tdict_status tdict_index_plan_copy(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                                    bool writes_indexed, tdict_error *err);
 

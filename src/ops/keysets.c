@@ -31,7 +31,8 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
     status = tdict_changes_get(c, place.node, TDICT_CHANGES_COPY, &replacement, err);
     if (status == TDICT_OK && !tdict_node_own(replacement)) status = no_memory_for_keys(c->what, err);
     int64_t slot = status == TDICT_OK ? tdict_keys_find_name(replacement->keys, &place.path.name) : -1;
-    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0; /* 0 if an earlier path named the same entry */
+    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0; /* the leaf is 0 if an earlier path named the same
+                                                                  * entry */
     if (leaf) {
       tdict_node_remove(replacement, (uint32_t)slot);
       tdict_leaf_release(leaf); /* never the last reference: the node itself still holds the leaf */
@@ -42,7 +43,7 @@ static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *c
   return status;
 }
 
-/* Removes the paths from a tree, all of them or none. */
+/* Removes the entries at all paths from a tree. If this fails, removes no entry. */
 static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *const *paths, size_t count,
                                   tdict_error *err) {
   tdict_changes changes;

@@ -12,7 +12,7 @@
 
 enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* All new elements in one memory: bytes measured, offset of the next tensor, storage. */
+/* An arena holds all new elements in one memory: the bytes measured, the offset of the next tensor, and the storage. */
 typedef struct arena {
   tdict_memory *memory;
   size_t bytes, next;
@@ -51,7 +51,7 @@ static tdict_status choose_result_memory(const tdict_map *map, const tdict_tenso
   *out = s->memory;
   if (s->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "%s: the device memory is the program's own, so no memory is known for the result", map->what);
+                    "%s: the device memory belongs to the program, so no memory is known for the result", map->what);
 }
 
 /* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
@@ -85,8 +85,8 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
 
 /* Counts a tensor, and the bytes of its result if that is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
-  /* A child may have been changed through its own handle. Without this check the offsets would be computed from missing
-   * dimensions. */
+  /* A child may have been changed through a borrowed handle. Without this check, offsets would be computed from
+   * dimensions that the tensor does not have. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
   m->num_tensors++;
@@ -187,7 +187,7 @@ static tdict_status make_mapped_leaf(maker *m, tdict_leaf from, tdict_leaf *to, 
   tdict_error hook_error = {0};
   tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
   if (status != TDICT_OK) {
-    hook_error.path[0] = 0; /* drop the path inside the hook; fail_at_leaf() sets the path of the object */
+    hook_error.path[0] = 0; /* remove the path that the hook set; fail_at_leaf() sets the path of the object */
     if (err) *err = hook_error;
     return status;
   }
@@ -249,7 +249,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   status = allocate_result(m, err);
   if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
   if (status == TDICT_OK) status = make_all_leaves(m, td, made, err);
-  /* Drop our own references; the tensors hold theirs. */
+  /* Drop the references of this call; the tensors hold separate references. */
   for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
   if (m->slab) tdict_slab_release(m->slab, 1);
   if (status == TDICT_OK)

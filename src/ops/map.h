@@ -16,20 +16,20 @@ struct tdict_map {
   int batch_in, batch_out;
   const int64_t *batch_size;
   int more_dims;    /* upper bound of the dimensions that a tensor gains */
-  bool drops_locks; /* the result is not locked even if the source is */
+  bool drops_locks; /* true: the result is not locked, even if the source is locked */
   /* memory of new elements; NULL: the memory of the source if on a device, else plain host memory */
   tdict_memory *memory;
   /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included.
-   * Called twice per tensor if `fill` is set: to measure, and to create. */
+   * If `fill` is set, called twice per tensor: once to measure, and once to create. */
   tdict_status (*describe)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                            tdict_error *err);
-  /* Writes the elements of a new tensor. NULL if `describe` never asks for a new tensor. */
+  /* Writes the elements of a new tensor. NULL if `describe` never describes a new tensor. */
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
   void *user;
-  /* `way` says which hook objects use. `object` calls that hook for one object. Objects without the hook are opened,
-   * and `describe` is called for their tensors. With `objects_opened` the caller has opened the objects and closes
-   * them in the result. */
+  /* `way` is the hook that objects use. `object` calls that hook for one object. Objects without the hook are opened,
+   * and `describe` is called for their tensors. If `objects_opened` is true, the caller has opened the objects and
+   * closes them in the result. */
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;

@@ -93,7 +93,7 @@ static tdict_status describe_padded(const tdict_map *map, size_t entry, const td
   return tdict_element_from_double(what, from->dtype, p->value, element, err);
 }
 
-/* Copies one sequence to the start of its row, and fills the rest of the row with `element`. */
+/* Copies one sequence to the start of its row, and fills the remaining elements of the row with `element`. */
 static tdict_status write_sequence(const padder *p, const tdict_tensor *made, const tdict_tensor *part, int64_t row,
                                    const void *element, tdict_error *err) {
   const size_t item = tdict_dtype_bytes(made->dtype);

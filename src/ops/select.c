@@ -20,7 +20,7 @@ static tdict_status no_memory_to_select(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Adds or replaces a key of a node that only this call holds. Takes over the reference of the leaf, also on failure. */
+/* Adds or replaces a key of a node that only this call holds. Takes over the reference to the leaf, also on failure. */
 static tdict_status put_selected_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot,
                                       tdict_leaf leaf, tdict_error *err) {
   if (slot >= 0) {
@@ -76,10 +76,10 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
 
 tdict_status tdict_path_resolve(const char *what, const tdict_tree *td, const char *path, bool strict,
                                 tdict_place *place, tdict_error *err) {
-  /* Pass no error if a missing path is ignored: formatting the text would be the main cost. */
+  /* If missing paths are ignored, pass NULL for the error: formatting the message would be the main cost. */
   tdict_status status = tdict_place_get(place, td, path, what, strict ? err : NULL);
   const bool is_ignored = !strict && (status == TDICT_ENOTFOUND || status == TDICT_ETYPE);
-  /* Other failures are reported: fail again, this time with an error text. */
+  /* Other failures are reported: repeat the search, this time with an error struct. */
   if (!strict && status != TDICT_OK && !is_ignored) status = tdict_place_get(place, td, path, what, err);
   if (status != TDICT_OK) place->node = NULL;
   return is_ignored ? TDICT_OK : status;
@@ -172,7 +172,7 @@ tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, s
   if (!found) return no_memory_to_select(what, err);
   tdict_changes_init(&changes, what);
   tdict_pointers_init(&whole_trees);
-  /* Find all paths before any key changes, since a missing path must leave the tree unchanged. */
+  /* Find all paths before any key changes, since the tree must not change if a path is missing. */
   status = find_paths(what, tree, &selection, found, &whole_trees, err);
   if (status == TDICT_OK) status = tdict_changes_get(&changes, tree, TDICT_CHANGES_EMPTY, &root, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)

@@ -20,7 +20,8 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
   return TDICT_OK;
 }
 
-/* An affine map of all batch dimensions, and the elements that it picks if objects can use their `index` hook. */
+/* An affine map of all batch dimensions. If objects can use their `index` hook, also the elements that the map
+ * selects. */
 typedef struct dims_map {
   const tdict_affine *affine;
   tdict_element_index pick;
@@ -65,7 +66,7 @@ typedef struct grouping {
   bool may_copy; /* tensors whose strides allow no view are copied */
 } grouping;
 
-/* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if that is allowed. */
+/* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if copies are allowed. */
 static tdict_status describe_grouping(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                       tdict_error *err) {
   const grouping *g = map->user;
@@ -240,7 +241,7 @@ tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out, td
   tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, tree->batch_ndim, &only, err);
   if (status != TDICT_OK) return status;
   tdict_affine_init(&a, tree->batch_ndim, tree->batch_size);
-  /* Drop the dimensions of one element: all of them, or only the given one. */
+  /* Drop the dimensions of one element: all such dimensions, or only the given dimension. */
   a.ndim_out = 0;
   for (int i = 0; i < tree->batch_ndim; i++)
     if (tree->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))

@@ -1,5 +1,5 @@
-/* Cuts trees along a batch dimension into views. Writes all results or none; they are owned by the caller.
- * Thread rule: as in tdict/tree.h. */
+/* Cuts trees along a batch dimension into views. On failure no result is written. The caller owns the results. Thread
+ * rule: as in tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ typedef struct cutter {
   bool drops_dim; /* the results lack the dimension */
 } cutter;
 
-/* Checks the pointers that all functions share, and finds the dimension to cut. `trees` is not NULL where a function
- * has no such parameter. */
+/* Checks the pointers that all functions share, and finds the dimension to cut. Functions without a parameter `trees`
+ * pass a pointer that is not NULL. */
 static tdict_status find_cut_dim(cutter *c, int dim, const void *trees, const size_t *count, tdict_error *err) {
   const char *missing = !c->td ? "tree" : !trees ? "trees" : !count ? "count" : NULL;
   if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, missing);
@@ -36,8 +36,8 @@ static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_
   return tdict_dims_run(c->what, c->td, &a, c->drops_dim, out, err);
 }
 
-/* Makes `count` consecutive pieces: of the sizes in `sizes`, or all of size `size` if `sizes` is NULL. On failure
- * releases the pieces made so far. */
+/* Makes `count` consecutive pieces. Piece i has the size sizes[i], or `size` if `sizes` is NULL. On failure releases
+ * the pieces made so far. */
 static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **trees,
                                tdict_error *err) {
   const int64_t whole = c->td->batch_size[c->dim];

@@ -68,10 +68,10 @@ static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_le
   return status;
 }
 
-/* Puts the leaf of a slot at the path that its key describes. */
+/* Puts the leaf of a slot at the path that the parts of its key form. */
 static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
-  /* the key has no separator, so its leaf stays in this node unchanged */
+  /* the key has no separator, so its leaf remains in this node */
   const bool is_unchanged = !name[get_part_length(u, name)];
   tdict_tree *node = u->root;
   tdict_leaf held;

@@ -1,5 +1,5 @@
-/* Merges one tree into another, completely or not at all. Each node that changes gets a replacement with its new
- * keys and leaves. After all replacements are complete, they are swapped with their nodes, which cannot fail.
+/* Merges one tree into another. If the merge fails, no tree changes. Each node that changes gets a replacement with its
+ * new keys and leaves. After all replacements are complete, they are swapped with their nodes. Swapping cannot fail.
  * Replacements are owned by the call.
  * Thread rule: as in tdict/tree.h. */
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static const char what[] = "update";
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 typedef struct merger {
-  tdict_cursor cursor;         /* over the source; a frame's mark is the node of the destination at the same path */
+  tdict_cursor cursor;         /* walks the source; a frame's mark is the node of the destination at the same path */
   tdict_pointers replacements; /* maps nodes to their replacements; holds a reference to both */
 } merger;
 
@@ -21,7 +21,8 @@ static tdict_status no_memory_to_update(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Gets the replacement of a node, and creates it at the first call. Returns TDICT_ELOCKED if the node is locked. */
+/* Gets the replacement of a node. The first call for a node creates the replacement. Returns TDICT_ELOCKED if the node
+ * is locked. */
 static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
   tdict_tree *replacement = tdict_pointers_get(&m->replacements, node);
   if (!replacement) {
@@ -55,7 +56,8 @@ static tdict_status put_merged_leaf(tdict_tree *replacement, const tdict_key *ke
   return no_memory_to_update(err);
 }
 
-/* Merges the entry at the cursor. If both trees have a tree there, only sets *below to the tree of the destination. */
+/* Merges the entry at the cursor. If both trees have a tree at this path, only sets *below to the tree of the
+ * destination. */
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_key *key = tdict_cursor_key(&m->cursor);
   tdict_tree *node = (tdict_tree *)m->cursor.frames[m->cursor.depth - 1].mark;

@@ -30,7 +30,8 @@ typedef struct visit_job {
   char *paths;
   size_t num_leaves;
   pthread_mutex_t lock; /* guards: status, error, and writes of failed_at */
-  /* Index of the first failed leaf. Relaxed: a stale value only causes a call whose result is not used */
+  /* Index of the first failed leaf. Relaxed: if a thread reads an old value, it makes a call whose result is not
+   * used */
   _Atomic(size_t) failed_at;
   tdict_status status;
   tdict_error error;
@@ -88,7 +89,7 @@ static tdict_status list_leaves(visit_job *j, tdict_error *err) {
   return tdict_walk(get_first_tree(j), list_entry, &l, err);
 }
 
-/* Keeps the failure of the first leaf in order. */
+/* Records a failure, unless an earlier leaf in order has failed too. */
 static void note_first_failure(visit_job *j, size_t at, tdict_status status, const tdict_error *error) {
   pthread_mutex_lock(&j->lock);
   if (at < atomic_load_explicit(&j->failed_at, memory_order_relaxed)) {
@@ -104,7 +105,7 @@ static void call_function(void *user, long i) {
   visit_job *j = user;
   const tdict_leaves *at = &j->leaves[i];
   tdict_error own_error = {0};
-  /* Leaves before the failed one are still called, since the first failure in order is reported. */
+  /* The function is still called for leaves before the failed leaf, since the first failure in order is reported. */
   if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return;
   tdict_status status =
       j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
@@ -174,8 +175,8 @@ static bool remove_keys_without_leaf(tdict_tree *node) {
   return true;
 }
 
-/* Moves the result of a leaf into the new tree, after checking its batch size and device. Leaves the slot empty if
- * there is no result. */
+/* Checks the batch size and device of the result of a leaf, then moves the result into the new tree. Leaves the slot
+ * empty if there is no result. */
 static tdict_status put_made_tensor(const visit_job *j, const tdict_tree *node, size_t leaf, tdict_leaf *to,
                                     tdict_error *err) {
   tdict_tensor *t = j->made[leaf];
@@ -257,7 +258,7 @@ typedef struct filter {
   void *user;
 } filter;
 
-/* Shares the tensor if the predicate returns true; leaves the key out otherwise. */
+/* Shares the tensor if the predicate returns true. Otherwise leaves the key out. */
 static tdict_status keep_or_drop(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   const filter *f = user;
   (void)err;

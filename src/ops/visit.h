@@ -1,5 +1,5 @@
-/* Declares what tdict_visit() and tdict_apply() need of a context. The context owns the pool. Implemented in
- * src/context.c.
+/* Declares the function by which tdict_visit() and tdict_apply() get the pool of a context. The context owns the pool.
+ * Implemented in src/context.c.
  * Thread rule: may be called from any thread. */
 #ifndef TDICT_OPS_VISIT_H
 #define TDICT_OPS_VISIT_H

@@ -77,7 +77,7 @@ tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices in
 
 enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
 
-/* Fills a tensor. With `checks_only` only checks whether this is possible. */
+/* Fills a tensor. If `checks_only` is true, only checks whether this is possible. */
 static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks_only, tdict_error *err) {
   unsigned char element[MAX_ELEMENT_BYTES];
   if (tdict_dtype_bytes(t->dtype) > sizeof element)
@@ -87,8 +87,8 @@ static tdict_status fill_tensor(const tdict_tensor *t, double value, bool checks
   return status == TDICT_OK ? tdict_element_fill(t, element, err) : status;
 }
 
-/* Fills all tensors below a node. If `found_object` is not NULL, only checks whether they can be filled, and sets
- * *found_object and stops at the first object. */
+/* Fills all tensors below a node. If `found_object` is not NULL, only checks whether the tensors can be filled. At the
+ * first object it then sets *found_object and stops. */
 static tdict_status fill_leaves(tdict_cursor *cursor, const char *parent_path, double value, bool *found_object,
                                 tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
@@ -159,7 +159,7 @@ typedef struct copier {
   tdict_flat_pairs pairs;
 } copier;
 
-/* Checks that the destination has no key that the source lacks, if both must have the same keys. */
+/* If both trees must have the same keys, returns TDICT_ENOTFOUND if the destination has more keys than the source. */
 static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, const tdict_tree *from,
                                        tdict_error *err) {
   if (!c->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
@@ -194,8 +194,8 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err);
 
-/* Copies the tensors of one object to those of another. The check pass opens both; the write pass uses the opened
- * pairs again, in the same order. */
+/* Copies the tensors of one object to the tensors of another object. The check pass opens both objects; the write pass
+ * uses the opened pairs again, in the same order. */
 static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                 tdict_error *err) {
   const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};
@@ -214,8 +214,8 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   return status;
 }
 
-/* Copies the leaves from the cursor's start. With `checks_only` only checks whether this is possible. Opened objects
- * contain no objects, so the recursion is one level deep. */
+/* Copies the leaves from the cursor's start. If `checks_only` is true, only checks whether this is possible. Opened
+ * objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {

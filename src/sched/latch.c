@@ -34,7 +34,8 @@ void tdict_latch_down(tdict_latch *latch) {
   if (load_count(latch) > 0 && atomic_fetch_sub_explicit(&latch->count, 1, memory_order_relaxed) == 1)
     pthread_cond_broadcast(&latch->zero);
   TDICT_ASSERT(load_count(latch) >= 0);
-  pthread_mutex_unlock(&latch->lock); /* The last access: a waiter may destroy the latch from here on. */
+  pthread_mutex_unlock(&latch->lock); /* This is the last access to the latch: from here on a waiter may destroy the
+                                       * latch. */
 }
 
 void tdict_latch_open(tdict_latch *latch) {
@@ -54,7 +55,7 @@ bool tdict_latch_is_zero(tdict_latch *latch) {
 
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns) {
   while (load_count(latch) != 0) {
-    /* Read the clock rarely: reading it costs more than a poll. */
+    /* Read the clock rarely, because reading the clock costs more than reading the count. */
     for (int i = 0; i < POLLS_PER_CLOCK_READ && load_count(latch) != 0; i++) tdict_spin_pause();
     if (tdict_now_ns() >= deadline_ns) return;
   }

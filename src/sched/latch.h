@@ -1,4 +1,5 @@
-/* A latch is a count that goes down to zero once; threads wait for zero. The caller owns the struct.
+/* A latch is a count that is decremented to zero once. Threads wait until the count is zero. The caller owns the
+ * struct.
  * Thread rule: safe from any thread. The latch may be destroyed as soon as a wait for zero has returned. */
 #ifndef TDICT_SCHED_LATCH_H
 #define TDICT_SCHED_LATCH_H
@@ -16,16 +17,16 @@ typedef struct tdict_latch {
 
 /* Initializes the latch with a count of zero or more. */
 void tdict_latch_init(tdict_latch *latch, int64_t count);
-/* Destroys the latch. No thread may use it any more. */
+/* Destroys the latch. No thread may use the latch any more. */
 void tdict_latch_destroy(tdict_latch *latch);
-/* Decrements the count, not below zero. Wakes all waiters at zero. */
+/* Decrements the count, not below zero. If the count becomes zero, wakes all waiters. */
 void tdict_latch_down(tdict_latch *latch);
 /* Sets the count to zero and wakes all waiters. */
 void tdict_latch_open(tdict_latch *latch);
-/* Returns true if the count is zero. After true, the caller may destroy the latch. */
+/* Returns true if the count is zero. If the result is true, the caller may destroy the latch. */
 bool tdict_latch_is_zero(tdict_latch *latch);
-/* Spins until the count is zero or tdict_now_ns() passes the deadline. Returns no result: call tdict_latch_wait() or
- * tdict_latch_is_zero() afterwards. */
+/* Spins until the count is zero or tdict_now_ns() passes the deadline. The function does not return whether the count
+ * is zero: call tdict_latch_wait() or tdict_latch_is_zero() afterwards. */
 void tdict_latch_spin(const tdict_latch *latch, int64_t deadline_ns);
 /* Sleeps until the count is zero or tdict_now_ns() passes the deadline. A deadline of INT64_MAX never passes.
  * Returns true if the count is zero. */

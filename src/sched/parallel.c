@@ -5,12 +5,12 @@
 #include "sched/latch.h"
 #include "sched/pool.h"
 
-/* Average number of claims for each thread. Few claims keep contention on the counter low; many let all threads
+/* Average number of claims for each thread. Few claims keep contention on the counter low. Many claims let all threads
  * finish at about the same time. */
 enum { MAX_HELPERS = 64, CLAIMS_PER_THREAD = 32 };
 
 typedef struct loop {
-  _Atomic(long) next;     /* relaxed: a ticket counter; the latch orders the work */
+  _Atomic(long) next;     /* relaxed: no other data depends on the counter; the latch orders the work */
   long count, claim_size; /* claim_size: number of indices in one claim */
   void (*fn)(void *user, long i);
   void *user;
@@ -39,7 +39,8 @@ static void run_helper(tdict_task *task) {
 void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user) {
   helper helpers[MAX_HELPERS];
   loop l = {.count = count, .fn = fn, .user = user};
-  /* Choose the number of helpers. A pool thread gets none: waiting for others there could deadlock. */
+  /* Choose the number of helpers. If the caller is a pool thread, use no helpers: waiting for other tasks on a pool
+   * thread could deadlock. */
   if (!pool || tdict_pool_is_worker(pool) || num_helpers < 0) num_helpers = 0;
   if (pool && num_helpers > tdict_pool_size(pool)) num_helpers = tdict_pool_size(pool);
   if (num_helpers > MAX_HELPERS) num_helpers = MAX_HELPERS;
@@ -50,14 +51,14 @@ void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn
   }
   l.claim_size = count / ((num_helpers + 1) * CLAIMS_PER_THREAD);
   if (l.claim_size == 0) l.claim_size = 1;
-  /* Submit the helpers and work along. */
+  /* Submit the helper tasks, and claim indices on this thread too. */
   tdict_latch_init(&l.latch, num_helpers);
   for (int i = 0; i < num_helpers; i++) {
     helpers[i] = (helper){.task = {.run = run_helper}, .loop = &l};
     tdict_pool_submit(pool, &helpers[i].task);
   }
   run_claimed_indices(&l);
-  /* Take back helpers that have not started: their work is done, and a busy pool may start them late. */
+  /* Remove helper tasks that have not started: no index is left, and a busy pool may start these tasks late. */
   for (int i = 0; i < num_helpers; i++)
     if (tdict_pool_remove(pool, &helpers[i].task)) tdict_latch_down(&l.latch);
   tdict_latch_wait(&l.latch, INT64_MAX);

@@ -1,4 +1,4 @@
-/* The thread pool: one queue and one lock. The pool owns its threads; callers own their tasks.
+/* Implements the thread pool with one queue and one lock. The pool owns its threads; callers own their tasks.
  * A worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks. The
  * thread that slept last is woken first, since its data is most likely still in the caches. Thread rule: see pool.h. */
 #include "sched/pool.h"
@@ -17,9 +17,9 @@
 
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS = 3, POLLS_PER_CLOCK_READ = 16 };
 
-/* The place where a thread sleeps; each thread has its own. */
+/* A thread sleeps on its sleeper. Each thread has a separate sleeper. */
 typedef struct sleeper {
-  struct sleeper *next; /* fell asleep before this thread */
+  struct sleeper *next; /* the thread that fell asleep before this thread */
   pthread_cond_t woken;
   bool was_woken;
 } sleeper;
@@ -57,7 +57,7 @@ int tdict_pool_default_size(void) {
   return count > MIN_THREADS ? count : MIN_THREADS;
 }
 
-/* Tells spinning threads whether to check the queue. Call under the lock after a change of `first` or `stop`. */
+/* Sets whether spinning threads check the queue. Call under the lock after a change of `first` or `stop`. */
 static void update_work_hint(tdict_pool *pool) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   TDICT_ASSERT((pool->first == NULL) == (pool->last == NULL));
@@ -82,8 +82,8 @@ static void unlink_task(tdict_pool *pool, tdict_task *task) {
   update_work_hint(pool);
 }
 
-/* Spins until a task arrives or SPIN_NS has passed. Called with the lock held, and unlocks it while spinning:
- * submitters need it. */
+/* Spins until a task is queued or SPIN_NS has passed. Called with the lock held. Unlocks the lock while spinning,
+ * because submitters need the lock. */
 static void spin_for_tasks(tdict_pool *pool) {
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
   if (pool->num_spinning >= pool->max_spinning) return;
@@ -101,8 +101,8 @@ static void spin_for_tasks(tdict_pool *pool) {
   pool->num_spinning--;
 }
 
-/* Removes the thread that slept last from the stack and marks it as woken. Under the lock; some thread must sleep.
- * The caller unlocks before it signals, since the woken thread needs the lock at once. */
+/* Removes the thread that slept last from the stack and marks it as woken. Under the lock. At least one thread must be
+ * asleep. The caller unlocks before it signals, since the woken thread needs the lock at once. */
 static sleeper *pop_sleeper(tdict_pool *pool) {
   sleeper *s = pool->sleep_stack;
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));
@@ -265,7 +265,7 @@ void tdict_pool_set_thread_data(void *note) { this_thread.note = note; }
 bool tdict_pool_help(tdict_pool *pool, const void *owner) {
   pthread_mutex_lock(&pool->lock);
   tdict_task *task = pool->first;
-  /* Skip tasks that may wait: the caller itself may hold what they wait for. */
+  /* Skip tasks that may wait: such a task may wait for the calling thread, which would then deadlock. */
   while (task && task->may_wait && (!owner || task->owner != owner)) task = task->next;
   if (task) unlink_task(pool, task);
   pthread_mutex_unlock(&pool->lock);

@@ -15,13 +15,13 @@ struct tdict_task {
   tdict_task *next, *previous;   /* links of the pool's queue */
   bool queued;                   /* guarded by the pool's lock */
   bool may_wait;                 /* the task may wait for other tasks, so a waiting thread must not run it meanwhile */
-  const void *owner;             /* exception: a thread that waits for this owner may run it; see tdict_pool_help() */
+  const void *owner;             /* a thread that waits for this owner may run the task anyway; see tdict_pool_help() */
 };
 
 /* Returns the default pool size: the number of CPUs that this process may use, at least 8. */
 int tdict_pool_default_size(void);
-/* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if there is no memory or a thread cannot be
- * started; no thread is left running then. */
+/* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
+ * started; no thread is left running in that case. */
 tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
 /* Runs all queued tasks, joins the threads and frees the pool. NULL is allowed. Must not be called from a task. */
 void tdict_pool_destroy(tdict_pool *pool);
@@ -29,18 +29,19 @@ void tdict_pool_destroy(tdict_pool *pool);
 int tdict_pool_size(const tdict_pool *pool);
 /* Returns the number of CPUs that the pool's threads may use. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
-/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. Reserves none if there
- * are three CPUs or fewer. */
+/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. If there are three
+ * CPUs or fewer, no CPU is reserved. */
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
 /* Restricts the threads to these CPUs, of which the process may use at least one. Call before the first task.
- * Returns false if the system refused for some thread. */
+ * Returns false if the system returned an error for a thread. */
 bool tdict_pool_set_cpus(tdict_pool *pool, const cpu_set_t *cpus);
 /* Appends a task to the queue and wakes a thread if needed. */
 void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
 /* Wakes up to `count` threads in advance, since tasks will be submitted soon. The threads spin briefly and then
  * sleep again. Does nothing if spinning would take a CPU from working threads. */
 void tdict_pool_wake(tdict_pool *pool, int count);
-/* Sets how many threads may spin at once; 0 disables spinning. For tests: the pool chooses by the number of CPUs. */
+/* Sets how many threads may spin at once; 0 disables spinning. Only tests call this function: the pool chooses the
+ * limit by the number of CPUs. */
 void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning);
 /* Removes a queued task. Returns false if the task has already started. */
 bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
@@ -50,7 +51,7 @@ bool tdict_pool_is_worker(const tdict_pool *pool);
 /* Runs one queued task on the calling thread, which waits for `owner`. Only a task that never waits, or a task of
  * `owner`, is run. Returns false if there is no such task. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
-/* Returns the calling thread's pointer for the layer that runs callbacks; NULL at first. */
+/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, else NULL. */
 void *tdict_pool_thread_data(void);
 /* Sets the calling thread's pointer. */
 void tdict_pool_set_thread_data(void *note);

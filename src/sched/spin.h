@@ -14,7 +14,7 @@ static inline void tdict_spin_pause(void) {
 #endif
 }
 
-/* Tries to lock a mutex that is held for a few microseconds only, without sleeping: a sleep and a wake-up would take
+/* Tries to lock a mutex that is held for a few microseconds only, without sleeping: sleeping and waking up would take
  * longer. Returns false after about 400 tries, since the holder may not be running. */
 static inline bool tdict_spin_try(pthread_mutex_t *lock) {
   for (int tries = 0; tries < 400; tries++) {

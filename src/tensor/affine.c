@@ -1,5 +1,5 @@
-/* Computes layouts from other layouts, and views that live only for one call. Nothing is owned here. Thread rule:
- * see affine.h. */
+/* Computes layouts from other layouts, and temporary views for one call. Nothing is owned here. Thread rule: see
+ * affine.h. */
 #include "tensor/affine.h"
 
 #include <string.h>
@@ -17,8 +17,8 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape) {
   }
 }
 
-/* Returns the address `elements` further. Addresses are numbers here: they wrap, and device addresses are never
- * dereferenced. */
+/* Returns the address advanced by `elements` elements. Addresses are treated as numbers: they may wrap, and device
+ * addresses are never dereferenced. */
 static void *advance_address(const void *data, int64_t elements, size_t item) {
   return (void *)((uintptr_t)data + (uintptr_t)elements * item);
 }
@@ -62,11 +62,12 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides) {
   int to = new_ndim - 1;
-  for (int i = ndim - 1; i >= 0;) { /* Each pass takes one group of old dimensions without gaps between them. */
+  for (int i = ndim - 1; i >= 0;) { /* Each pass handles one group of old dimensions without gaps between them. */
     int64_t step = strides[i], elements = shape[i], taken = 1;
     for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group of one element leaves dimensions of size 1 to the group before it, which may also have one element. */
+    /* A group also takes the adjacent new dimensions of size 1. The next group may therefore take no dimension if it
+     * has one element. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;
       new_strides[to] = wrapping_mul(taken, step);

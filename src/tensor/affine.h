@@ -1,12 +1,11 @@
 /* Computes layouts from other layouts: dimensions that are selected, stepped, swapped, added, repeated or regrouped.
- * Also temporary views for the length of a call, which count no references. Pure functions of their arguments;
- * thread-safe. */
+ * Also makes temporary views for one call, which hold no references. Pure functions of their arguments; thread-safe. */
 #ifndef TDICT_TENSOR_AFFINE_H
 #define TDICT_TENSOR_AFFINE_H
 
 #include "tensor/tensor.h"
 
-/* Describes what the leading dimensions of a tensor become. Trailing dimensions stay as they are. */
+/* Describes what the leading dimensions of a tensor become. Trailing dimensions do not change. */
 typedef struct tdict_axis {
   int32_t from;        /* source dimension; -1: a new dimension */
   int64_t count, step; /* step 0 repeats one element */
@@ -32,8 +31,8 @@ void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
  * TDICT_EOVERFLOW for too many elements. The error message begins with `what`. */
 tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
                                 tdict_error *err);
-/* Computes the strides of the same elements in another shape with equally many elements. Returns false if no strides
- * describe it, or if there are no elements. */
+/* Computes the strides of the same elements in another shape with the same number of elements. Returns false if no
+ * strides describe this shape, or if there are no elements. */
 bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
                           const int64_t *new_shape, int64_t *new_strides);
 
@@ -41,12 +40,13 @@ bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides
  * TDICT_ESHAPE for another number of elements. The error message begins with `what`. */
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
 
-/* A tensor on the stack over the storage of another tensor. It holds no reference, and none is counted on it. */
+/* A temporary tensor on the stack that uses the storage of another tensor. It holds no reference to the storage, and
+ * must not be retained or released. */
 typedef struct tdict_temp {
   tdict_tensor tensor;
   int64_t dims[2 * TDICT_MAX_NDIM];
 } tdict_temp;
-/* Fills the temporary tensor. Returns a pointer to it, valid as long as `temp` and `over` live. */
+/* Fills the temporary tensor. Returns a pointer to it, valid while `temp` and `over` exist. */
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
 /* Describes the layout of an existing tensor. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);

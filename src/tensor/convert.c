@@ -11,8 +11,8 @@ bool tdict_convert_knows(tdict_dtype dtype) {
          (code == CODE_INT || code == CODE_UINT || code == CODE_FLOAT || code == CODE_BFLOAT);
 }
 
-/* Rounds to a 16-bit float with `mantissa` stored bits and 15 - mantissa exponent bits. Converting by way of float
- * would round twice. */
+/* Rounds to a 16-bit float with `mantissa` stored bits and 15 - mantissa exponent bits. Converting to float first would
+ * round twice. */
 static uint16_t round_to_16_bits(double value, int mantissa) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -32,7 +32,7 @@ static uint16_t round_to_16_bits(double value, int mantissa) {
   uint64_t kept = significand >> shift, rest = significand & (((uint64_t)1 << shift) - 1);
   uint64_t half = (uint64_t)1 << (shift - 1);
   if (rest > half || (rest == half && (kept & 1))) kept++;
-  /* The implicit leading bit adds one to the exponent, and so does a carry out of the mantissa. */
+  /* The implicit leading bit adds one to the exponent. A carry out of the mantissa also adds one. */
   uint64_t magnitude = ((uint64_t)(biased - 1) << mantissa) + kept;
   return (uint16_t)(sign | (magnitude < infinite ? magnitude : infinite));
 }

@@ -1,6 +1,5 @@
-/* Copies between tensors of any strides, on the host or by the copy operation of a memory. Keeps nothing after the
- * call.
- * Thread rule: reads src, writes dst, and returns after the bytes have arrived. */
+/* Copies between tensors of any strides, on the host or by the copy operation of a memory. Keeps no state. Thread rule:
+ * as in tdict/tensor.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -37,8 +36,7 @@ static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src,
   if (!out->memory && !is_on_host(src)) out->memory = find_copier(src);
   if (out->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "copy: from %s to %s, where the device's bytes are the program's own and belong to no context",
-                    from, to);
+                    "copy: from %s to %s, but the device memory belongs to the program and to no context", from, to);
 }
 
 /* Writes a shape such as "(2, 3)", cut if it is long. */
@@ -75,7 +73,8 @@ static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *e
 static tdict_status copy_elements(tdict_tensor *dst, const tdict_tensor *src, mover *m, tdict_error *err) {
   tdict_pair pair;
   if (!m->memory && tdict_tensor_is_contiguous(dst) && tdict_tensor_is_contiguous(src)) {
-    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* The common case, without the cost of a walk. */
+    memmove(dst->data, src->data, tdict_tensor_nbytes(dst)); /* The common case: one copy, without the cost of a walk
+                                                              * through the dimensions. */
     return TDICT_OK;
   }
   tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),
@@ -92,9 +91,9 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
   if (status != TDICT_OK || dst->numel == 0) return status;
   tdict_tensor_await(src, false);
   tdict_tensor_await(dst, true);
-  /* Check after the wait, since the transfer may fail meanwhile. */
+  /* Check after the wait, since a transfer into `src` may fail during the wait. */
   if (tdict_tensor_is_lost(src))
-    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes never came, a transfer into them failed");
+    return tdict_fail(err, TDICT_EINVAL, "copy: the source's bytes are lost, because a transfer into them failed");
   status = copy_elements(dst, src, &m, err);
   if (status == TDICT_OK) tdict_tensor_regain(dst);
   return status;

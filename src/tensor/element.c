@@ -51,8 +51,8 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
   char device[32];
   tdict_device_format(s->device, device, sizeof device);
   if (!s->memory || !s->memory->ops->fill)
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the bytes on %s are the program's own and belong to no context",
-                      what, device);
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory on %s belongs to the program and to no context", what,
+                      device);
   if (has_equal_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
                     device);
@@ -70,14 +70,15 @@ static void fill_host_run(void *to, const void *element, size_t item, size_t byt
     return;
   }
   memcpy(to, element, item);
-  for (size_t done = item; done < bytes;) { /* Copy the filled part, twice as much each time. */
+  for (size_t done = item; done < bytes;) { /* Copy the part that is already filled. The filled part doubles each
+                                             * time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy((char *)to + done, to, more);
     done += more;
   }
 }
 
-/* Fills the rows of a rectangle; adjacent rows in one call. */
+/* Fills the rows of a rectangle. Fills adjacent rows in one call. */
 static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *err) {
   const filler *f = user;
   bool whole = rect->dst_pitch == (int64_t)rect->width;

@@ -17,11 +17,11 @@ tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, doub
  * memory that belongs to no context.
  * Returns TDICT_ENOTSUP for a device tensor if the bytes of the element are not all equal. */
 tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
-/* Fills the tensor with the element. Call tdict_element_check() first. Waits as tdict_tensor_copy() does. Returns
- * TDICT_EDEVICE if the driver refused. */
+/* Fills the tensor with the element. Call tdict_element_check() first. Waits for the same transfers as
+ * tdict_tensor_copy(). Returns TDICT_EDEVICE if the driver failed. */
 tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
-/* Reads one element as tdict_element_at() does: real and imaginary part, with NaN and infinities. Integers of 64
- * bits are rounded to double. Returns false for types with several lanes. */
+/* Reads the real and the imaginary part of one element. NaN and infinities are kept. Integers of 64 bits are rounded to
+ * double. Returns false for types with several lanes. */
 bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary);
 
 #endif

@@ -1,4 +1,4 @@
-/* Shape and stride mathematics. Pure functions of their arguments: no memory is owned or allocated. Thread-safe. */
+/* Computes with shapes and strides. Pure functions of their arguments: no memory is owned or allocated. Thread-safe. */
 #include "tensor/layout.h"
 
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Multiplies the counts; a count of 0 is taken as 1, so that C-order strides of an empty tensor fit as well. Returns
- * false on overflow. */
+/* Multiplies the counts; a count of 0 is taken as 1, so that the C-order strides of an empty tensor do not overflow
+ * either. Returns false on overflow. */
 static bool compute_span(int ndim, const int64_t *shape, int64_t *span) {
   *span = 1;
   for (int i = 0; i < ndim; i++)
@@ -85,8 +85,8 @@ static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
   return tdict_mul_i64(count, inner, &whole) && whole == outer;
 }
 
-/* Adds the next dimension outwards to the pair. Dimensions are in reverse order until tdict_pair_init() reverses
- * them. Merges the dimension if there is no gap. */
+/* Adds the next outer dimension to the pair. Dimensions are in reverse order until tdict_pair_init() reverses them. If
+ * there is no gap, merges the dimension with the inner one. */
 static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
   int last = pair->ndim - 1;
   int64_t run = (int64_t)pair->run_bytes;
@@ -138,7 +138,7 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
   }
 }
 
-/* The position of a walk: the indices of the current run, and its addresses on both sides. */
+/* The position of a walk: the indices of the current run, and the addresses of the run in both tensors. */
 typedef struct pair_cursor {
   const tdict_pair *pair;
   int64_t index[TDICT_MAX_NDIM];
@@ -161,7 +161,7 @@ static void seek_run(pair_cursor *w, size_t run) {
   }
 }
 
-/* Moves `runs` further along the innermost dimension, which has at least that many left. Carries into outer
+/* Moves `runs` runs forward along the innermost dimension, which has at least `runs` runs left. Carries into outer
  * dimensions. */
 static void advance_runs(pair_cursor *w, int64_t runs) {
   int i = w->pair->ndim - 1;
@@ -187,7 +187,7 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part
   pair_cursor w = {.pair = pair, .dst = (uintptr_t)part->dst, .src = (uintptr_t)part->src};
   seek_run(&w, part->begin / run);
   for (size_t at = part->begin; at < end;) {
-    /* Choose the rectangle: part of a run, or as many whole runs as the innermost dimension has left. */
+    /* Choose the rectangle: a part of a run, or all whole runs that the innermost dimension has left. */
     size_t skip = at % run, width = run - skip, height = 1;
     if (width > end - at) width = end - at;
     if (width == run) {
@@ -213,7 +213,7 @@ typedef struct bytes16 {
   uint64_t low, high;
 } bytes16;
 
-/* Copies rows of one small element with a load and a store each. A call of memcpy would cost more. */
+/* Copies rows of one small element with one load and one store per row. A call of memcpy() would cost more. */
 #define COPY_ROWS(type)                                                     \
   do {                                                                      \
     for (size_t i = 0; i < rect->height; i++) {                             \

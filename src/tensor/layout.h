@@ -1,4 +1,4 @@
-/* Shape and stride mathematics. Strides are in elements unless their name says bytes. Allocates nothing. Pure
+/* Computes with shapes and strides. Strides are in elements unless their name says bytes. Allocates nothing. Pure
  * functions; thread-safe. */
 #ifndef TDICT_TENSOR_LAYOUT_H
 #define TDICT_TENSOR_LAYOUT_H
@@ -30,9 +30,9 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
 
 /* Two layouts of one shape, which are walked together as rectangles of bytes. */
 typedef struct tdict_pair {
-  int ndim;         /* number after merging, at least 1; dimension ndim - 1 is the innermost */
+  int ndim;         /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
   size_t run_bytes; /* bytes of a run, contiguous on both sides */
-  /* counts of runs; strides in bytes */
+  /* counts are in runs; strides are in bytes */
   int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
 } tdict_pair;
 /* Initializes the pair and merges adjacent dimensions. A NULL stride pointer means C order. */
@@ -40,8 +40,8 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
                      const int64_t *src_strides, size_t item_bytes);
 /* A part of a walk: the bytes [begin, end) in C order of two tensors. `dst` and `src` are the addresses of their
  * first elements.
- * Offsets are added to the addresses as numbers, so they may be NULL or device addresses. Bytes past the last one
- * are ignored. */
+ * Offsets are added to the addresses as numbers, so they may be NULL or device addresses. Bytes past the last byte are
+ * ignored. */
 typedef struct tdict_pair_part {
   void *dst;
   const void *src;

@@ -3,7 +3,7 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* Larger tensors are not regained row by row, since the set of lost bytes could grow as large. */
+/* The rows of larger tensors are not marked one by one, since the set of lost bytes could become as large. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
 /* A dimension with more than one element and a step other than 0. */
@@ -45,12 +45,12 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   tdict_extent e = tdict_extent_all(begin + (size_t)low, begin + (size_t)end);
   const int count = sort_dims(t, item, dims);
   int next = 0;
-  /* Merge dimensions without gaps into one row. */
+  /* Merge the dimensions without gaps into one row. */
   for (e.width = item; next < count && dims[next].step <= e.width; next++)
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
   e.layout = mix_hash(mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
-  /* Rows with one pitch can be compared exactly; for others the pitch is unknown (0). */
+  /* Rows with one pitch can be compared exactly. For other layouts the pitch is unknown (0). */
   e.pitch = dims[next].step;
   size_t all = e.pitch;
   for (int i = next; i < count; i++) {
@@ -83,7 +83,7 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* Marks strided elements as written row by row, if they are part of another extent that was lost. */
+/* Marks strided elements as written, row by row, if these elements are part of another extent that was lost. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);

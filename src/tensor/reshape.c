@@ -1,5 +1,5 @@
-/* Reshapes tensors: the same elements in C order with another shape. A result retains the storage, not the source
- * tensor.
+/* Reshapes tensors: a result has the same elements in C order with another shape. A result retains the storage, not the
+ * source tensor.
  * Thread rule: only reads its tensor, so any thread that may read the tensor may call this. */
 #include "base/checked.h"
 #include "base/error.h"
@@ -62,7 +62,7 @@ tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const in
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", tensor ? "out" : "t");
   tdict_status status = complete_shape(tensor, ndim, shape, wanted, err);
   if (status != TDICT_OK) return status;
-  tdict_layout_size size; /* Check again: beside a count of 0, other counts may be too large for any tensor. */
+  tdict_layout_size size; /* Check again: if a count is 0, other counts may still be too large for any tensor. */
   status = tdict_layout_check("reshape", tensor->dtype, ndim, wanted, &size, err);
   if (status != TDICT_OK) return status;
   if (tensor->numel == 0)

@@ -7,7 +7,7 @@ typedef struct bytes16 {
   uint64_t low, high;
 } bytes16;
 
-/* Copies each row with one load and one store. A call of memmove would cost more than the bytes. */
+/* Copies each row with one load and one store. A call of memmove() would cost more than the copy. */
 #define COPY_ROWS(type)                                                      \
   do {                                                                       \
     for (int64_t i = 0; i < rows->count; i++) {                              \

@@ -1,5 +1,5 @@
-/* Tensors: creating, counting, describing, and slabs of many tensors.
- * A single tensor retains its storage; the tensors of a slab share one reference. Thread rule: as in tdict/tensor.h. */
+/* Creates, counts and describes tensors, and slabs of many tensors. A single tensor retains its storage; the tensors of
+ * a slab share one reference. Thread rule: as in tdict/tensor.h. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape
   unsigned char *data = (*out)->data;
   size_t bytes = tdict_tensor_nbytes(*out), done = tdict_dtype_bytes(dtype);
   memcpy(data, element, done);
-  while (done < bytes) { /* Copy the filled part, twice as much each time. */
+  while (done < bytes) { /* Copy the part that is already filled. The filled part doubles each time. */
     size_t more = done < bytes - done ? done : bytes - done;
     memcpy(data + done, data, more);
     done += more;
@@ -210,7 +210,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view, void (*releas
 }
 
 tdict_tensor *tdict_tensor_retain(const tdict_tensor *tensor) {
-  tdict_tensor *counted = (tdict_tensor *)tensor; /* A reference count is not part of the constant state. */
+  tdict_tensor *counted = (tdict_tensor *)tensor; /* The reference count may change although the tensor is const. */
   atomic_fetch_add_explicit(counted->slab ? &counted->slab->refs : &counted->refs, 1, memory_order_relaxed);
   return counted;
 }
@@ -244,7 +244,7 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
   return TDICT_OK;
 }
 
-/* Nobody else sees the slab yet, so its count needs no atomic addition. */
+/* No other thread has the slab yet, so its count needs no atomic addition. */
 static void count_new(tdict_slab *slab) {
   atomic_store_explicit(&slab->refs, atomic_load_explicit(&slab->refs, memory_order_relaxed) + 1, memory_order_relaxed);
 }
@@ -338,8 +338,8 @@ bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
 
-/* Waits for transfers if the tensor is in host memory. A device address is used on streams of the program, which do
- * their own ordering. */
+/* Waits for transfers if the tensor is in host memory. For device memory does not wait: the program uses a device
+ * address on its streams, which order the work. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
   if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
 }

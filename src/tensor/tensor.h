@@ -10,7 +10,7 @@
 
 typedef struct tdict_slab tdict_slab;
 struct tdict_tensor {
-  _Atomic(int64_t) refs;  /* used by a single tensor; tensors of a slab count in the slab */
+  _Atomic(int64_t) refs;  /* used by a single tensor; the references to tensors of a slab are counted in the slab */
   tdict_slab *slab;       /* NULL: a single tensor */
   tdict_storage *storage; /* retained by the tensor, or by its slab for all of its tensors */
   /* address of the first element; NULL only without elements; never dereferenced for device memory */
@@ -43,15 +43,15 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
 /* Adds `more` references to the slab. */
 void tdict_slab_count(tdict_slab *slab, int64_t more);
-/* Adds a view to a slab without a storage of its own. Uses data, dtype, ndim, shape and strides (NULL: C order) of
- * `view`, which must have been checked. Retains `storage`.
+/* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`, which must have
+ * been checked. Retains `storage`.
  * The reference to the tensor belongs to the caller. No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
 /* Drops `count` references at once. Frees the slab with the last one. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 
 /* Creates a single tensor over an existing storage, which it retains. Uses data, dtype, ndim, shape and strides
- * (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM without host memory. */
+ * (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
@@ -59,7 +59,7 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t);
 /* Returns true if some of the tensor's bytes are lost: a transfer into them failed, and they have not been written
  * since. */
 bool tdict_tensor_check_lost(const tdict_tensor *t);
-/* Tests the flag of the storage first, which is nearly always false. */
+/* Checks the flag of the storage first, which is nearly always false. */
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
   return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }
@@ -70,12 +70,12 @@ void tdict_tensor_regain_lost(const tdict_tensor *t);
 static inline void tdict_tensor_regain(const tdict_tensor *t) {
   if (tdict_storage_has_lost(t->storage)) tdict_tensor_regain_lost(t);
 }
-/* Waits until no transfer writes the storage. If `to_write`, also waits until none reads it and until the work noted
- * by tdict_record_stream() is done. */
+/* Waits until no transfer writes the storage. If `to_write`, also waits until no transfer reads the storage and until
+ * the work noted by tdict_record_stream() is done. */
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
   if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
 }
-/* Returns tdict_tensor_bytes(), inline for loops. */
+/* Returns the result of tdict_tensor_bytes(). Inline, for loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
   return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));
 }

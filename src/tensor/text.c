@@ -1,4 +1,4 @@
-/* Short texts for messages. Pure functions; thread-safe. */
+/* Makes short texts for messages. Pure functions; thread-safe. */
 #include "tensor/text.h"
 
 #include <stdio.h>

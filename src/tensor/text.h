@@ -1,4 +1,4 @@
-/* Short texts for messages. Pure functions; thread-safe. */
+/* Makes short texts for messages. Pure functions; thread-safe. */
 #ifndef TDICT_TENSOR_TEXT_H
 #define TDICT_TENSOR_TEXT_H
 

@@ -1,4 +1,4 @@
-/* Views: other shapes and strides over the storage of a tensor, and descriptions of tensors.
+/* Creates views with other shapes and strides over the storage of a tensor, and describes tensors.
  * A view retains the storage, not the source tensor. Thread rule: only reads its tensor, so any thread that may read
  * the tensor may call this. */
 #include <string.h>
@@ -11,7 +11,8 @@
 
 static size_t item_bytes(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
 
-/* Returns the address `elements` further. Device addresses are numbers and are never dereferenced. */
+/* Returns the address advanced by `elements` elements. Device addresses are treated as numbers and never
+ * dereferenced. */
 static void *element_address(const tdict_tensor *t, int64_t elements) {
   return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_bytes(t));
 }

@@ -6,7 +6,7 @@
 #include "tree/place.h"
 #include "tree/text.h"
 
-/* Returns the leaf at a path without backslashes. Returns 0 if there is none, or if the path needs find_leaf(). */
+/* Returns the leaf at a path without backslashes. Returns 0 if there is no leaf, or if the path needs find_leaf(). */
 static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *td, const char *path, const char *end) {
   tdict_name name;
   const tdict_tree *node = tdict_place_find_fast(td, path, end, &name);
@@ -14,15 +14,15 @@ static __attribute__((noinline)) tdict_leaf find_leaf_by_keys(const tdict_tree *
   return slot < 0 ? 0 : node->leaves[slot];
 }
 
-/* Returns the leaf at a path, or 0 as find_leaf_by_keys(). For one short key of a node with an index, hashes and
- * searches inline, without a call. */
+/* Returns the leaf at a path, or 0 in the same cases as find_leaf_by_keys(). If the path is one short key of a node
+ * with an index, hashes and searches inline, without a call. */
 static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) {
   const size_t length = strlen(path);
   const tdict_keys *keys = td->keys;
   if (length - 1 >= TDICT_WORD_BYTES || !keys->cap_index) return find_leaf_by_keys(td, path, path + length);
   uint64_t word = length < TDICT_WORD_BYTES ? tdict_word_load_part(path, length) : tdict_word_load(path);
   if (tdict_word_stops(word)) return find_leaf_by_keys(td, path, path + length);
-  /* Same hash as tdict_name_of(), from the word that was just checked for dots and backslashes. */
+  /* Computes the same hash as tdict_name_of(), from the word that was just checked for dots and backslashes. */
   const tdict_name name = {path, length, word, 0, (uint32_t)tdict_hash_mix(tdict_hash_begin(length), word, 0)};
   int64_t slot = tdict_keys_find_indexed(keys, &name);
   return slot < 0 ? 0 : td->leaves[slot];
@@ -48,7 +48,7 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-/* The part of tdict_get() for escaped paths and for errors: find_leaf_fast() tells neither apart from a missing key. */
+/* Handles escaped paths and errors for tdict_get(). find_leaf_fast() returns 0 for both. */
 static TDICT_COLD tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
                                                tdict_error *err) {
   tdict_leaf leaf = 0;
@@ -141,10 +141,10 @@ bool tdict_has(const tdict_tree *tree, const char *path) {
 
 size_t tdict_num_keys(const tdict_tree *tree) { return tree ? tree->keys->num_live : 0; }
 
-/* Returns the slot of the i-th key, which must exist. Only deleted slots make a scan necessary. */
+/* Returns the slot of the i-th key, which must exist. A scan is needed only if slots were deleted. */
 static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   uint32_t slot = 0;
-  /* Without deleted keys, slots and keys have the same numbers. */
+  /* If no key was deleted, slots and keys have the same numbers. */
   if (keys->num_live == keys->num_slots) return (uint32_t)i;
   while (!keys->slots[slot].name || i-- > 0) slot++;
   return slot;

@@ -1,5 +1,5 @@
-/* Checks trees against the batch size and device that a node demands, and copies the nodes of a child that lacks them.
- * Reads the given trees only; the copies belong to the caller. Thread rule: as in tdict/tree.h. */
+/* Checks trees against the batch size and device that a node demands, and copies the nodes of a child that does not
+ * meet this demand. Only reads the given trees; the caller owns the copies. Thread rule: as in tdict/tree.h. */
 #include "tree/agree.h"
 
 #include <string.h>
@@ -63,8 +63,8 @@ static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *er
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
 }
 
-/* Returns TDICT_ESHAPE if a tree whose batch size does not agree holds a tensor. An empty tree can take any batch
- * size. */
+/* Returns TDICT_ESHAPE if the tree holds a tensor. Called for a tree whose batch size does not meet the demand. An
+ * empty tree can take any batch size. */
 static tdict_status check_holds_no_tensor(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
@@ -89,7 +89,7 @@ static tdict_status check_node(const tdict_demand *demand, const tdict_tree *nod
   }
   if (!in_place && demand->device && node->has_device && !tdict_device_equal(*demand->device, node->device))
     return fail_device(demand, node->device, "the tree put below it", err);
-  /* A locked tree may stay below only if it already meets the demand. */
+  /* A locked tree is allowed only if it already meets the demand. */
   if (in_place && tdict_node_is_locked(node) && tdict_demand_is_unmet(demand, node))
     return tdict_fail(err, TDICT_ELOCKED, "%s: a tree below it needs the change and is locked", demand->what);
   return TDICT_OK;
@@ -122,7 +122,7 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  /* A tree that disagrees is empty, so its further dimensions mean nothing and are dropped. */
+  /* If the leading dimensions differ, the tree holds no tensor, so its additional dimensions are dropped. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];
@@ -131,7 +131,8 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
   node->device = *demand->device;
 }
 
-/* Copies one node, shares all its leaves (child trees too), and applies the demand. Returns NULL without memory. */
+/* Copies one node, shares all its leaves (child trees too), and applies the demand. Returns NULL if memory is
+ * exhausted. */
 static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {
   tdict_tree *copy;
   bool trees;

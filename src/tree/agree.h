@@ -1,5 +1,6 @@
-/* Requirements of a node on everything below it: leading dimensions and a device (a demand). Checks trees against a
- * demand, and makes copies of nodes that meet it. Borrows all trees; the copies belong to the caller.
+/* Defines the demand: the leading dimensions and the device that a node requires of everything below the node. Checks
+ * trees against a demand, and makes copies of nodes that meet the demand. Borrows all trees; the caller owns the
+ * copies.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_TREE_AGREE_H
 #define TDICT_TREE_AGREE_H
@@ -15,7 +16,7 @@ typedef struct tdict_demand {
   const char *above;          /* path of the tree that is checked, for messages; NULL: the tree of the call */
 } tdict_demand;
 
-/* Returns the demand of `node` on what is set at `path`. */
+/* Returns the demand of `node` on an entry that is set at `path`. */
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path);
 /* Returns true if the shape of a tensor begins with a batch size. */
 static inline bool tdict_tensor_begins_with(const tdict_tensor *t, int batch_ndim, const int64_t *batch_size) {
@@ -44,13 +45,15 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
                                 tdict_error *err);
 /* Checks everything below the tree that the cursor was initialized with. Tensors are checked as in
  * tdict_agree_tensor(); objects always pass. A tree passes if the dimensions that both batch sizes have are equal, or
- * if it holds no tensor. It must not have another device, unless `in_place`: then the caller changes the device.
- * With `in_place`, a locked tree that needs the change is TDICT_ELOCKED. Also returns TDICT_ENOMEM. */
+ * if it holds no tensor. A tree must not have another device, unless `in_place` is true: then the caller changes the
+ * device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED. Also returns
+ * TDICT_ENOMEM. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
-/* Returns true if the node's own batch size or device does not meet the demand. */
+/* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
-/* Sets the leading dimensions and the device of the node to those of the demand. If its own dimensions differ from the
- * demand, the node keeps no others. The caller has checked the tree, because this call cannot fail or undo. */
+/* Sets the leading dimensions and the device of the node to the values in the demand. If the leading dimensions of the
+ * node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree, because
+ * this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
 /* Writes to *out the tree to store for `child`. This is `child` itself with one more reference if it meets the demand,
  * else a copy of all its nodes that does. The copy shares all tensors. Returns the errors of tdict_agree_below(). */

@@ -28,7 +28,7 @@ static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand 
   /* Check everything. */
   tdict_status status = tdict_agree_below(demand, &cursor, true, err);
   if (status == TDICT_OK) {
-    /* Apply. Entering cannot fail: the cursor has the memory of the first walk. */
+    /* Apply. Entering a tree cannot fail: the cursor reuses the memory of the first walk. */
     tdict_cursor_rewind(&cursor, td);
     for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
@@ -51,7 +51,7 @@ tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
   status = apply_demand_below(tree, &demand, err);
   if (status != TDICT_OK) return status;
-  /* The root comes last, because only now nothing can fail. */
+  /* Change the root last, because from here on nothing can fail. */
   tree->batch_ndim = batch_ndim;
   memcpy(tree->batch_size, wanted, sizeof wanted);
   return TDICT_OK;
@@ -68,7 +68,7 @@ static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
     for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
-      /* Clear before the check below, so that it passes in the second walk. */
+      /* Clear the device before the check below, so that the check passes in the second walk. */
       if (way == 1) node->has_device = false;
       if (node->has_device && tdict_node_is_locked(node)) {
         char path[sizeof err->path];

@@ -1,4 +1,5 @@
-/* Boxes of objects: types, counting, results of hooks. See box.h for ownership and threads. */
+/* Implements boxes of objects: checks types and results of hooks, and counts references. See box.h for ownership and
+ * threads. */
 #include "tree/box.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ void tdict_box_release(tdict_box *box) {
 }
 
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err) {
-  /* The hook kept the object. A second box would release it twice. */
+  /* The hook returned the object of `box`. A second box would release this object twice. */
   if (given == box->self) {
     *out = tdict_box_retain(box);
     return TDICT_OK;
@@ -58,7 +59,7 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
 }
 
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err) {
-  /* TDICT_OK here means: success without an object. */
+  /* TDICT_OK here means that the hook returned success without an object. */
   if (status == TDICT_OK || !tdict_status_is_known(status))
     return tdict_fail(err, TDICT_EHOOK, "%s of type %.60s returned %d, which is not a tdict_status, or no object", hook,
                       type->name, (int)status);

@@ -1,5 +1,5 @@
-/* Boxes: a box holds an object and counts its references. Also checks types and the results of their hooks.
- * The box owns the object, unless `kept`. Thread rule: counting is thread-safe. */
+/* A box holds an object and counts the references to the object. Also checks types and the results of their hooks. The
+ * box owns the object, unless `kept` is true. Thread rule: counting is thread-safe. */
 #ifndef TDICT_TREE_BOX_H
 #define TDICT_TREE_BOX_H
 
@@ -32,8 +32,8 @@ tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_er
  * shorter tdict_type, so struct_size is checked first. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
-/* Completes the error of a failed hook and returns its status. A number that is no tdict_status becomes TDICT_EHOOK. An
- * empty message is filled in. */
+/* Completes the error of a failed hook and returns its status. A number that is not a tdict_status becomes TDICT_EHOOK.
+ * If the message is empty, fills in a message. */
 tdict_status tdict_hook_failed(const tdict_type *type, const char *hook, tdict_status status, tdict_error *err);
 
 #endif

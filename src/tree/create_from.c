@@ -1,5 +1,5 @@
 /* Creates a tree from a schema. Checks all fields first, then makes one storage and one slab of tensors, and then adds
- * the tensors to a tree that nobody else sees yet. The tree owns the tensors, and the tensors own the storage.
+ * the tensors to a new tree, which no other thread has yet. The tree owns the tensors, and the tensors own the storage.
  * Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 static const char what[] = "create_from";
 enum { FIELD_NDIM = 6, LEAF_ALIGNMENT = 256 };
 
-/* The sizes that the whole schema needs. */
+/* The memory that the whole schema needs. */
 typedef struct plan {
   const tdict_schema *schema;
   bool zero;
@@ -37,7 +37,8 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
   if (field->ndim < 0 || field->ndim > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", what, (int)field->ndim,
                       (int)FIELD_NDIM);
-  for (int i = field->ndim; i < FIELD_NDIM; i++) /* a forgotten ndim would silently give the tensor another shape */
+  for (int i = field->ndim; i < FIELD_NDIM; i++) /* if the program forgot ndim, the tensor would silently get another
+                                                  * shape */
     if (field->shape[i])
       return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on", what,
                         (int)field->ndim, i, (long long)field->shape[i]);

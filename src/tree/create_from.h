@@ -8,7 +8,7 @@
 /* Makes a tree of batch size [count] with uninitialized elements. Errors as tdict_create_from(). */
 tdict_status tdict_create_unset(const tdict_schema *schema, int64_t count, tdict_memory *memory, tdict_tree **out,
                                 tdict_error *err);
-/* Checks the fields as tdict_create_unset() does, and allocates nothing. */
+/* Checks the fields like tdict_create_unset(), and allocates nothing. */
 tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err);
 
 #endif

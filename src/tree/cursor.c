@@ -1,5 +1,5 @@
-/* The cursor that walks a tree: one frame per level. The first 24 frames are part of the cursor, so that usual trees
- * need no allocation; deeper levels are on the heap. Owned by one call. Thread rule: see cursor.h. */
+/* Implements the cursor that walks a tree with one frame per level. The first 24 frames are part of the cursor, so that
+ * usual trees need no allocation; deeper levels are on the heap. Owned by one call. Thread rule: see cursor.h. */
 #include "tree/cursor.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
   return 0;
 }
 
-/* Doubles the room for frames. Returns false without memory; the cursor is then unchanged. */
+/* Doubles the room for frames. Returns false if memory is exhausted; the cursor is then unchanged. */
 static bool grow_frames(tdict_cursor *cursor) {
   size_t cap = cursor->cap * 2;
   bool local = cursor->frames == cursor->local;
@@ -54,7 +54,7 @@ static bool grow_frames(tdict_cursor *cursor) {
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
   /* Grow before adding to `seen`: a failed call must not mark the node as entered. */
   if (cursor->depth == cursor->cap && !grow_frames(cursor)) return false;
-  /* A node with one reference is at one place only and needs no entry in the map. */
+  /* A node with one reference is at one place only, so the map needs no entry for it. */
   if (cursor->once && atomic_load_explicit(&td->refs, memory_order_relaxed) > 1) {
     int added = tdict_pointers_add(&cursor->seen, td, td);
     if (added <= 0) return added == 0;

@@ -1,5 +1,5 @@
 /* A cursor walks a tree in insertion order, a tree before its children. It uses no recursion, because trees may be
- * deep. Owned by one call. Borrows the trees and does not change them. Thread rule: one thread. */
+ * deep. Owned by one call. Borrows the trees and does not change them. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TREE_CURSOR_H
 #define TDICT_TREE_CURSOR_H
 
@@ -9,7 +9,7 @@
 typedef struct tdict_frame {
   tdict_tree *node;
   uint32_t slot;  /* the next slot to visit */
-  bool is_shared; /* for the caller, like `mark`; false when the frame is pushed */
+  bool is_shared; /* for the caller, as is `mark`; false when the frame is pushed */
   size_t mark;
 } tdict_frame;
 enum { TDICT_CURSOR_LOCAL = 24 };
@@ -17,11 +17,11 @@ typedef struct tdict_cursor {
   tdict_frame *frames;
   size_t depth, cap; /* frames[depth - 1] is the node that is being walked */
   bool once;
-  tdict_pointers seen; /* if `once`: nodes with more than one reference that were entered */
+  tdict_pointers seen; /* entered nodes with more than one reference; used if `once` is true */
   tdict_frame local[TDICT_CURSOR_LOCAL];
 } tdict_cursor;
 
-/* Starts a walk of the entries of `td`. With `once`, a node at several places is entered only once. */
+/* Starts a walk of the entries of `td`. If `once` is true, a node at several places is entered only once. */
 void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once);
 void tdict_cursor_reset(tdict_cursor *cursor);
 /* Starts the walk again. A second walk through the same tree reuses the memory of the first and therefore cannot
@@ -29,8 +29,8 @@ void tdict_cursor_reset(tdict_cursor *cursor);
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
 /* Returns the next leaf, or 0 at the end. The caller enters trees by tdict_cursor_enter(). */
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor);
-/* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. Returns false without
- * memory. */
+/* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. Returns false if memory
+ * is exhausted. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
 /* Returns the key of the leaf that tdict_cursor_next() returned last. Valid until a tree is entered. */
 static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {

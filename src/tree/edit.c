@@ -1,5 +1,5 @@
 /* Changes the entries of a tree: set, delete, pop, rename. All steps that can fail precede the first change, so a
- * failed call leaves the tree as it was. A tree owns one reference to each entry. Thread rule: as in tdict/tree.h. */
+ * failed call does not change the tree. A tree owns one reference to each entry. Thread rule: as in tdict/tree.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static tdict_status fail_null_argument(const char *what, const char *name, tdict
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
-/* Adds the name of the call that moves a tensor to the device of the tree. */
+/* Adds a hint to the error: the function that moves a tensor to the device of the tree. */
 static void append_set_to_hint(tdict_error *err) {
   if (!err) return;
   const size_t length = strlen(err->message);
@@ -33,7 +33,7 @@ enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 
 /* Sets a tensor at a path without backslashes whose trees all exist, the most common case of tdict_set(). */
 static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path, tdict_tensor *tensor) {
-  /* Find the node, and leave all errors to the slow path. */
+  /* Find the node. The slow path reports all errors. */
   tdict_name name;
   tdict_tree *node = tdict_place_find_fast(td, path, path + strlen(path), &name);
   if (!node || tdict_node_is_locked(node) || !tdict_node_agrees(node, tensor)) return FAST_NOT_POSSIBLE;
@@ -48,7 +48,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
     old = node->leaves[slot];
     node->leaves[slot] = leaf;
   }
-  if (old) tdict_leaf_release(old); /* last: the release may run a callback that reads the tree */
+  if (old) tdict_leaf_release(old); /* release last, since the release may run a callback that reads the tree */
   return done ? FAST_DONE : FAST_NO_MEMORY;
 }
 
@@ -73,7 +73,7 @@ tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
 /* Writes to *out the tree to store for a child, with a reference: the child itself, or a copy that meets the demand. */
 static tdict_status adopt_child(const tdict_place *place, tdict_tree *child, tdict_tree **out, tdict_error *err) {
   const tdict_path *path = &place->path;
-  /* Look for a cycle first: a tree inside itself would never be released. */
+  /* Check for a cycle first: a tree that contains itself would never be released. */
   tdict_status status = tdict_check_cycle(child, place->node, path->what, path->whole, err);
   if (status != TDICT_OK) return status;
   tdict_demand demand = tdict_demand_of(place->node, path->what, path->whole);
@@ -85,7 +85,7 @@ static tdict_status set_child_at_place(tdict_place *place, tdict_tree *child, td
   tdict_status status = tdict_place_check_lock(place, err);
   if (status == TDICT_OK) status = adopt_child(place, child, &adopted, err);
   if (status != TDICT_OK) return status;
-  /* The tree adds a reference of its own, so ours is dropped below in either case. */
+  /* The tree adds a reference, so the reference of this call is dropped below in either case. */
   status = tdict_place_set(place, tdict_leaf_of_tree(adopted), err);
   tdict_release(adopted);
   return status;
@@ -129,7 +129,7 @@ static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *wh
   if (status == TDICT_OK) status = tdict_place_check_lock(&place, err);
   if (status == TDICT_OK) status = own_keys_and_leaves(&place, err);
   if (status == TDICT_OK) {
-    /* Nothing below can fail. */
+    /* From here on nothing can fail. */
     *out = tdict_place_leaf(&place);
     tdict_node_remove(place.node, (uint32_t)place.slot);
   }
@@ -181,12 +181,12 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   return TDICT_OK;
 }
 
-/* Moves a leaf to another node, which may demand a copy of it if it is a tree. */
+/* Moves a leaf to another node. If the leaf is a tree that does not meet the demand of that node, a copy is moved. */
 static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, tdict_error *err) {
   tdict_leaf leaf = tdict_place_leaf(from), moved = leaf, old = 0;
   tdict_tree *adopted = NULL;
   /* Check that the leaf meets the demand of its new node. */
-  tdict_status status = TDICT_OK; /* an object meets any demand */
+  tdict_status status = TDICT_OK; /* an object meets every demand */
   if (tdict_leaf_tensor(leaf)) {
     tdict_demand demand = tdict_demand_of(to->node, "rename", to->path.whole);
     status = tdict_agree_tensor(&demand, tdict_leaf_tensor(leaf), to->path.whole, err);
@@ -200,7 +200,7 @@ static tdict_status move_leaf_to_node(const tdict_place *from, tdict_place *to, 
   if (status == TDICT_OK) {
     tdict_node_remove(from->node, (uint32_t)from->slot);
     tdict_leaf_release(leaf);
-    tdict_leaf_release(old); /* last: `old` may hold the last reference to the node that the leaf came from */
+    tdict_leaf_release(old); /* release last, since `old` may hold the last reference to the source node of the leaf */
   }
   tdict_release(adopted);
   return status;
@@ -226,7 +226,7 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
   tdict_status status = tdict_place_check_lock(from, err);
   if (status == TDICT_OK) status = tdict_place_check_lock(to, err);
   if (status != TDICT_OK) return status;
-  /* Renaming to the same path succeeds, even with `safe`. */
+  /* Renaming to the same path succeeds, even if `safe` is true. */
   bool same_node = from->node == to->node && to->path.last;
   if (same_node && from->slot == to->slot) return TDICT_OK;
   if (safe && to->slot >= 0) {

@@ -1,5 +1,5 @@
-/* Key tables: slots in insertion order, names in chunks, and a hash index with linear probing. The nodes that use a
- * table own it together. Thread rule: see keys.h. */
+/* Implements key tables: slots in insertion order, names in chunks, and a hash index with linear probing. The nodes
+ * that use a table share its ownership. Thread rule: see keys.h. */
 #include "tree/keys.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum {
   FIRST_NAMES = 96,
   NAME_SLACK = TDICT_WORD_BYTES, /* names are read and written in words, so up to 7 bytes past a name are touched */
   MOST_NAMES = 1 << 16,
-  REPACK_BYTES = 1024 /* fewer bytes of deleted names do not justify a new chunk */
+  REPACK_BYTES = 1024 /* if fewer bytes of names are deleted, no new chunk is made */
 };
 #define MOST_SLOTS ((uint32_t)1 << 30)
 
@@ -33,7 +33,8 @@ static names_chunk *new_name_chunk(size_t cap) {
   return chunk;
 }
 
-/* Adds a chunk with room for at least `bytes`. Chunks double in size up to MOST_NAMES. Returns NULL without memory. */
+/* Adds a chunk with room for at least `bytes`. Chunks double in size up to MOST_NAMES. Returns NULL if memory is
+ * exhausted. */
 static names_chunk *add_name_chunk(tdict_keys *keys, size_t bytes) {
   names_chunk *chunk = keys->names;
   /* Doubling bounds the number of chunks; the limit bounds the unused bytes of a large table. */
@@ -63,7 +64,7 @@ const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
 }
 
 /* Copies the slots of `from` and its live names to `to`, the names into one new chunk. `to` may be `from`. Returns
- * false without memory. */
+ * false if memory is exhausted. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   names_chunk *chunk = new_name_chunk(from->name_bytes);
   if (!chunk) return false;
@@ -82,7 +83,8 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   return true;
 }
 
-/* Frees the bytes of deleted names if they are more than half. Without memory for the new chunk they stay. */
+/* Frees the bytes of deleted names if they are more than half. If memory for a new chunk is exhausted, frees
+ * nothing. */
 static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
@@ -126,7 +128,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys) {
   if (!copy) return NULL;
   copy->num_slots = keys->num_slots;
   copy->num_live = keys->num_live;
-  /* Leave room for one more slot: a copy is made to be changed. */
+  /* Leave room for one more slot, because the caller copies the table to change it. */
   copy->cap_slots = keys->num_slots < FIRST_SLOTS ? FIRST_SLOTS : keys->num_slots + 1;
   copy->slots = malloc(copy->cap_slots * sizeof *copy->slots);
   if (!copy->slots || !pack_names(copy, keys)) goto failed;
@@ -174,8 +176,8 @@ static void index_put_slot(tdict_keys *keys, uint32_t slot) {
   if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
 
-/* Removes a slot from the index and moves later cells of the probe sequence back into the hole. Cells for deleted slots
- * are then not needed. */
+/* Removes a slot from the index and moves later cells of the probe sequence back into the hole. Deleted slots therefore
+ * need no marker in the index. */
 static void index_remove(tdict_keys *keys, uint32_t slot) {
   if (!keys->cap_index) return;
   /* Find the cell of the slot. */
@@ -210,7 +212,7 @@ static bool reserve_index(tdict_keys *keys, size_t count) {
   if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;
   uint32_t cap = keys->cap_index ? keys->cap_index : TDICT_SCANNED_SLOTS;
   while (max_indexed_slots(cap) < count) cap *= 2;
-  /* Build a new index. The old one stays valid until the allocation has succeeded. */
+  /* Build a new index. The old index is kept until the allocation has succeeded. */
   uint32_t *index = calloc(cap, sizeof *index);
   if (!index) return false;
   free(keys->index);
@@ -274,7 +276,7 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves) {
     leaves[live++] = leaves[i];
   }
   keys->num_slots = live;
-  /* Shrink the index too: clearing it must cost O(live slots), even for a table that was large before. */
+  /* Shrink the index too: clearing the index must cost O(live slots), even if the table was large before. */
   if (live <= TDICT_SCANNED_SLOTS) {
     free(keys->index);
     keys->index = NULL;

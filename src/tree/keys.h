@@ -1,6 +1,6 @@
-/* A key table: the names of the keys of one node, their order and a hash index. Key tables are counted and shared by
- * all nodes with the same keys. A node copies a shared table before it changes its keys. The slot of a deleted key
- * stays until the table is compacted, so that the slot numbers of other keys do not change.
+/* A key table holds the names of the keys of a node, their order and a hash index. Key tables are reference-counted,
+ * and several nodes with the same keys can share a key table. A node copies a shared table before it changes its keys.
+ * The slot of a deleted key is kept until the table is compacted, so that the slot numbers of other keys do not change.
  * Thread rule: a shared table is never changed; counting is thread-safe. */
 #ifndef TDICT_TREE_KEYS_H
 #define TDICT_TREE_KEYS_H
@@ -27,28 +27,28 @@ typedef struct tdict_keys {
   size_t name_bytes, dead_bytes; /* bytes of the names in use, and of names that no slot uses any more */
 } tdict_keys;
 
-tdict_keys *tdict_keys_create(void); /* returns NULL without memory */
+tdict_keys *tdict_keys_create(void); /* returns NULL if memory is exhausted */
 tdict_keys *tdict_keys_retain(tdict_keys *keys);
 void tdict_keys_release(tdict_keys *keys);
-/* Makes a copy with the same slot numbers and one reference. Returns NULL without memory. */
+/* Makes a copy with the same slot numbers and one reference. Returns NULL if memory is exhausted. */
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 /* Returns the slot of a key (`length` bytes, which need not end with 0), or -1. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
-/* Compute the hash of a name, and search with a hash that is known already. */
+/* The first function computes the hash of a name. The second one searches with a hash that is already computed. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
 /* The following functions change a table, which must have one reference. */
-/* Allocates room for `slots` slots and `name_bytes` bytes of names, a 0 for each included. Returns false without
- * memory. */
+/* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
+ * memory is exhausted. */
 bool tdict_keys_reserve(tdict_keys *keys, size_t slots, size_t name_bytes);
 /* Appends a key by its text; see tdict_keys_append(). */
 int64_t tdict_keys_add(tdict_keys *keys, const char *name, size_t length);
 void tdict_keys_delete(tdict_keys *keys, uint32_t slot);
-/* Renames the key of a slot. The new name must not be in the table. Returns false without memory. */
+/* Renames the key of a slot. The new name must not be in the table. Returns false if memory is exhausted. */
 bool tdict_keys_rename(tdict_keys *keys, uint32_t slot, const tdict_name *name);
 /* Moves the name of slot `from` to `slot` and deletes slot `from`. Cannot fail. */
 void tdict_keys_take_name(tdict_keys *keys, uint32_t slot, uint32_t from);
-/* Removes deleted slots, keeps the order, and moves the elements of `leaves` along. Cannot fail. */
+/* Removes deleted slots, keeps the order, and moves the elements of `leaves` to the new slot numbers. Cannot fail. */
 void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves);
 
 enum { TDICT_SCANNED_SLOTS = 8 }; /* tables up to this size have no index: their slots are compared one by one */
@@ -88,8 +88,8 @@ struct tdict_names {
   char bytes[];
 };
 
-/* Appends a key, which must not be in the table, and returns its slot. Returns -1 without memory; the table is then
- * unchanged. */
+/* Appends a key, which must not be in the table, and returns its slot. Returns -1 if memory is exhausted; the table is
+ * then unchanged. */
 static inline int64_t tdict_keys_append(tdict_keys *keys, const tdict_name *name) {
   const uint32_t slot = keys->num_slots;
   const size_t length = name->length;

@@ -1,6 +1,6 @@
-/* Locks of trees. A node is locked by tdict_lock() on itself or by a locked node above. `locks_above` counts the slots
- * of locked nodes that hold the node. The count changes only when the node above becomes locked or unlocked, so a node
- * at several places is counted once per place. Each node owns its count.
+/* Implements the locks of trees. A node is locked by tdict_lock() on itself or by a locked node above. `locks_above`
+ * counts the slots of locked nodes that hold the node. The count changes only when the node above becomes locked or
+ * unlocked, so a node at several places is counted once per place. Each node owns its count.
  * Thread rule: locking is writing. The last release of a locked node lowers the counts below it, from any thread. */
 #include "base/error.h"
 #include "tree/node.h"
@@ -36,7 +36,7 @@ tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err) {
                       "unlock: the tree is below a locked tree (in %d places); unlock that tree first", (int)above);
   if (!tree->locked) return TDICT_OK;
   tree->locked = false;
-  /* Clear the own locks of the trees below too, except where another locked tree holds them. */
+  /* Clear the locks of all trees below too, except trees that another locked tree holds. */
   tdict_node_uncount_lock(tree, true);
   return TDICT_OK;
 }

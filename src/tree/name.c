@@ -1,8 +1,8 @@
-/* The parts of reading and hashing a name that only names of more than 8 bytes need. Borrow the text.
+/* Reads and hashes the part of a name after its first 8 bytes. Borrows the text.
  * Thread rule: see name.h. */
 #include "tree/name.h"
 
-/* Mixes in 16 bytes at a time; the last 16 may overlap the bytes before them. */
+/* Mixes in 16 bytes at a time; the last 16 bytes may overlap the bytes mixed in before. */
 uint32_t tdict_name_hash_long(const char *text, size_t length) {
   uint64_t hash = tdict_hash_begin(length);
   for (size_t at = 0; at + TDICT_SHORT_NAME < length; at += TDICT_SHORT_NAME)
@@ -15,7 +15,8 @@ tdict_name tdict_name_read_long(const char *text, const char *end) {
   const size_t left = (size_t)(end - text);
   size_t length = left;
   for (size_t at = 0; left - at > TDICT_WORD_BYTES;) {
-    /* The last word overlaps the word before it. A stop among the bytes read twice would have ended the search. */
+    /* The last word overlaps the word before it. A dot or backslash among the bytes that are read twice would already
+     * have ended the search. */
     at = left - at >= (size_t)2 * TDICT_WORD_BYTES ? at + TDICT_WORD_BYTES : left - TDICT_WORD_BYTES;
     uint64_t stops = tdict_word_stops(tdict_word_load(text + at));
     if (!stops) continue;

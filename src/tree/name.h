@@ -51,8 +51,8 @@ static inline uint64_t tdict_word_load_part(const char *bytes, size_t length) {
 /* Returns a mask of the first `length` bytes of a word; `length` is 1 to 8. */
 static inline uint64_t tdict_word_mask(size_t length) { return ~(uint64_t)0 >> (64 - 8 * length); }
 
-/* Sets the top bit of each byte that is a dot or a backslash. Only the lowest bit set is reliable: the subtraction
- * carries into the bytes above it. */
+/* Sets the top bit of each byte that is a dot or a backslash. Only the lowest set bit is reliable: the subtraction
+ * carries into the bytes above that bit. */
 static inline uint64_t tdict_word_stops(uint64_t word) {
   const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
   return (((word ^ ones * '.') - ones) | ((word ^ ones * '\\') - ones)) & ~word & tops;
@@ -69,8 +69,8 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
   return tdict_hash_fold(tdict_hash_fold(hash ^ first, last ^ 0x9e3779b97f4a7c15u), 0xd6e8feb86659fd93u);
 }
 
-/* Parts of the functions below that only names of more than 8 bytes need. They take no tdict_name pointer, so that the
- * caller can keep its tdict_name in registers. */
+/* These functions handle names of more than 8 bytes for the functions below. They take no tdict_name pointer, so that
+ * the caller can keep its tdict_name in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
 tdict_name tdict_name_read_long(const char *text, const char *end); /* length 0: not read, as in tdict_name_read() */
 

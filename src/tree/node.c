@@ -1,5 +1,6 @@
-/* Nodes: creation, reference counts, slots, and copy-on-write of key tables and leaves. A node owns one reference to
- * its key table and one to its list of leaves. Thread rule: as in tdict/tree.h; counting is thread-safe. */
+/* Creates nodes and counts references to them. Adds and removes slots. Copies shared key tables and leaves before a
+ * change. A node owns one reference to its key table and one to its list of leaves. Thread rule: as in tdict/tree.h;
+ * counting is thread-safe. */
 #include "tree/node.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 enum { FIRST_LEAVES = 8 };
 
-/* Makes a node without batch size and device. Takes `keys` on success. Returns NULL without memory. */
+/* Makes a node without batch size and device. Takes `keys` on success. Returns NULL if memory is exhausted. */
 static tdict_tree *new_node(tdict_keys *keys) {
   tdict_tree *td = malloc(sizeof *td);
   if (!td) return NULL;
@@ -50,7 +51,8 @@ static tdict_slab *slab_of(tdict_leaf leaf) {
   return tensor ? tensor->slab : NULL;
 }
 
-/* Makes a list with room for `cap` leaves, of which the first `count` are empty. Returns NULL without memory. */
+/* Makes a list with room for `cap` leaves, of which the first `count` are empty. Returns NULL if memory is
+ * exhausted. */
 static tdict_leaf *new_leaf_list(size_t cap, size_t count) {
   tdict_leaf_list *list = malloc(sizeof *list + cap * sizeof *list->leaves);
   if (!list) return NULL;
@@ -80,8 +82,8 @@ tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, td
   return TDICT_OK;
 }
 
-/* Copies leaves and adds a reference to each. With `trees` false, trees become empty slots. Consecutive tensors of one
- * slab share a single atomic addition. */
+/* Copies leaves and adds a reference to each. If `trees` is false, the slots of trees become empty. Consecutive tensors
+ * of one slab share a single atomic addition. */
 static void copy_leaves(tdict_leaf *to, const tdict_leaf *from, size_t count, bool trees) {
   for (size_t i = 0; i < count;) {
     tdict_leaf leaf = from[i];
@@ -105,7 +107,7 @@ static bool holds_trees(const tdict_tree *td) {
 
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err) {
   const size_t slots = like->keys->num_slots;
-  /* A list with trees cannot be shared: each copy needs child nodes of its own. */
+  /* A list with trees cannot be shared, because each copy needs separate child nodes. */
   *trees = holds_trees(like);
   if (*trees) {
     tdict_status status = tdict_node_create_like(like, out, err);
@@ -163,8 +165,8 @@ static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   *to_free = td;
 }
 
-/* Returns the end of the run of tensors of this slab that begins at `i`. Compares addresses only,
- * without reading the tensors: those of a slab are in its own memory. */
+/* Returns the end of the run of tensors of this slab that begins at `i`. Compares only addresses and does not read the
+ * tensors: the tensors of a slab are in the memory of the slab. */
 static uint32_t find_slab_run_end(const tdict_tree *td, uint32_t i, uint32_t count, const tdict_slab *slab) {
   const uintptr_t first = (uintptr_t)slab->tensors, bytes = slab->num_tensors * sizeof slab->tensors[0];
   while (i < count && td->leaves[i] - first < bytes && tdict_leaf_kind(td->leaves[i]) == TDICT_LEAF_TENSOR) i++;
@@ -216,7 +218,7 @@ void tdict_release(tdict_tree *tree) {
   while (to_free) {
     tdict_tree *node = to_free;
     to_free = node->pending;
-    /* Children that other trees hold must not stay locked by a tree that no longer exists. */
+    /* Children that other trees hold must no longer be locked by a tree that is freed. */
     if (node->locked) tdict_node_uncount_lock(node, false);
     release_leaves(node, node->keys->num_slots, &to_free);
     tdict_keys_release(node->keys);
@@ -240,7 +242,7 @@ void tdict_leaf_release(tdict_leaf leaf) {
   tdict_box_release(tdict_leaf_box(leaf));
 }
 
-/* Replaces a shared key table by a private copy. Returns false without memory. */
+/* Replaces a shared key table by a private copy. Returns false if memory is exhausted. */
 static bool own_key_table(tdict_tree *td) {
   if (atomic_load_explicit(&td->keys->refs, memory_order_acquire) == 1) return true;
   tdict_keys *own = tdict_keys_copy(td->keys);
@@ -334,7 +336,7 @@ void tdict_node_compact(tdict_tree *td) {
   if (keys->num_slots - keys->num_live > keys->num_slots / 2) tdict_keys_compact(keys, td->leaves);
 }
 
-/* Writes a text that is cut in the middle: the first `head` and the last `tail` bytes of `total` are kept. */
+/* Writes a text that is cut in the middle: keeps the first `head` and the last `tail` of its `total` bytes. */
 typedef struct cut_writer {
   char *buffer;
   size_t total, head, tail, position;
@@ -362,7 +364,7 @@ void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size
     text.tail = kept - text.head;
     memcpy(buffer + text.head, "...", 3);
   }
-  /* Write what is kept. */
+  /* Write the head and the tail. */
   for (size_t i = 0; i < length; i++) put_cut_char(&text, above[i]);
   if (key && length) put_cut_char(&text, '.');
   for (const char *c = key ? key->name : ""; *c; c++) {

@@ -1,6 +1,6 @@
-/* The node of a tree: its key table, its leaves, batch size, device and lock. For the files of this layer, for the
- * operations and for transfers. A node owns one reference to its key table and one to its list of leaves.
- * Thread rule: as in tdict/tree.h. */
+/* Defines the node of a tree: its key table, leaves, batch size, device and lock. Used by this layer, the operations
+ * and transfers. A node owns one reference to its key table and one to its list of leaves. Thread rule: as in
+ * tdict/tree.h. */
 #ifndef TDICT_TREE_NODE_H
 #define TDICT_TREE_NODE_H
 
@@ -31,7 +31,7 @@ static inline tdict_box *tdict_leaf_box(tdict_leaf leaf) {
 }
 
 /* The leaves of a node. Shallow copies share the list until a node changes its leaves. A list with several references
- * is read-only and holds no trees, because each copy has child nodes of its own. */
+ * is read-only and holds no trees, because each copy has separate child nodes. */
 typedef struct tdict_leaf_list {
   _Atomic(int64_t) refs; /* counts the nodes; the list holds one reference to each leaf */
   tdict_leaf leaves[];
@@ -39,7 +39,7 @@ typedef struct tdict_leaf_list {
 
 struct tdict_tree {
   _Atomic(int64_t) refs;
-  tdict_keys *keys;   /* counted; slots [0, keys->num_slots) */
+  tdict_keys *keys;   /* reference-counted; slots [0, keys->num_slots) are in use */
   tdict_leaf *leaves; /* in a tdict_leaf_list, or NULL; one per slot; 0 for a deleted slot */
   uint32_t cap_leaves;
   int32_t batch_ndim;
@@ -57,7 +57,7 @@ static inline bool tdict_node_is_locked(const tdict_tree *td) {
 static inline tdict_leaf_list *tdict_node_list(const tdict_tree *td) {
   return (tdict_leaf_list *)(void *)((char *)td->leaves - offsetof(tdict_leaf_list, leaves));
 }
-/* Returns true if other nodes share the leaves. Each leaf is then at more places than its references say. */
+/* Returns true if other nodes share the leaves. Each leaf is then at more places than its reference count says. */
 static inline bool tdict_node_shares_leaves(const tdict_tree *td) {
   return td->leaves && atomic_load_explicit(&tdict_node_list(td)->refs, memory_order_acquire) != 1;
 }
@@ -67,19 +67,19 @@ tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
  * The node is not locked. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* Makes a node as tdict_node_create_like() that shares the leaves of `like`. If these hold trees, *trees is true and the slots
- * of trees are empty, for the caller to fill in. Returns TDICT_ENOMEM. */
+/* Makes a node like tdict_node_create_like(), which shares the leaves of `like`. If the leaves contain trees, sets
+ * *trees to true and leaves the slots of trees empty, for the caller to fill in. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
-/* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL without memory. */
+/* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL if memory is exhausted. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
 /* Make sure that no other node shares the leaves, or the leaves and the key table, so that the node can change them.
- * Return false without memory. */
+ * Return false if memory is exhausted. */
 bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
-/* Makes the leaves private and allocates room for `count` slots. Returns false without memory. */
+/* Makes the leaves private and allocates room for `count` slots. Returns false if memory is exhausted. */
 bool tdict_node_reserve(tdict_tree *td, size_t count);
-/* Adds a key, which must not be in the node. Takes the reference of the leaf on success. Returns false without memory;
- * the node is then unchanged. */
+/* Adds a key, which must not be in the node. Takes the reference of the leaf on success. Returns false if memory is
+ * exhausted; the node is then unchanged. */
 bool tdict_node_add(tdict_tree *td, const char *name, size_t length, uint32_t hash, tdict_leaf leaf);
 bool tdict_node_add_name(tdict_tree *td, const tdict_name *name, tdict_leaf leaf);
 /* Deletes the key of a slot. The node must own its keys and leaves. The caller owns the reference of the leaf. Slot
@@ -91,7 +91,7 @@ void tdict_node_compact(tdict_tree *td);
 void tdict_node_swap(tdict_tree *a, tdict_tree *b);
 /* Adds a reference to the tensor, tree or box of a leaf and returns the leaf. An empty leaf is allowed. */
 tdict_leaf tdict_leaf_retain(tdict_leaf leaf);
-/* Retains a leaf, with the common case of a tensor inlined for loops. */
+/* Retains a leaf. The common case of a tensor is inline, for loops. */
 static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
   tdict_tensor *t = tdict_leaf_tensor(leaf);
   if (!t) return tdict_leaf_retain(leaf);
@@ -101,10 +101,10 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 /* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. May run callbacks. */
 void tdict_leaf_release(tdict_leaf leaf);
 /* Removes the lock of `td` from the counts of all nodes below it. Called after unlocking `td` or before freeing it.
- * With `clear`, nodes that no other locked node holds lose their own lock too. */
+ * If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
 void tdict_node_uncount_lock(tdict_tree *td, bool clear);
 /* Writes the path "above.key" to `buffer`, with the key escaped. A long path is cut in the middle, as in tdict_error.
- * `above` is escaped; NULL or "" is none. `key` may be NULL, and `buffer` may be `above`. */
+ * `above` is an escaped path; NULL or "" means no path. `key` may be NULL, and `buffer` may be `above`. */
 void tdict_node_path(const char *above, const tdict_key *key, char *buffer, size_t bytes);
 
 #endif

@@ -18,7 +18,7 @@ static tdict_status set_object_at_place(tdict_place *place, const tdict_type *ty
     return TDICT_OK; /* a second box of the same object would release it twice */
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
-  /* The tree adds a reference of its own. On failure the program still owns the object. */
+  /* The tree adds a reference, so drop the reference of this call. On failure the program still owns the object. */
   status = tdict_place_set(place, tdict_leaf_of_box(box), err);
   if (status == TDICT_OK)
     tdict_box_release(box);
@@ -48,7 +48,7 @@ tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_ty
 static tdict_status fail_object_type(tdict_leaf leaf, const tdict_type *wanted, const char *path, tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
   char found[TDICT_TEXT_LEAF_BYTES];
-  /* Two types can have the same name: types are compared by address. */
+  /* Two types can have the same name, because types are compared by address. */
   bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
   tdict_fail(err, TDICT_ETYPE, "get_object: found %s, wanted an object of %s %.60s", tdict_text_leaf(leaf, found),
              same_name ? "another type named" : "type", wanted->name ? wanted->name : "without a name");

@@ -1,5 +1,5 @@
-/* Handles objects in operations on trees: calls their hooks, flattens and unflattens them. The result of a hook belongs
- * at once to a box or tree, so no error can leak it. Thread rule: see objects.h. */
+/* Handles objects in operations on trees: calls hooks, flattens objects and makes objects of flattened trees. A box or
+ * tree owns the result of each hook at once, so an error cannot leak the result. Thread rule: see objects.h. */
 #include "tree/objects.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-/* Returns true if objects of this type stay objects in the operation, and are not flattened. */
+/* Returns true if the operation does not flatten objects of this type. */
 static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) {
   if (o->tensors_first && TDICT_HOOK_OF(type, flatten)) return false;
   switch (o->way) {
@@ -28,7 +28,7 @@ static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) 
 }
 
 tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick) {
-  /* A hook can take one element per dimension. Each further dimension must be kept whole and in order. */
+  /* A hook can take one element per dimension. Each dimension after those must be kept whole and in order. */
   pick->depth = a->ndim_in - a->ndim_out;
   if (pick->depth < 0) return TDICT_OBJECT_AS_TENSORS;
   for (int i = 0; i < a->ndim_out; i++) {
@@ -61,7 +61,7 @@ tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err) 
 }
 
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err) {
-  /* Apply the index hook once per dimension, each time to the result before. */
+  /* Call the index hook once per dimension, each time for the result of the previous call. */
   tdict_box *current = tdict_box_retain(box);
   for (int i = 0; i < pick->depth; i++) {
     void *result = NULL;
@@ -80,7 +80,7 @@ tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, td
 
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err) {
   const tdict_type *type = tdict_leaf_box(boxes[0])->type;
-  const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller holds as many pointers */
+  const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller has an array of `count` pointers */
   void *result = NULL;
   tdict_error hook_err = {0};
   if (!items) return tdict_fail(err, TDICT_ENOMEM, "stack: no memory for a list of %zu objects", count);
@@ -145,7 +145,7 @@ static tdict_status flatten_leaf(const tdict_flatten_rule *o, const tdict_cursor
     *to = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
-  /* Flatten the object. The path is needed for errors only. */
+  /* Flatten the object. The path is only needed for error messages. */
   char path[PATH_BYTES];
   tdict_tree *flat = NULL;
   tdict_cursor_path(cursor, o->above, path, sizeof path);
@@ -184,7 +184,8 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree
   return TDICT_OK;
 }
 
-/* Counts the leaves of a tree, except trees, and the keys whose leaf was dropped (0). Returns false without memory. */
+/* Counts the leaves of a tree, except trees, and the keys whose leaf was dropped (0). Returns false if memory is
+ * exhausted. */
 static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
   tdict_cursor cursor;
   bool ok = true;
@@ -275,7 +276,7 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_r
   tdict_flat_pair pair = {NULL, NULL};
   tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  /* Make room before flattening: if this fails, there is no tree to release. */
+  /* Make room before flattening: if making room fails, there is no tree to release. */
   if (pairs->count == pairs->cap) {
     size_t cap = pairs->cap ? pairs->cap * 2 : 8;
     tdict_flat_pair *items = realloc(pairs->items, cap * sizeof *items);

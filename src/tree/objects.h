@@ -1,7 +1,7 @@
-/* Objects in operations on trees. An operation handles an object by a hook that does exactly its job, or else through a
- * tree of the tensors of the object (flatten, then unflatten). Otherwise it returns an error that names the missing
- * hook. Results belong to the caller. Thread rule: as in tdict/tree.h; hooks run on the calling thread, with no lock
- * held. */
+/* Objects in operations on trees. An operation uses the hook for the operation if the type has the hook. Otherwise it
+ * uses a tree of the tensors of the object (flatten, then unflatten). If the type has no `flatten` either, the
+ * operation returns an error that names the missing hook. The caller owns the results. Thread rule: as in tdict/tree.h;
+ * hooks run on the calling thread, with no lock held. */
 #ifndef TDICT_TREE_OBJECTS_H
 #define TDICT_TREE_OBJECTS_H
 
@@ -10,7 +10,7 @@
 
 /* How an operation handles an object that has the hook for it. Other objects are handled as tensors. */
 typedef enum tdict_object_method {
-  TDICT_OBJECT_AS_TENSORS, /* always as tensors */
+  TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors */
   TDICT_OBJECT_SHARE,      /* no hook: every element keeps its index, so the result shares the object */
   TDICT_OBJECT_CLONE,
   TDICT_OBJECT_INDEX,
@@ -21,8 +21,8 @@ typedef struct tdict_element_index {
   int depth;
   int64_t at[TDICT_MAX_NDIM];
 } tdict_element_index;
-/* Returns how an index operation handles objects of batch size `shape`. If it takes one element of each of the first
- * dimensions and all of the others, writes *pick and returns TDICT_OBJECT_INDEX. */
+/* Returns how an index operation handles objects of batch size `shape`. If the operation takes one element of each of
+ * the first dimensions and all elements of the others, writes *pick and returns TDICT_OBJECT_INDEX. */
 tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick);
 
 /* Call the hook and write a box with a new reference to *out. Return the errors of the hook, TDICT_EHOOK or
@@ -34,8 +34,9 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
 /* How objects are flattened to trees. The tensors must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
-  tdict_object_method way; /* objects with the hook for it stay objects */
-  bool tensors_first;      /* but objects that can be flattened are: hooks cannot allocate from a given memory */
+  tdict_object_method way; /* objects that have the hook for this operation are not flattened */
+  bool tensors_first;      /* but objects whose type has `flatten` are flattened: hooks cannot allocate from a given
+                            * memory */
   int batch_ndim;
   const int64_t *batch_size;
   const char *above; /* path of the tree, for messages; NULL: none */
@@ -45,17 +46,17 @@ typedef struct tdict_flatten_rule {
  * size. Also returns the error of the hook. err->path begins with `path`. */
 tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_box *box, const char *path,
                                tdict_tree **out, tdict_error *err);
-/* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of tdict_box_flatten()
- * and TDICT_ENOMEM. */
+/* Copies the nodes of a tree and flattens its objects. The copy is not locked. Returns the errors of
+ * tdict_box_flatten() and TDICT_ENOMEM. */
 tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdict_tree *td, tdict_tree **out,
                                    tdict_error *err);
-/* Undoes tdict_objects_flatten(): replaces each tree of `made` at whose path `like` has an object by an object made from
- * that tree. `made` has nodes of its own with the slots of `like`. If a flattened tree has lost all its leaves, its
- * slot becomes 0. If it has lost only some, returns TDICT_EINVAL. */
+/* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
+ * object made from the tree. The nodes of `made` are not shared and have the slots of `like`. If a flattened tree has
+ * lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns TDICT_EINVAL. */
 tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
 
-/* Pairs of flattened objects, of which one is written to the other. A first walk checks the trees and adds the pairs; a
- * second walk uses them in the same order. Owned by one call. */
+/* Pairs of flattened objects. The elements of one object are written to the other object. A first walk checks the trees
+ * and adds the pairs; a second walk uses them in the same order. Owned by one call. */
 typedef struct tdict_flat_pair {
   tdict_tree *to, *from;
 } tdict_flat_pair;
@@ -63,7 +64,7 @@ typedef struct tdict_flat_pairs {
   tdict_flat_pair *items; /* initialize all members to 0 */
   size_t count, cap, next;
 } tdict_flat_pairs;
-/* Flattens both objects and adds the pair. Returns TDICT_ETYPE if their types differ, the errors of tdict_box_flatten(),
+/* Flattens two objects and adds the pair. Returns TDICT_ETYPE if their types differ, the errors of tdict_box_flatten(),
  * or TDICT_ENOMEM. */
 tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
                                   const tdict_leaf boxes[2], const char *path, tdict_error *err);

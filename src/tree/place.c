@@ -42,7 +42,8 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
-    /* The path goes on where no tree is. Report an invalid path before a leaf in the way. */
+    /* The path continues, but there is no tree at this key. If the path is invalid, report that first; then report a
+     * tensor or object at this key. */
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
       if (status == TDICT_OK && leaf) status = fail_through_leaf(place, leaf, err);
@@ -77,8 +78,8 @@ static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Adds the key read last to `tail`, the last node of a chain. Its value is the leaf, or a new node if more keys follow.
- * *below is that new node, or NULL. */
+/* Adds the key read last to `tail`, the last node of a chain. The value of the key is the leaf, or a new node if more
+ * keys follow. *below is the new node, or NULL. */
 static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
                                       tdict_error *err) {
   const tdict_path *path = &place->path;
@@ -138,7 +139,7 @@ tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *ol
       return status;
     }
   }
-  /* Link it. */
+  /* Link the chain. */
   if (!tdict_node_add_name(node, &path->name, held)) {
     tdict_leaf_release(held);
     return fail_place_memory(place, err);

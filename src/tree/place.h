@@ -13,7 +13,8 @@ typedef struct tdict_place {
 } tdict_place;
 
 /* Finds the node of the last key of a path without backslashes, and writes that key to *name. Returns NULL if the node
- * does not exist or the path is not that simple. The caller then uses the functions below, which also report errors. */
+ * does not exist or the path has a backslash or an invalid key. The caller then uses the functions below, which also
+ * report errors. */
 static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char *path, const char *end,
                                                 tdict_name *name) {
   while (tdict_name_read(name, path, end)) {

@@ -1,4 +1,5 @@
-/* A map from pointers to pointers: open addressing, at most half full. Owned by one call. Thread rule: one thread. */
+/* A map from pointers to pointers: open addressing, at most half full. Owned by one call. Thread rule: used by one
+ * thread at a time. */
 #include "tree/pointers.h"
 
 #include <stdint.h>
@@ -44,7 +45,7 @@ static bool grow_pairs(tdict_pointers *map) {
 
 int tdict_pointers_add(tdict_pointers *map, const void *key, void *value) {
   if (map->cap && find_pair(map, key)->key) return 0;
-  /* Half the pairs stay free, so every search ends. */
+  /* At least half of the pairs are free, so every search ends. */
   if ((map->count + 1) * 2 > map->cap && !grow_pairs(map)) return -1;
   tdict_pointer_pair *pair = find_pair(map, key);
   pair->key = key;

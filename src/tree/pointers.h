@@ -1,5 +1,5 @@
-/* A map from pointers to pointers, to recognize nodes and storages that a walk meets again. Owned by one call.
- * Thread rule: one thread. */
+/* A map from pointers to pointers. Walks use the map to find out whether they have already visited a node or storage.
+ * Owned by one call. Thread rule: used by one thread at a time. */
 #ifndef TDICT_TREE_POINTERS_H
 #define TDICT_TREE_POINTERS_H
 
@@ -19,7 +19,7 @@ void tdict_pointers_init(tdict_pointers *map);
 void tdict_pointers_reset(tdict_pointers *map);
 /* Removes all pairs and keeps the memory. */
 void tdict_pointers_clear(tdict_pointers *map);
-/* Adds a pair. Returns 1 if added, 0 if the key was in the map (its value is unchanged), -1 without memory. */
+/* Adds a pair. Returns 1 if added, 0 if the key was in the map (its value is unchanged), -1 if memory is exhausted. */
 int tdict_pointers_add(tdict_pointers *map, const void *key, void *value);
 /* Returns the value of a key, or NULL if the key is not in the map. */
 void *tdict_pointers_get(const tdict_pointers *map, const void *key);

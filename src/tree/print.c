@@ -1,4 +1,4 @@
-/* Prints a tree: a line per key, in columns. Reads no elements and changes nothing. Borrows the tree.
+/* Prints a tree with a line per key, in columns. Reads no elements and changes nothing. Borrows the tree.
  * Thread rule: as in tdict/tree.h. */
 #include <errno.h>
 #include <string.h>
@@ -20,11 +20,12 @@ typedef struct text_output {
 } text_output;
 
 typedef struct printer {
-  text_output *to;        /* NULL in the first pass, which only measures the columns */
+  text_output *to;        /* NULL in the first pass, since that pass only measures the columns */
   size_t lines, left_out; /* keys printed, and keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
   const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
-  size_t overlaps[MOST_LINES];             /* for each: how many tensors of the tree overlap it, itself included */
+  size_t overlaps[MOST_LINES];             /* for each printed tensor: how many tensors of the tree overlap it,
+                                            * including itself */
   size_t num_tensors;                      /* printed so far in this pass */
 } printer;
 
@@ -146,7 +147,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
     char text[OBJECT_BYTES];
     text[0] = 0;
     size_t length = print(box->self, text, sizeof text);
-    /* A hook may forget the 0. */
+    /* A hook may not have written the terminating 0. */
     text[sizeof text - 1] = 0;
     if (text[0]) emit_text(p->to, "  ");
     emit_printable(p->to, text, false);
@@ -155,7 +156,7 @@ static void print_object(printer *p, const tdict_box *box, size_t name_width) {
   emit_text(p->to, "\n");
 }
 
-/* Prints or measures everything below a node at `depth`. Recurses only if no memory is left for a deeper cursor. */
+/* Prints or measures everything below a node at `depth`. Recurses only if memory for a deeper cursor is exhausted. */
 static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
@@ -262,7 +263,7 @@ tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err) {
   if (!tree || !file) return tdict_fail(err, TDICT_EINVAL, "print: %s is NULL", tree ? "file" : "tree");
   text_output to = {NULL, 0, 0, file, 0};
   print_tree(&to, tree);
-  /* A full disk is only reported when the buffer of the file is written. */
+  /* Flush the file: stdio reports a full disk only when it writes its buffer. */
   if (!to.error && fflush(file) != 0) to.error = errno ? errno : EIO;
   if (!to.error) return TDICT_OK;
   return tdict_fail_native(err, TDICT_EIO, to.error, "print: the file could not be written (errno %d)", to.error);

@@ -1,4 +1,4 @@
-/* Short texts for messages and for print. Write to buffers of the caller. Thread-safe. */
+/* Makes short texts for messages and for print. Writes to buffers of the caller. Thread-safe. */
 #ifndef TDICT_TREE_TEXT_H
 #define TDICT_TREE_TEXT_H
 

@@ -1,5 +1,5 @@
-/* Walks whole trees: visitors and sums. Changes nothing. Visitors borrow the entries. Thread rule: as in
- * tdict/tree.h. */
+/* Walks whole trees, to call visitors and to add up sizes. Changes nothing. Visitors borrow the entries. Thread rule:
+ * as in tdict/tree.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,8 @@ static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   return true;
 }
 
-/* Calls the visitor with an error of its own. The error of the caller may hold an old message, which would otherwise
- * look like the message of the visitor. */
+/* Calls the visitor with a new error struct. The caller's struct may contain an old message, which would otherwise look
+ * like the message of the visitor. */
 static tdict_status call_visitor(const tdict_entry *entry, tdict_visitor visit, void *user, tdict_error *err) {
   static const char what[] = "walk: the visitor";
   if (!err) return tdict_callback_status(visit(user, entry, NULL), what, NULL);
@@ -67,7 +67,7 @@ static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_v
     tdict_status status = call_visitor(&entry, visit, user, err);
     if (status != TDICT_OK) return status;
     if (!entry.tree) continue;
-    /* The mark is the length of the path of the entered tree. */
+    /* The frame's mark is the length of the path of the entered tree. */
     if (!tdict_cursor_enter(cursor, entry.tree)) return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a level");
     cursor->frames[cursor->depth - 1].mark = path->length;
   }
@@ -99,7 +99,7 @@ static size_t measure_leaf(tdict_leaf leaf, sum_kind what) {
   return box ? object_bytes(box) : tdict_tensor_nbytes(tdict_leaf_tensor(leaf));
 }
 
-/* Adds up all leaves. Recurses only if no memory is left for a deeper cursor, because these calls cannot fail. */
+/* Adds up all leaves. Recurses only if memory for a deeper cursor is exhausted, because these calls cannot fail. */
 static size_t sum_leaves(const tdict_tree *td, sum_kind what) {
   size_t total = 0;
   tdict_cursor cursor;

@@ -226,7 +226,7 @@ CASE(callback_statuses_are_codes) {
     assert_false(tdict_status_is_known((tdict_status)none[i]));
     assert_int_equal(tdict_callback_status((tdict_status)none[i], "the function", &said), TDICT_EHOOK);
     assert_int_equal(said.status, TDICT_EHOOK);
-    assert_non_null(strstr(said.message, "the function answered"));
+    assert_non_null(strstr(said.message, "the function returned"));
     assert_int_equal(tdict_callback_status((tdict_status)none[i], "f", NULL), TDICT_EHOOK);
   }
 }

@@ -363,8 +363,8 @@ static tdict_status collate_number(void *user, const tdict_tree *const *samples,
   return (tdict_status)NO_STATUS;
 }
 CASE(loader_rejects_unknown_statuses) {
-  static const char *const names[] = {"fetch answered", "fetch_batch answered", "fetch_sample answered",
-                                      "collate answered"};
+  static const char *const names[] = {"fetch returned", "fetch_batch returned", "fetch_sample returned",
+                                      "collate returned"};
   yard y = open_yard();
   for (int i = 0; i < 4; i++) {
     numbers n = numbers_of(4);

@@ -261,10 +261,10 @@ CASE(visitor_statuses_are_checked) {
   int numbers[] = {-7, 4711};
   for (int i = 0; i < 2; i++) {
     o.user = &numbers[i];
-    td_fails(TDICT_EHOOK, "no tdict_status", tdict_visit(&one, 1, answer_number, &o, err));
+    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_visit(&one, 1, answer_number, &o, err));
     assert_string_equal(td_last_error.path, "n.x");
-    td_fails(TDICT_EHOOK, "no tdict_status", tdict_apply(&one, 1, make_number, &o, &out, err));
-    td_fails(TDICT_EHOOK, "no tdict_status", tdict_walk(td, entry_number, &numbers[i], err));
+    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_apply(&one, 1, make_number, &o, &out, err));
+    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_walk(td, entry_number, &numbers[i], err));
     assert_string_equal(td_last_error.path, "n");
     assert_int_equal(tdict_walk(td, entry_number, &numbers[i], NULL), TDICT_EHOOK);
   }

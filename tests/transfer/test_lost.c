@@ -58,7 +58,7 @@ static void cancel_while_waiting(void) {
   resume(&w);
   finish_copy(a);
   check_cancelled(b);
-  td_fails(TDICT_EINVAL, "never came",
+  td_fails(TDICT_EINVAL, "transfer into them failed",
            tdict_future_wait(c, NULL, err)); /* it had its turn: to read what b was to write */
   tdict_future_release(c);
   check_tree_number(&w, d, 2);

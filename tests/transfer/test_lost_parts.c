@@ -49,9 +49,9 @@ static void check_lost(const place *w, const tdict_tree *td, const char *path) {
   tdict_tensor *t = leaf_of(td, path), *clone = NULL;
   assert_null(tdict_tensor_const_data(t));
   assert_null(tdict_tensor_data(t));
-  td_fails(TDICT_EINVAL, "never came", tdict_tensor_clone(t, NULL, &clone, err));
-  td_fails(TDICT_EINVAL, "never came", tdict_to_device(w->c, td, away_from(w, t), NULL, &out, err));
-  td_fails(TDICT_EINVAL, "never came", tdict_to_device(w->c, part, away_from(w, t), NULL, &out, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_clone(t, NULL, &clone, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_device(w->c, td, away_from(w, t), NULL, &out, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_device(w->c, part, away_from(w, t), NULL, &out, err));
   assert_string_equal(td_last_error.path, path);
   tdict_release(part);
 }
@@ -199,9 +199,9 @@ SIM_CASE(lost_bytes_are_not_compared) {
     tdict_difference d;
     assert_true(tdict_equal(src, dst));
     lose(&w, b, to_b);
-    td_fails(TDICT_EINVAL, "never came", tdict_compare(src, dst, NULL, &d, err));
+    td_fails(TDICT_EINVAL, "transfer into them failed", tdict_compare(src, dst, NULL, &d, err));
     assert_string_equal(td_last_error.path, "n.b");
-    td_fails(TDICT_EINVAL, "never came", tdict_compare(dst, src, NULL, &d, err));
+    td_fails(TDICT_EINVAL, "transfer into them failed", tdict_compare(dst, src, NULL, &d, err));
     assert_false(tdict_equal(src, dst));
     assert_false(tdict_equal(dst, dst));
     td_ok(tdict_transfer_into(w.c, to_b, b, NULL, err));
@@ -228,8 +228,9 @@ SIM_CASE(lost_mask_is_refused) {
   tdict_release(out);
   out = NULL;
   lose(&w, from, masks);
-  td_fails(TDICT_EINVAL, "never came", tdict_index_get(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), &out, err));
-  td_fails(TDICT_EINVAL, "never came",
+  td_fails(TDICT_EINVAL, "transfer into them failed",
+           tdict_index_get(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), &out, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed",
            tdict_index_set(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), batch, err));
   assert_null(out);
   tdict_release(td);

@@ -20,10 +20,10 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
 }
 
 /* The call must be refused because of the leaf `path`. */
-#define REFUSED(path_, call)                        \
-  do {                                              \
-    td_fails(TDICT_EINVAL, "never came", call);     \
-    assert_string_equal(td_last_error.path, path_); \
+#define REFUSED(path_, call)                                   \
+  do {                                                         \
+    td_fails(TDICT_EINVAL, "transfer into them failed", call); \
+    assert_string_equal(td_last_error.path, path_);            \
   } while (0)
 
 /* Only leaf "b" of three lies in memory whose bytes never came. */
@@ -128,8 +128,8 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   give(bad, "x", new_bytes(1000, w.memory));
   put_number(&w, into, 5);
   lose(&w, good, bad);
-  td_fails(TDICT_EINVAL, "never came", tdict_tensor_copy(into, leaf_of(bad, "x"), err));
-  td_fails(TDICT_EINVAL, "never came", tdict_tensor_clone(leaf_of(bad, "x"), NULL, &clone, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_copy(into, leaf_of(bad, "x"), err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_clone(leaf_of(bad, "x"), NULL, &clone, err));
   assert_null(clone);
   assert_true(has_number(&w, into, 5));
   tdict_tensor_release(into);
