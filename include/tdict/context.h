@@ -26,8 +26,9 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;  /**< limit of the pinned pool, live and cached bytes; 0 (default): no limit */
   /** Limit of freed device memory that is kept for reuse, per device; default SIZE_MAX: no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages; NULL (default): no log. Called on any thread, with no lock held. Must not call the library.
-   *  tdict_context_destroy() waits for running calls. The library makes no call after that. */
+  /** Receives log messages; NULL (default): no log. Called on any thread, with no lock held. `log` must not call the
+   *  library. tdict_context_destroy() waits until running calls of `log` have returned. The library does not call `log`
+   *  afterwards. */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
@@ -88,15 +89,20 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  The log gets one warning at the first block of either kind.
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
- *  kernel. With `pin_piece_bytes`, the library registers piece by piece and pauses after each piece. `bench/pinning`
- *  measured this on an NVIDIA H200. The longest wait is that of a small copy on another thread; pieces have 32 MiB.
- *  - Pinning 1 GiB takes 49 ms, longest wait 28 ms. In pieces: 36 ms, longest wait 1.2 ms.
- *  - Pinning 4 GiB takes 194 ms, longest wait 110 ms. In pieces: 151 ms, longest wait 1.3 ms.
- *  - Unpinning 4 GiB takes 88 ms, longest wait 74 ms. In pieces: 135 ms, longest wait 1 ms.
+ *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
+ *  `bench/pinning` measured this on an NVIDIA H200. The longest wait is the longest time that a small copy on another
+ *  thread waited. The pieces had 32 MiB.
+ *  - Pinning 1 GiB takes 49 ms, and the longest wait is 28 ms. In pieces it takes 36 ms, and the longest wait is 1.2
+ *  ms.
+ *  - Pinning 4 GiB takes 194 ms, and the longest wait is 110 ms. In pieces it takes 151 ms, and the longest wait is 1.3
+ *  ms.
+ *  - Unpinning 4 GiB takes 88 ms, and the longest wait is 74 ms. In pieces it takes 135 ms, and the longest wait is 1
+ *  ms.
  *
- *  With `pin_piece_bytes`, split your own copies of blocks larger than a piece at addresses that are multiples of the
- *  piece size. The library splits its own copies there. A block no larger than a piece lies in one piece. If the driver
- *  refuses the pieces, the library tries pieces of 4 MiB before the driver allocates the block. */
+ *  If `pin_piece_bytes` is set, split your own copies of blocks larger than a piece at addresses that are multiples of
+ *  the piece size. The library splits its own copies at the same addresses. A block that is no larger than a piece is
+ *  one registration. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets
+ *  the driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
 /** @brief Returns the memory of a device; for tdict_cpu() ordinary host memory.
  *  The memory is owned by the context and never NULL. For an absent device, every allocation fails with
@@ -111,11 +117,13 @@ typedef struct tdict_allocator {
   bool pinned; /**< cpu only: the memory is page-locked for the context's devices */
   /** Returns @p bytes bytes aligned to 256, or NULL if out of memory. Called on any thread with no lock held. */
   void *(*allocate)(void *user, size_t bytes);
-  /** Frees @p data after all copies and recorded uses of the block are done. Called on any thread with no lock held. */
+  /** Frees @p data. Called after all copies and recorded uses of the block are done, on any thread with no lock
+   *  held. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;
-/** @brief Creates a memory over the program's own allocator, for tensors, trees and the `memory` option of a transfer.
+/** @brief Creates a memory that calls the program's allocator. Tensors, trees and the option `memory` of a transfer can
+ *  use this memory.
  *  @param[in]  allocator  Copied. Its functions and `user` must live as long as the memory.
  *  @param[out] out        New memory, released with tdict_memory_release(). Storage allocated from the memory keeps it
  *                         alive.
@@ -148,7 +156,7 @@ typedef struct tdict_device_counts {
   size_t device_bytes;                    /**< live bytes of device memory */
   int64_t num_streams, num_events;        /**< live streams and events of the driver */
 } tdict_device_counts;
-/** @brief Reads the counts of a device.
+/** @brief Reads how many driver resources the library holds on a device.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is
  *          absent. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,

@@ -86,7 +86,7 @@ enum { TDICT_CUDA_POOL_LAST_INT = 3 };
 /* CUmemLocation */
 struct tdict_cuda_location {
   tdict_cuda_location_type type;
-  int id; /* an ordinal */
+  int id; /* ordinal of a device */
 };
 
 /* CUmemPoolProps. Later CUDA versions gave names to parts of `reserved` (maximum size, usage). 0 is their default. */

@@ -104,7 +104,8 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
-/* Destroys what the gpu created. Kept blocks come first: freeing them queues work on free_stream. Inside a scope. */
+/* Destroys what the gpu created. Frees kept blocks first, because freeing blocks queues work on free_stream. Inside a
+ * scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
@@ -121,7 +122,7 @@ static void destroy_resources(tdict_gpu *gpu) {
 
 void tdict_gpu_release(tdict_gpu *gpu) {
   if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent */
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent process */
   if (gpu->context) {
     tdict_gpu_scope scope;
     enter_for_cleanup(gpu, &scope);
@@ -233,7 +234,8 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(gpu, event, after, err);
   if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
-  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record; a later record does not change it */
+  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record of the event; later records do not change
+                                     * the wait */
   return status;
 }
 
