@@ -92,12 +92,9 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
  *  `bench/pinning` measured this on an NVIDIA H200. The longest wait is the longest time that a small copy on another
  *  thread waited. The pieces had 32 MiB.
- *  - Pinning 1 GiB takes 49 ms, and the longest wait is 28 ms. In pieces it takes 36 ms, and the longest wait is 1.2
- *  ms.
- *  - Pinning 4 GiB takes 194 ms, and the longest wait is 110 ms. In pieces it takes 151 ms, and the longest wait is 1.3
- *  ms.
- *  - Unpinning 4 GiB takes 88 ms, and the longest wait is 74 ms. In pieces it takes 135 ms, and the longest wait is 1
- *  ms.
+ *  - Pinning 1 GiB takes 49 ms, and the longest wait is 28 ms. In pieces, the times are 36 ms and 1.2 ms.
+ *  - Pinning 4 GiB takes 194 ms, and the longest wait is 110 ms. In pieces, the times are 151 ms and 1.3 ms.
+ *  - Unpinning 4 GiB takes 88 ms, and the longest wait is 74 ms. In pieces, the times are 135 ms and 1 ms.
  *
  *  If `pin_piece_bytes` is set, split your own copies of blocks larger than a piece at addresses that are multiples of
  *  the piece size. The library splits its own copies at the same addresses. A block that is no larger than a piece is

@@ -43,9 +43,9 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
-/** @brief Lets up to @p count operations finish while the queues are stopped. Operations finish in the order in which
- *  they were queued, except that an operation in a blocked stream finishes later. Returns after @p count operations, or
- *  earlier if no other operation can run.
+/** @brief Lets up to @p count operations finish while the queues are stopped.
+ *  Operations finish in the order in which they were queued, except that an operation in a blocked stream finishes
+ *  later. Returns after @p count operations, or earlier if no other operation can run.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL, @p count is negative, or the queues are not stopped;
  *          #TDICT_ENODEVICE the context has no simulated device; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);

@@ -3,12 +3,12 @@
  * While a recording is on, each thread that works on a transfer has a track, and so has each stream. Slices on threads
  * show planning (plan), copies (copy), queueing of copies (submit), waits for slots and streams (wait), and hooks of
  * objects (hook). Slices on streams show the copies (transfer). Fetches of a loader are slices, too (fetch). A curve
- * shows how many batches the loader holds ready. Each slice records its number of bytes. Two device events measure each
- * slice on a stream. Copies that are queued together share one slice. A slice begins when the stream reaches the copy
- * and ends when the copy is done. The slice therefore includes the wait for the device's copy engine. Device times are
- * converted to the host's clock with an error of some microseconds. Then all slices of a device are shifted so that no
- * copy begins before it was queued. If no recording is on, a transfer only checks one flag. Thread rule: every call may
- * be made from any thread. */
+ * shows how many batches the loader holds ready. Each slice records its number of bytes.
+ * Two device events measure each slice on a stream. Copies that are queued together share one slice. A slice begins
+ * when the stream reaches the copy and ends when the copy is done. The slice therefore includes the wait for the
+ * device's copy engine. Device times are converted to the host's clock with an error of some microseconds. Then all
+ * slices of a device are shifted so that no copy begins before it was queued.
+ * If no recording is on, a transfer only checks one flag. Thread rule: every call may be made from any thread. */
 #ifndef TDICT_TRACE_H
 #define TDICT_TRACE_H
 

@@ -1,26 +1,28 @@
 /* Transfers: move a tree to a device, to the host, or into another tree.
  *
  * Lifetime. A call reads the structure of its source before it returns. The transfer keeps the storages of the source
- * and of the result alive until their bytes are copied, even if the program releases both trees. Host memory. While a
- * copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, both accessors wait. A
- * pointer obtained before the transfer is not protected: call tdict_future_wait_source() first. Device memory.
- * Accessors of device tensors never wait. Use the option `after`, tdict_future_wait_on_stream() and
+ * and of the result alive until their bytes are copied, even if the program releases both trees.
+ * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, both
+ * accessors wait. A pointer obtained before the transfer is not protected: call tdict_future_wait_source() first.
+ * Device memory. Accessors of device tensors never wait. Use the option `after`, tdict_future_wait_on_stream() and
  * tdict_record_stream() to order the program's work and transfers. Some calls of the library read or write elements on
  * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). The library runs these calls after the
- * transfers that were started earlier on the same bytes. Their work is complete when they return. Order among
- * transfers. If transfers share bytes and at least one of them writes these bytes, they run in the order in which they
- * were started. A transfer with hooks takes its place in this order after its hooks have run. Failure. If a transfer
- * fails or is cancelled, the bytes that the transfer should have written are lost. Accessors return NULL for lost
- * bytes, and no call of the library reads them. If several leaves share a storage, each leaf is lost or valid
- * independently of the others. A leaf is valid again after a transfer or another call has written all of its bytes. Two
- * kinds of tensors are valid again only after a call writes the tensor itself, or a dense tensor that covers it. These
- * are strided tensors of more than a million rows, and tensors rewritten in more than 4096 separate parts. Objects.
- * Hooks of the object's type move an object before the copies begin. Hooks of several objects run at once. `to_device`
- * moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. If the type has no hook
- * for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the type has none
- * of these functions, the result holds the same object, and `num_objects_untouched` counts it. The result has objects
- * of the same types at the same paths. Cost. The time of a transfer grows linearly with the depth of the tree. Thread
- * rule: every call may be made from any thread. Several transfers run at once. */
+ * transfers that were started earlier on the same bytes. Their work is complete when they return.
+ * Order among transfers. If transfers share bytes and at least one of them writes these bytes, they run in the order in
+ * which they were started. A transfer with hooks takes its place in this order after its hooks have run.
+ * Failure. If a transfer fails or is cancelled, the bytes that the transfer should have written are lost. Accessors
+ * return NULL for lost bytes, and no call of the library reads them. If several leaves share a storage, each leaf is
+ * lost or valid independently of the others. A leaf is valid again after a transfer or another call has written all of
+ * its bytes. Two kinds of tensors are valid again only after a call writes the tensor itself, or a dense tensor that
+ * covers it. These are strided tensors of more than a million rows, and tensors rewritten in more than 4096 separate
+ * parts.
+ * Objects. Hooks of the object's type move an object before the copies begin. Hooks of several objects run at once.
+ * `to_device` moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. If the type
+ * has no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the
+ * type has none of these functions, the result holds the same object, and `num_objects_untouched` counts it. The result
+ * has objects of the same types at the same paths.
+ * Cost. The time of a transfer grows linearly with the depth of the tree.
+ * Thread rule: every call may be made from any thread. Several transfers run at once. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
 
