@@ -25,15 +25,16 @@ enum {
   MAX_READERS = 15,
   MANY_ITEMS = 8192,
   MANY_LEAVES = 2048
-}; /* MANY_ITEMS: items placed by several threads. MANY_LEAVES: reading so many takes longer than waking threads */
+}; /* MANY_ITEMS: items placed by several threads. MANY_LEAVES: reading this many leaves takes longer than waking
+    * threads */
 
 /* The state of one start; lives for one call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
-  tdict_gpu *gpu;       /* of the target; NULL: the target is the cpu, or there is a destination */
-  tdict_memory *memory; /* of the result; NULL: ordinary host memory */
+  tdict_gpu *gpu;       /* the target's GPU; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory; /* memory of the result; NULL: ordinary host memory */
   bool want_pinned;     /* host leaves that are not pinned must be copied */
   tdict_plan plan;
   int32_t mode;
@@ -124,7 +125,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
 }
 
 /* Records an event on `stream`, for which the transfer's copies on this device wait. One event for each device is
- * enough. */
+ * sufficient. */
 static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   for (int i = 0; i < t->num_wait_events; i++)
     if (t->wait_events[i].gpu == gpu) return TDICT_OK;

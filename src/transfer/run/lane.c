@@ -47,7 +47,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_begin(lane, err); /* may wait, so the batch is not locked here */
+  tdict_status status = tdict_lane_begin(lane, err); /* this may wait, so the batch is not locked here */
   if (status != TDICT_OK) return status;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   status = tdict_batch_flush(t, &stream, err);
@@ -65,7 +65,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
-    lane->depth = TDICT_LANE_DEPTH; /* everything fits into the ring, or lanes queue slots that other lanes took */
+    lane->depth = TDICT_LANE_DEPTH; /* all chunks fit into the ring, or lanes queue slots that other lanes took */
   return TDICT_OK;
 }
 
@@ -75,7 +75,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   lane->worker = worker;
   tdict_status status = tdict_gpu_enter(gpu, &lane->scope, err);
   if (status != TDICT_OK) return status;
-  /* Streams are pooled: tdict_lane_close() returns this one. */
+  /* Streams are pooled: tdict_lane_close() returns the stream to the pool. */
   status = tdict_gpu_take_stream(gpu, &lane->stream, err);
   if (status != TDICT_OK) {
     tdict_gpu_leave(gpu, &lane->scope);
@@ -131,7 +131,8 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
-  if (status == TDICT_OK) /* after a failure its batch may not have been queued, so the slot has no valid bytes */
+  if (status == TDICT_OK) /* after a failure the slot's batch may not have been queued, so the slot has no valid
+                           * bytes */
     retire_oldest(lane, f->out && tdict_transfer_has_failed(t));
   else
     tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
@@ -303,7 +304,7 @@ void tdict_lane_pause(tdict_lane *lane) {
 /* A failure is ignored here: the next driver call on the lane reports it. */
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
-/* A failure is no error: waiters then wait for the end of the transfer. */
+/* A failure here is not an error: waiters then wait for the end of the transfer. */
 bool tdict_lane_record_tail(tdict_lane *lane) {
   tdict_worker *w = lane->worker;
   tdict_cu_event event;
