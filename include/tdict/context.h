@@ -79,9 +79,9 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  allocation fails with #TDICT_ENODEVICE and the reason. On a machine with several NUMA nodes, blocks of 2 MiB or
  *  more are requested on the node of the default device's GPU, if that node is known.
  *
- *  **Your own copies** (cudaMemcpyAsync, NCCL, a DLPack consumer). The driver refuses a copy that spans two
- *  registrations, with CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any
- *  bytes of a block. If the driver refuses to register a block, the library falls back:
+ *  **Your own copies** (cudaMemcpyAsync, NCCL, a DLPack consumer). If a copy spans two registrations, the driver
+ *  returns CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any bytes of a
+ *  block. If the driver refuses to register a block, the library falls back:
  *  - The driver allocates the block (#TDICT_PIN_DRIVER). One copy may still span the whole block.
  *  - If that fails too, the block is registered in pieces of 4 MiB (#TDICT_PIN_SMALL_PIECES). Split your copies at
  *    addresses that are multiples of 4 MiB.

@@ -100,7 +100,8 @@ static inline tdict_token_options tdict_token_options_default(void) {
  *          be read (err->path is its name, err->native the errno); #TDICT_EFORMAT a file's size or header is wrong, or
  *          it is not a regular file (err->path is its name); #TDICT_ESHAPE every file is shorter than window + 1
  *          tokens; #TDICT_ENOMEM no host memory.
- *  @note With TDICT_I32, fetching a sample fails with #TDICT_EOVERFLOW if a 32-bit token does not fit int32. */
+ *  @note If the dtype is TDICT_I32 and a 32-bit token does not fit int32, fetching the sample fails with
+ *  #TDICT_EOVERFLOW. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out,
                                                                  tdict_error *err);
 

@@ -5,10 +5,10 @@
  * the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the workers begin
  * batches of the next epoch.
  *
- * Each batch is a new tree. Its memory comes from the pinned pool and the device's cache. The memory is reused after
- * the last reference is released and the streams that used the batch have finished. At most four batches are copied to
- * the device at once. The loader may keep the memory of up to four batches that the program has released, until it
- * sends later batches.
+ * Each batch is a new tree, allocated from the pinned pool and the device's cache. The memory of a batch is reused
+ * after the last reference is released and the streams that used the batch have finished. At most four batches are
+ * copied to the device at once. The loader may keep the memory of up to four batches that the program has released,
+ * until it sends later batches.
  *
  * Thread rule: one thread at a time calls tdict_loader_next() or tdict_loader_set_state(); any thread may call the
  * other functions. Destroy a loader before its context, in the process that created it. */
@@ -32,7 +32,8 @@ typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *sampl
 typedef struct tdict_loader_options {
   size_t struct_size;
   int64_t batch_size; /**< samples in a batch; default 1 */
-  /** Worker threads, 0 to 1024; default 4. With 0, tdict_loader_next() makes the batch on the calling thread. */
+  /** Worker threads, 0 to 1024; default 4. If the number is 0, tdict_loader_next() makes the batch on the calling
+   *  thread. */
   int32_t num_workers;
   /** Maximum number of batches that are begun and not yet delivered, up to 1048576; 0 (default): two for each
    *  worker. */
@@ -95,8 +96,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *contex
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
 /** @brief Stops the workers, and releases the dataset and the batches that were not delivered. NULL is allowed. Waits
- *  until running functions of the dataset have returned. Delivered batches are still valid afterwards. Running copies
- *  to a device are cancelled, and their memory is kept until they have stopped. */
+ *  until running functions of the dataset have returned. Delivered batches are valid afterwards. Running copies to a
+ *  device are cancelled, and their memory is kept until they have stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. After NULL the next epoch begins.

@@ -173,10 +173,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, c
 /** @brief Starts the transfer of tdict_to_device() and returns a future. The call does not wait until the data is
  *  there.
  *
- *  The call returns after the work is planned and submitted to the pool. With num_threads 0 it returns after the last
- *  copy is queued. If a transfer copies only a few pinned leaves, up to 64 MiB in all, the call queues these copies
- *  itself. The pool queues them if the transfer must wait for another transfer, or if there are too many copies to
- *  queue without waiting.
+ *  The call returns after the work is planned and submitted to the pool. If num_threads is 0, the call returns after
+ *  the last copy is queued. If a transfer copies only a few pinned leaves, up to 64 MiB in all, the call queues these
+ *  copies itself. The pool queues them if the transfer must wait for another transfer, or if there are too many copies
+ *  to queue without waiting.
  *  @param[out] out  A new future, released with tdict_future_release().
  *  @return Errors of tdict_to_device() that are found at once. The future reports all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
@@ -212,7 +212,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
-/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. @p self stays owned by the caller.
+/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
  *  @param[out] out  A new object of the type, owned by the caller. It is @p self if the hook returned @p self or the
  *                   type cannot pin.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the

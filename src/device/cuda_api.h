@@ -3,8 +3,8 @@
  * NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every declaration with cuda.h.
  *
  * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
- * is defined, cuda.h must be included first, and the enums are those of cuda.h. The comparison of signatures is then
- * exact. Thread rule: none, the file holds declarations only. */
+ * is defined, cuda.h must be included first, and the enum types of cuda.h are used. The comparison of signatures is
+ * then exact. Thread rule: none, the file holds declarations only. */
 #ifndef TDICT_DEVICE_CUDA_API_H
 #define TDICT_DEVICE_CUDA_API_H
 

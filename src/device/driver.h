@@ -144,7 +144,8 @@ typedef struct tdict_driver_ops {
   /* (ctx) Returns INVALID_VALUE for memory of another device's pool, unless that pool grants access to the current
    * device. */
   tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);
-  /* (ctx) Copies from memory of context `from` to memory of context `to`. Works without a link. rect->kind is D2D. */
+  /* (ctx) Copies from memory of context `from` to memory of context `to`. The two devices need no direct link.
+   * rect->kind is D2D. */
   tdict_cu (*copy_peer_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                               tdict_cu_stream s);
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */

@@ -418,7 +418,8 @@ static const entry entries[] = {
 static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* Looks up the function of an entry. Returns NULL if the driver lacks it. Without cuGetProcAddress, uses the symbol. */
+/* Looks up the function of an entry. Returns NULL if the driver lacks it. If cuGetProcAddress is missing, looks up the
+ * exported symbol. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
@@ -428,7 +429,7 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. A missing entry is an error; a missing newer entry stays NULL. */
+/* Fills the table. A missing entry is an error; a missing entry of a newer driver is NULL. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

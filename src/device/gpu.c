@@ -156,7 +156,7 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* Returns the array with room for one more pointer. Returns NULL if out of memory; the old array stays valid. */
+/* Returns the array with room for another pointer. Returns NULL if out of memory; the old array stays valid. */
 static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;

@@ -28,7 +28,8 @@ struct tdict_gpu {
   char name[64];
   int node;         /* NUMA node of the gpu; -1: unknown, or only one node. Set before other threads use the gpu */
   size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
-  _Atomic(bool) logged_refused_node; /* relaxed: the log already has the message that the node was refused */
+  _Atomic(bool) logged_refused_node; /* relaxed: the log already has a warning that memory could not be bound to the
+                                      * node */
   tdict_forkmark *mark;              /* counted; NULL: forks are not detected */
   tdict_log *log;                    /* counted; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* bit n: allow_peer_access() ran for ordinal n; relaxed: no other data depends on
@@ -102,9 +103,9 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
  * that hangs on one thread does not block the others. Pass the result to tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
-/* Queues the copy of a rectangle. Pitches may be negative. Host memory in it should be pinned. The driver refuses a
- * copy that spans two registrations, so the copy is split at the boundary. Boundaries are multiples of
- * TDICT_PINNED_GRAIN. Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
+/* Queues the copy of a rectangle. Pitches may be negative. Host memory in it should be pinned. The driver cannot copy
+ * across two registrations, so the copy is split at the boundary. Boundaries are multiples of TDICT_PINNED_GRAIN.
+ * Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device. Uses one driver call if the driver

@@ -57,8 +57,8 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
   return TDICT_OK;
 }
 
-/* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot stays in
- * place, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
+/* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot is not
+ * freed, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
  * It is released while waiting; no worker touches a READY slot. */
 static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
                                     tdict_error *err) {

@@ -46,7 +46,7 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* Chooses how to fetch. With a schema the dataset writes rows into the batch; `schema` is then set. Otherwise the
+/* Chooses how to fetch. If the dataset has a schema, it writes rows into the batch, and `schema` is set. Otherwise the
  * dataset returns a tree for each sample. `collate` and `pad` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;

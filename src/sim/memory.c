@@ -133,7 +133,7 @@ void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes) {
   pool->reserved = keep;
 }
 
-/* The freed bytes stay in the pool's cache up to its threshold. */
+/* The pool keeps freed bytes in its cache, up to its threshold. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start) {
   tdict_sim_range *range = tdict_sim_ranges_find(&space->live, start);
   size_t rounded = tdict_align(range->bytes, ALIGN_BYTES);

@@ -16,7 +16,7 @@ typedef struct tdict_sim_range {
   uintptr_t start;
   size_t bytes;         /* as requested, not rounded */
   uint64_t id;          /* never used again, so that a reused address is recognized */
-  tdict_sim_pool *pool; /* the pool that the memory comes from, else NULL */
+  tdict_sim_pool *pool; /* the pool from which the memory was allocated, else NULL */
   int32_t ordinal;      /* the owning device */
   bool free_queued;     /* new calls must not use the range */
   bool mapped;          /* host memory that the driver allocated, not registered */
@@ -71,8 +71,8 @@ struct tdict_cu_pool {
   int32_t ordinal;
   uint32_t allowed_peers; /* bit n: copies of device n may access this pool's memory */
   bool destroyed;         /* the struct is freed with its last allocation */
-  uint64_t reuse[3];      /* the three REUSE attributes: stored, without effect */
-  uint64_t threshold;     /* bytes that stay reserved after they are freed */
+  uint64_t reuse[3];      /* the three REUSE attributes: stored, but they have no effect */
+  uint64_t threshold;     /* maximum number of freed bytes that the pool keeps reserved */
   size_t reserved, used;  /* bytes */
 };
 enum { TDICT_SIM_POOL_MAGIC = 0x736d706c };

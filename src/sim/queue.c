@@ -209,7 +209,9 @@ tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   const tdict_sim_options *o = &d->options;
   bool timed = o->latency_ns > 0 || o->h2d_bytes_per_second > 0 || o->d2h_bytes_per_second > 0;
-  if (timed) op->ready_ns = tdict_now_ns(); /* the time is unused without rates and latency, so skip the system call */
+  if (timed)
+    op->ready_ns = tdict_now_ns(); /* if no rate or latency is set, the time is unused, so skip the system
+                                             * call */
   bool queued = append_legacy_waits(stream);
   if (queued) append_op(stream, op);
   add_runnable(stream);

@@ -71,7 +71,7 @@ struct tdict_sim_op {
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; counted */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* malloc'd copy of a pageable source */
-  int64_t ready_ns;      /* simulated time of start; unused without rates and latency */
+  int64_t ready_ns;      /* simulated time of start; unused if no rate or latency is set */
   int64_t finish_ns;     /* simulated time of end */
   int64_t done_ns;       /* RECORD: real time of the record */
   tdict_sim_work work;

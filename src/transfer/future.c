@@ -17,8 +17,8 @@ tdict_future *tdict_future_retain(const tdict_future *future) {
   return t;
 }
 
-/* Drops the result with the last handle, because the worker that ended the transfer may hold its own reference a
- * little longer. */
+/* Drops the result with the last handle, because the worker that ended the transfer may drop its reference a little
+ * later. */
 void tdict_future_release(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark)) return;
   if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&

@@ -11,8 +11,8 @@
 /* A waiting pool thread looks for other tasks at least this often. */
 enum { HELP_EVERY_NS = 200000 };
 
-/* In a fork no other thread exists, and a thread of the parent may hold the latch's lock. So the count is read
- * without the lock. */
+/* A forked child has no other threads, and a thread of the parent may hold the latch's lock. The child therefore reads
+ * the count without locking. */
 bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
   return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }

@@ -17,7 +17,7 @@ enum { TDICT_MAX_WAIT_EVENTS = 16 };
 typedef struct tdict_worker {
   tdict_task task; /* first: the pool passes it to the task's function */
   tdict_future *transfer;
-  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL without a tail */
+  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL if there is no tail */
   tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
@@ -55,8 +55,7 @@ struct tdict_future {
   tdict_storage *arena;     /* counted; the storage of all new leaves, or NULL */
   tdict_tree *result;       /* counted; returned to the caller after success */
   tdict_tree *mirror;       /* counted; error paths are looked up in this tree. NULL: in `result` */
-  const tdict_tree *source; /* borrowed until the start returns; error paths are looked up here while `result` is
-                             * NULL */
+  const tdict_tree *source; /* borrowed until the start returns; looks up error paths if `result` is NULL */
 
   /* Settings. Final before the transfer begins. */
   int32_t mode;
@@ -152,7 +151,7 @@ static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
 /* Returns true if the latch is open. Safe in a fork. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
 /* Waits for a latch of the transfer until a deadline, and returns true if it is open. A pool thread runs other tasks
- * meanwhile, because the work that opens the latch may be queued after its own task. */
+ * meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 
 #endif

@@ -143,8 +143,8 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* Marks the sources in parallel. Sources that already carry a mark are skipped here (fence stays NULL);
- * mark_sources() handles them. */
+/* Marks the sources in parallel. Skips sources whose storages already have a mark and leaves their fence NULL.
+ * mark_sources() handles these sources. */
 typedef struct marking {
   tdict_future *self;
   _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible */

@@ -95,7 +95,8 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with the padding between leaves */
   bool pages =
-      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks stay whole huge pages, each touched by one thread */
+      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks are whole huge pages, so that one thread touches each
+                                                        * page */
   if (is_even && !pages && line_bytes > c->row.chunk_bytes) {
     size_t count = (line_bytes + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
     c->row.chunk_bytes = ((line_bytes + count - 1) / count + step - 1) / step * step;

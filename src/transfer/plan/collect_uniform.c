@@ -18,7 +18,7 @@ static inline bool is_plain(const tdict_tensor *t) {
 }
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
-/* Returns true if the leaf goes through slots. The caller has checked that no other tensor uses the storage. So a
+/* Returns true if the leaf is copied through slots. The caller has checked that no other tensor uses the storage. So a
  * small pinned leaf cannot be part of a larger driver copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;

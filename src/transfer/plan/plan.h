@@ -97,13 +97,13 @@ typedef struct tdict_plan {
   bool borrows;                       /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
-/* Sets the destination address of each item without a dst: its offset in `arena`. */
+/* If an item has no `dst`, sets its destination address to its offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Packs small pinned leaves: runs that would be many small driver copies go through slots instead. Call after
  * tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that goes through slots has at most chunk_bytes. The first and the last chunks
- * are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. The first and the last
+ * chunks are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the end of the run from item `first` on. One driver copy can cover a run: on both sides its leaves lie as
  * on the line. A chunk of direct copies between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan

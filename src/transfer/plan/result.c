@@ -1,5 +1,5 @@
-/* Builds the tree that a transfer returns: the source's keys with new leaves, which come from one slab. See result.h
- * for ownership and threads. */
+/* Builds the tree that a transfer returns: it has the source's keys, and new leaves that are allocated from one slab.
+ * See result.h for ownership and threads. */
 #include "transfer/plan/result.h"
 
 #include "base/error.h"

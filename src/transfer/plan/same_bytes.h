@@ -1,6 +1,5 @@
-/* Finds leaves that are the same bytes of one storage, so that the bytes are copied once. Owned by one call. Thread
- * rule:
- * one thread. */
+/* Finds leaves that are the same bytes of one storage, so that the bytes are copied once. Owned by one call.
+ * Thread rule: one thread. */
 #ifndef TDICT_TRANSFER_PLAN_SAME_BYTES_H
 #define TDICT_TRANSFER_PLAN_SAME_BYTES_H
 

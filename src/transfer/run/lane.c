@@ -55,8 +55,8 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Finds the ring on the first request for a slot, so that a transfer without slots creates no ring. Divides the
- * slots among the workers, so that each has two if there are enough. */
+/* Finds the ring on the first request for a slot, so that a transfer without slots creates no ring. Divides the slots
+ * among the workers, so that each worker has two slots if there are enough. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_future *t = lane->worker->transfer;
@@ -152,8 +152,8 @@ tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
 }
 
 /* Returns how many slots to leave free for other transfers. While a stream may block this transfer, 1/8 of the ring
- * stays free for transfers that can run. Zero for calls that return after everything is queued, because they need a
- * slot for each chunk. */
+ * stays free for transfers that can run. Returns 0 if the call returns after all copies are queued, because such a call
+ * needs a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
   if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
@@ -171,7 +171,7 @@ static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdic
 }
 
 /* Takes a slot of the ring as the spare. A lane without slots waits for a slot until its transfer fails. A lane that
- * holds slots does not wait here: its own copies will return them. */
+ * holds slots does not wait here: the lane gets the slots back when its copies end. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && is_first_request(t);

@@ -35,8 +35,8 @@ typedef struct tdict_ring {
 
 /* Returns the bytes of a slot in a ring of staging_bytes. */
 size_t tdict_ring_slot_bytes(size_t staging_bytes);
-/* Creates a ring with as many slots as fit. If pinning fails, it uses ordinary memory: slower, and reported in
- * statistics. TDICT_ENOMEM, TDICT_EDEVICE. */
+/* Creates a ring with as many slots as fit. If pinning fails, the ring uses ordinary memory. Copies are then slower,
+ * and the statistics report this. TDICT_ENOMEM, TDICT_EDEVICE. */
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err);
 void tdict_ring_destroy(tdict_ring *ring); /* all slots must be returned; waits for their copies */

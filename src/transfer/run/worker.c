@@ -282,7 +282,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Reading the processor time needs a system call, so it is skipped without statistics. */
+/* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
+ * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
 /* Closes the lane; the last worker ends the transfer. `cpu` is the thread's processor time at its begin. */

@@ -217,7 +217,7 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
-/* If the event fails, the slice stays incomplete and is left out of the file. */
+/* If the event fails, the slice is never complete, and the file does not contain it. */
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
   if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
