@@ -70,8 +70,8 @@ TDICT_API void tdict_context_destroy(tdict_context *context);
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees cached memory until at most @p keep_bytes are cached. For tdict_cpu() this is the pinned pool's cache,
- *  for other devices the cache of device memory. Does nothing for an absent device. */
+/** @brief Frees cached memory until at most @p keep_bytes are cached. If the device is tdict_cpu(), this is the cache
+ *  of the pinned pool. For other devices, this is the cache of device memory. Does nothing for an absent device. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the pool of page-locked host memory for all devices of the context.
@@ -83,10 +83,10 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  returns CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any bytes of a
  *  block. If the driver refuses to register a block, the library falls back:
  *  - The driver allocates the block (#TDICT_PIN_DRIVER). One copy may still span the whole block.
- *  - If that fails too, the block is registered in pieces of 4 MiB (#TDICT_PIN_SMALL_PIECES). Split your copies at
- *    addresses that are multiples of 4 MiB.
+ *  - If the driver cannot allocate the block, the library registers the block in pieces of 4 MiB
+ *    (#TDICT_PIN_SMALL_PIECES). Split your copies at addresses that are multiples of 4 MiB.
  *
- *  The log gets one warning at the first block of either kind.
+ *  When the library first falls back to either method, it writes one warning to the log.
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
  *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
@@ -101,8 +101,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  one registration. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets
  *  the driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
-/** @brief Returns the memory of a device; for tdict_cpu() ordinary host memory.
- *  The memory is owned by the context and never NULL. For an absent device, every allocation fails with
+/** @brief Returns the memory of a device. For tdict_cpu(), this is ordinary host memory.
+ *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
  *  #TDICT_ENODEVICE and the reason. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
@@ -151,7 +151,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *c
 typedef struct tdict_device_counts {
   size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory, for all devices of the driver together */
   size_t device_bytes;                    /**< live bytes of device memory */
-  int64_t num_streams, num_events;        /**< live streams and events of the driver */
+  int64_t num_streams, num_events;        /**< streams and events of the driver that are not destroyed yet */
 } tdict_device_counts;
 /** @brief Reads how many driver resources the library holds on a device.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is

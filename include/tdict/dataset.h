@@ -66,7 +66,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 
 /** The layout of a file of tokens. */
 typedef enum tdict_token_format {
-  TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, else U16 */
+  TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
   /** A shard of llm.c: a header of 256 little-endian int32, then the tokens. The header begins with a magic number, a
    *  version and the number of tokens. 16-bit tokens: 20240520, version 1. 32-bit tokens: 20240801, version 7. */
   TDICT_TOKENS_LLMC,
@@ -92,8 +92,8 @@ static inline tdict_token_options tdict_token_options_default(void) {
 /** @brief Creates a dataset whose samples are windows over files of token ids. The files are mapped into memory.
  *
  *  A sample has the tensors `tokens` and `targets`, each with `window` elements. `targets` begins one token after
- *  `tokens`. No window spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples, or none if it is
- *  shorter than window + 1 tokens.
+ *  `tokens`. A window never spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples. If n is below
+ *  window + 1, the file has no sample.
  *  @param[in]  options  @p paths, @p num_paths and @p window are required.
  *  @param[out] out      a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or path is NULL, or an option is out of range; #TDICT_EIO a file cannot

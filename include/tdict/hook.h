@@ -1,6 +1,6 @@
 /* Functions that a hook of a tdict_type may call while the hook runs.
  *
- * A hook may also call any other function of the library on the same context. If the hook runs on a pool thread, such a
+ * A hook may also call any other function of the library on the same context. If the hook runs on a pool thread, the
  * call does its work on the hook's thread, so it never waits for a free thread. If a hook waits for the transfer that
  * runs the hook, the wait returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the
  * hook, until the hook returns. */
@@ -26,12 +26,14 @@ TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. A long hook may then stop early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
-/** @brief Returns the tensor in pinned memory: @p tensor itself, retained, if it is pinned, else a copy.
+/** @brief Returns the tensor in pinned memory. If @p tensor is already pinned, returns @p tensor itself, retained; else
+ *  a copy.
  *  @param[out] out  A new reference.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_ENODEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
-/** @brief Returns the tensor on the hook's device: @p tensor itself, retained, if it is there already, else a copy.
+/** @brief Returns the tensor on the hook's device. If @p tensor is already on that device, returns @p tensor itself,
+ *  retained; else a copy.
  *
  *  The data of the copy is complete on return.
  *  @param[out] out  A new reference.

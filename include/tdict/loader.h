@@ -1,9 +1,9 @@
 /* The loader: worker threads prepare batches ahead of the training loop. tdict_loader_next() delivers them in order.
  *
  * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete.
- * Batches are delivered in the order of the sampler, whichever worker finishes first. The samples of a batch depend on
- * the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the workers begin
- * batches of the next epoch.
+ * Batches are delivered in the order of the sampler, regardless of which worker finishes first. The samples of a batch
+ * depend on the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the
+ * workers begin batches of the next epoch.
  *
  * Each batch is a new tree, allocated from the pinned pool and the device's cache. The memory of a batch is reused
  * after the last reference is released and the streams that used the batch have finished. At most four batches are
@@ -23,9 +23,9 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_loader tdict_loader;
 
-/** Makes a batch from samples: a new tree of any tensors and objects, owned by the caller. Several threads call it at
- *  once. The samples are borrowed for the call. The tensors of the batch should be allocated from @p memory. @p memory
- *  is pinned memory if batches are pinned or sent to a device. */
+/** Makes a batch from samples: a new tree of any tensors and objects, owned by the caller. Several threads call the
+ *  function at once. The samples are borrowed for the call. The tensors of the batch should be allocated from @p
+ *  memory. @p memory is pinned memory if batches are pinned or sent to a device. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
@@ -40,8 +40,8 @@ typedef struct tdict_loader_options {
   int32_t prefetch;
   /** The loader begins no batch while prefetched batches hold this many bytes; 0 (default): no limit. */
   size_t prefetch_bytes;
-  bool drop_last; /**< leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
-  /** Draws samples in the order of a SHUFFLED sampler with `seed`. false (default): in sequence. Must not be set
+  bool drop_last; /**< true: leaves out the last batch of an epoch if that batch has fewer than `batch_size` samples */
+  /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): in sequence. Must not be set
    *  together with `sampler`. */
   bool shuffle;
   uint64_t seed;

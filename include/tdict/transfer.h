@@ -102,8 +102,8 @@ typedef struct tdict_transfer_options {
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL: the context's memory */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
   bool strict_objects;  /**< fail with #TDICT_ENOTSUP if an object's type has no hook for this transfer */
-  /** Hash host sources before and after the copies. A change fails the transfer with #TDICT_ECHANGED and the leaf's
-   *  path. Costs two more reads of the sources. */
+  /** Hash host sources before and after the copies. If a source has changed, the transfer fails with #TDICT_ECHANGED
+   *  and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_get_stats() */
@@ -141,8 +141,8 @@ typedef enum tdict_future_phase {
 /** @brief Sets a leaf like tdict_set(). If the tensor is on another device than the tree, the call first moves it to
  *  the tree's device.
  *
- *  The tree then holds the moved copy, and its data is complete on return. Costs as much as tdict_to_device()
- *  of one leaf.
+ *  In that case the tree holds the moved copy, whose data is complete on return. The cost is the cost of
+ *  tdict_to_device() for one leaf.
  *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing has
  *          changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path,

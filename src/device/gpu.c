@@ -78,8 +78,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* Enters a scope to free resources. Unlike tdict_gpu_enter(), it enters on a lost device too and retries a failed push
- * once, because the resources would otherwise leak. */
+/* Enters a scope to free resources. Unlike tdict_gpu_enter(), this function also enters if the device is lost, and
+ * retries a failed push once. Otherwise the resources would leak. */
 static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;

@@ -5,8 +5,8 @@
 #include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
 
-/* The largest epoch that a state may name. Counting from here to INT64_MAX takes centuries, so the code that increments
- * epochs and batches needs no overflow check. */
+/* Maximum epoch of a saved state. Counting from here to INT64_MAX takes centuries, so the code that increments epochs
+ * and batches needs no overflow check. */
 #define MAX_EPOCH (INT64_MAX / 2)
 enum { STREAM = -1 };
 

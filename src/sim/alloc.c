@@ -1,5 +1,6 @@
-/* Memory entries of the simulated driver's table: pools, device memory, host memory and registrations. The caller owns
- * an allocation. Closing the driver unmaps all memory that is still allocated. Thread rule: safe from any thread. */
+/* Implements the memory entries of the simulated driver's table: pools, device memory, host memory and registrations.
+ * The caller owns an allocation. Closing the driver unmaps all memory that is still allocated. Thread rule: safe from
+ * any thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

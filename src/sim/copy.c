@@ -1,6 +1,6 @@
-/* Copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the addresses of both
- * sides. A pageable source is copied to a buffer inside the call. A call that copies to a pageable destination returns
- * after the copy has ended. Thread rule: safe from any thread. */
+/* Implements the copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the
+ * addresses of both sides. A pageable source is copied to a buffer inside the call. A call that copies to a pageable
+ * destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Stream and event entries of the simulated driver's table. The caller owns its streams and events. Closing the driver
- * frees the remaining streams and events. Thread rule: safe from any thread. */
+/* Implements the stream and event entries of the simulated driver's table. The caller owns its streams and events.
+ * Closing the driver frees the remaining streams and events. Thread rule: safe from any thread. */
 #include <stdlib.h>
 
 #include "base/clock.h"

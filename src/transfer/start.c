@@ -25,8 +25,8 @@ enum {
   MAX_READERS = 15,
   MANY_ITEMS = 8192,
   MANY_LEAVES = 2048
-}; /* MANY_ITEMS: items placed by several threads. MANY_LEAVES: reading this many leaves takes longer than waking
-    * threads */
+}; /* MANY_ITEMS: number of items from which several threads place items. MANY_LEAVES: reading this many leaves takes
+    * longer than waking threads */
 
 /* The state of one start; lives for one call. */
 typedef struct starter {

@@ -253,7 +253,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     return TDICT_OK;
   }
   bool is_unshared =
-      /* checked before the item adds its reference */
+      /* check the references before the item adds a reference */
       node_is_reached_once(c, cursor) && tdict_same_bytes_is_unshared(t);
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;

@@ -160,7 +160,7 @@ static int slots_to_keep_free(const tdict_lane *lane) {
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
-/* Returns true for the first request of a transfer. It may take the last free slots of the ring. */
+/* Returns true for the first request of a transfer. The first request may take the last free slots of the ring. */
 static bool is_first_request(tdict_future *t) {
   return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
          !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);

@@ -57,8 +57,8 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight. There must be room for it. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
-/* Records an event after the copy that was just queued for the chunk, and adds the flight. slot NULL: the copy needs
- * no slot. On failure the stream was waited for and the lane keeps the slot. TDICT_EDEVICE. */
+/* Records an event after the copy that was just queued for the chunk, and adds the flight. slot NULL: the copy needs no
+ * slot. On failure, waits for the stream, and the lane keeps the slot. TDICT_EDEVICE. */
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                       tdict_error *err);
 /* Adds the slot's copy to the transfer's batch, and adds the flight. The batch queues the copy now or later. The

@@ -1,5 +1,5 @@
-/* The work of a thread on a transfer. A thread handles one chunk at a time: through a slot onto the stream, from the
- * stream through a slot, by one driver copy, or by a copy on the host. See worker.h for ownership and threads. */
+/* Does the work of a thread on a transfer. The thread handles one chunk at a time: through a slot onto the stream, from
+ * the stream through a slot, by one driver copy, or by a copy on the host. See worker.h for ownership and threads. */
 #include "transfer/run/worker.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The work of a thread on a transfer: claims chunks, fills slots, queues copies, empties slots. A worker's lane
+/* Does the work of a thread on a transfer: claims chunks, fills slots, queues copies and empties slots. A worker's lane
  * belongs to one thread at a time.
  * Thread rule: each worker is called by one thread. Any thread may call tdict_deferred_tail_run(). */
 #ifndef TDICT_TRANSFER_RUN_WORKER_H
