@@ -112,7 +112,8 @@ typedef struct tdict_allocator {
   tdict_device
       device;  /**< device of the allocated memory: the cpu or a device of the context; "auto": the default device */
   bool pinned; /**< cpu only: the memory is page-locked for the context's devices */
-  /** Returns @p bytes bytes aligned to 256, or NULL if out of memory. Called on any thread with no lock held. */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread with no
+   *  lock held. */
   void *(*allocate)(void *user, size_t bytes);
   /** Frees @p data. Called after all copies and recorded uses of the block are done, on any thread with no lock
    *  held. */

@@ -8,7 +8,7 @@
 #include "transfer/finish.h"
 #include "transfer/order.h"
 
-/* The hooks that a thread runs, innermost first. The pool stores a pointer to the list as the note of the thread. */
+/* The hooks that a thread runs, innermost first. The pool stores a pointer to the list as the thread's data. */
 typedef struct frame {
   const tdict_future *transfer;
   struct frame *outer;

@@ -20,8 +20,8 @@ typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_same_bytes same;     /* table of leaves, to find leaves that are the same bytes */
-  bool table_in_use;         /* a leaf began before the end of earlier leaves of its storage, so all items are in the
-                              * table */
+  bool table_in_use;         /* a leaf had gaps, or did not begin after all earlier leaves of its storage, so all items
+                              * are in the table */
   int misses;                /* attempts in a row that found no uniform leaf */
   const tdict_storage *last; /* the storage checked last by is_pinned(), and the result */
   tdict_gpu *last_gpu;

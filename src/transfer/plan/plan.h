@@ -62,7 +62,7 @@ typedef struct tdict_object_step {
   tdict_leaf *place; /* the object's place in the result tree */
   /* counted: the counterpart of `flat`, while the tree is read (transfer_into) or the result is built */
   tdict_tree *moved;
-  uint32_t first_leaf, num_leaves; /* number of leaves of `flat` */
+  uint32_t first_leaf, num_leaves; /* the range of the leaves of `flat` */
   uint8_t action;
   bool pin, move; /* the hooks to run */
   char path[sizeof((tdict_error *)0)->path];

@@ -314,7 +314,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
-  /* Cancel workers that have not begun, because no chunk is left. */
+  /* Remove the tasks of workers that have not begun, because no work is left for them. */
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
