@@ -1,5 +1,6 @@
-/* The context: creates and owns the log, the thread pool, the devices and the transfer engine, and gives each layer its
- * part. This is the only file that includes headers of every layer. Thread rule: see tdict/context.h. */
+/* The context: creates and owns the log, the thread pool, the devices and the transfer engine, and passes each layer
+ * the objects that it depends on. This is the only file that includes headers of every layer. Thread rule: see
+ * tdict/context.h. */
 #include "context.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ struct tdict_context {
 
 tdict_devices *tdict_context_devices(const tdict_context *context) { return context->devices; }
 tdict_pool *tdict_context_pool(const tdict_context *context) {
-  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* the pool's threads exist only in the parent */
+  return tdict_forkmark_forked(context->mark) ? NULL : context->pool; /* the pool's threads exist only in the parent
+                                                                       * process */
 }
 tdict_engine *tdict_context_engine(const tdict_context *context) { return context->engine; }
 tdict_tracer *tdict_context_tracer(const tdict_context *context) { return &context->engine->tracer; }
@@ -96,11 +98,11 @@ tdict_status tdict_context_create(const tdict_context_options *options, tdict_co
 
 void tdict_context_destroy(tdict_context *context) {
   if (!context) return;
-  if (context->mark && tdict_forkmark_forked(context->mark)) { /* threads and devices belong to the parent */
+  if (context->mark && tdict_forkmark_forked(context->mark)) { /* threads and devices belong to the parent process */
     free(context);
     return;
   }
-  /* Wait for transfers first: they use the log, the pool and the devices. */
+  /* Wait for transfers first: transfers use the log, the pool and the devices. */
   if (context->engine) tdict_engine_wait(context->engine);
   if (context->log) tdict_log_close(context->log);
   tdict_pool_destroy(context->pool);

@@ -26,8 +26,9 @@ typedef struct tdict_context_options {
   size_t pinned_bytes;  /**< limit of the pinned pool, live and cached bytes; 0 (default): no limit */
   /** Limit of freed device memory that is kept for reuse, per device; default SIZE_MAX: no limit. */
   size_t device_cache_bytes;
-  /** Receives log messages; NULL (default): no log. Called on any thread, with no lock held. Must not call the library.
-   *  tdict_context_destroy() waits for running calls. The library makes no call after that. */
+  /** Receives log messages; NULL (default): no log. Called on any thread, with no lock held. `log` must not call the
+   *  library. tdict_context_destroy() waits until running calls of `log` have returned. The library does not call `log`
+   *  afterwards. */
   void (*log)(void *user, int32_t level, const char *text);
   void *user; /**< passed to `log` */
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
@@ -69,8 +70,8 @@ TDICT_API void tdict_context_destroy(tdict_context *context);
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees cached memory until at most @p keep_bytes are cached. For tdict_cpu() this is the pinned pool's cache,
- *  for other devices the cache of device memory. Does nothing for an absent device. */
+/** @brief Frees cached memory until at most @p keep_bytes are cached. If the device is tdict_cpu(), this is the cache
+ *  of the pinned pool. For other devices, this is the cache of device memory. Does nothing for an absent device. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the pool of page-locked host memory for all devices of the context.
@@ -78,28 +79,30 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *  allocation fails with #TDICT_ENODEVICE and the reason. On a machine with several NUMA nodes, blocks of 2 MiB or
  *  more are requested on the node of the default device's GPU, if that node is known.
  *
- *  **Your own copies** (cudaMemcpyAsync, NCCL, a DLPack consumer). The driver refuses a copy that spans two
- *  registrations, with CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any
- *  bytes of a block. If the driver refuses to register a block, the library falls back:
+ *  **Your own copies** (cudaMemcpyAsync, NCCL, a DLPack consumer). If a copy spans two registrations, the driver
+ *  returns CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any bytes of a
+ *  block. If the driver refuses to register a block, the library falls back:
  *  - The driver allocates the block (#TDICT_PIN_DRIVER). One copy may still span the whole block.
- *  - If that fails too, the block is registered in pieces of 4 MiB (#TDICT_PIN_SMALL_PIECES). Split your copies at
- *    addresses that are multiples of 4 MiB.
+ *  - If the driver cannot allocate the block, the library registers the block in pieces of 4 MiB
+ *    (#TDICT_PIN_SMALL_PIECES). Split your copies at addresses that are multiples of 4 MiB.
  *
- *  The log gets one warning at the first block of either kind.
+ *  When the library first falls back to either method, it writes one warning to the log.
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
- *  kernel. With `pin_piece_bytes`, the library registers piece by piece and pauses after each piece. `bench/pinning`
- *  measured this on an NVIDIA H200. The longest wait is that of a small copy on another thread; pieces have 32 MiB.
- *  - Pinning 1 GiB takes 49 ms, longest wait 28 ms. In pieces: 36 ms, longest wait 1.2 ms.
- *  - Pinning 4 GiB takes 194 ms, longest wait 110 ms. In pieces: 151 ms, longest wait 1.3 ms.
- *  - Unpinning 4 GiB takes 88 ms, longest wait 74 ms. In pieces: 135 ms, longest wait 1 ms.
+ *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
+ *  `bench/pinning` measured this on an NVIDIA H200. The longest wait is the longest time that a small copy on another
+ *  thread waited. The pieces had 32 MiB.
+ *  - Pinning 1 GiB takes 49 ms, and the longest wait is 28 ms. In pieces, the times are 36 ms and 1.2 ms.
+ *  - Pinning 4 GiB takes 194 ms, and the longest wait is 110 ms. In pieces, the times are 151 ms and 1.3 ms.
+ *  - Unpinning 4 GiB takes 88 ms, and the longest wait is 74 ms. In pieces, the times are 135 ms and 1 ms.
  *
- *  With `pin_piece_bytes`, split your own copies of blocks larger than a piece at addresses that are multiples of the
- *  piece size. The library splits its own copies there. A block no larger than a piece lies in one piece. If the driver
- *  refuses the pieces, the library tries pieces of 4 MiB before the driver allocates the block. */
+ *  If `pin_piece_bytes` is set, split your own copies of blocks larger than a piece at addresses that are multiples of
+ *  the piece size. The library splits its own copies at the same addresses. A block that is no larger than a piece is
+ *  one registration. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets
+ *  the driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
-/** @brief Returns the memory of a device; for tdict_cpu() ordinary host memory.
- *  The memory is owned by the context and never NULL. For an absent device, every allocation fails with
+/** @brief Returns the memory of a device. For tdict_cpu(), this is ordinary host memory.
+ *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
  *  #TDICT_ENODEVICE and the reason. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
@@ -109,13 +112,16 @@ typedef struct tdict_allocator {
   tdict_device
       device;  /**< device of the allocated memory: the cpu or a device of the context; "auto": the default device */
   bool pinned; /**< cpu only: the memory is page-locked for the context's devices */
-  /** Returns @p bytes bytes aligned to 256, or NULL if out of memory. Called on any thread with no lock held. */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread with no
+   *  lock held. */
   void *(*allocate)(void *user, size_t bytes);
-  /** Frees @p data after all copies and recorded uses of the block are done. Called on any thread with no lock held. */
+  /** Frees @p data. Called after all copies and recorded uses of the block are done, on any thread with no lock
+   *  held. */
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;
-/** @brief Creates a memory over the program's own allocator, for tensors, trees and the `memory` option of a transfer.
+/** @brief Creates a memory that calls the program's allocator. Tensors, trees and the option `memory` of a transfer can
+ *  use this memory.
  *  @param[in]  allocator  Copied. Its functions and `user` must live as long as the memory.
  *  @param[out] out        New memory, released with tdict_memory_release(). Storage allocated from the memory keeps it
  *                         alive.
@@ -146,9 +152,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *c
 typedef struct tdict_device_counts {
   size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory, for all devices of the driver together */
   size_t device_bytes;                    /**< live bytes of device memory */
-  int64_t num_streams, num_events;        /**< live streams and events of the driver */
+  int64_t num_streams, num_events;        /**< streams and events of the driver that are not destroyed yet */
 } tdict_device_counts;
-/** @brief Reads the counts of a device.
+/** @brief Reads how many driver resources the library holds on a device.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL or @p device is the cpu; #TDICT_ENODEVICE the device is
  *          absent. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,

@@ -1,7 +1,8 @@
-/* Datasets: the source of a loader's samples. A dataset is a table of functions. The program fills the table itself, or
- * calls a function of this header that does.
+/* Datasets: the source of a loader's samples. A dataset is a table of functions. A program fills the table itself, or
+ * calls a function of this header that creates a dataset.
  *
- * An index from 0 names a sample. Equal indices must give equal samples. A dataset has one or more of these functions:
+ * An index of 0 or more names a sample. Equal indices must give equal samples. A dataset has one or more of these
+ * functions:
  * - `fetch`, with `schema`, writes a sample into a row of the batch.
  * - `fetch_batch`, with `schema`, writes all samples of a batch into its rows.
  * - `fetch_sample` returns a sample as a new tree. The loader stacks, pads or collates these trees.
@@ -21,24 +22,25 @@ typedef struct tdict_dataset {
   size_t struct_size;
   const char *name; /**< for error messages; must live as long as the dataset; NULL: "dataset" */
   void *self;       /**< passed to every function */
-  /** Returns the number of samples in an epoch. If it is negative, or `length` is NULL, the dataset is a stream. The
-   *  `fetch` or `fetch_sample` of a stream returns #TDICT_ENOTFOUND for every index at or after the end. */
+  /** Returns the number of samples in an epoch. If the number is negative, or `length` is NULL, the dataset is a
+   *  stream. The `fetch` or `fetch_sample` of a stream returns #TDICT_ENOTFOUND for every index at or after the end. */
   int64_t (*length)(void *self);
   /** Returns the fields of a sample, without the batch dimension. The schema belongs to the dataset and must not
    *  change. NULL: the dataset has no schema. */
   const tdict_schema *(*schema)(void *self);
-  /** Writes sample @p index to row @p row of @p batch. The batch has the tensors of the schema, in host memory. Their
-   *  first dimension is the row. Elements that are not written have unspecified values. The rows of one batch are
-   *  written one after the other. */
+  /** Writes sample @p index to row @p row of @p batch. The batch has the tensors of the schema, in host memory. The
+   *  first dimension of each tensor is the row. Elements that are not written have unspecified values. The rows of one
+   *  batch are written one after the other. */
   tdict_status (*fetch)(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err);
-  /** Writes @p count samples to rows 0 to @p count - 1 of @p batch. The loader prefers it to `fetch`. It is not used
-   *  for streams. Its error message should name the sample, since the loader knows only the batch. */
+  /** Writes @p count samples to rows 0 to @p count - 1 of @p batch. The loader prefers `fetch_batch` to `fetch`, but
+   *  does not call it for streams. An error message of `fetch_batch` should name the sample, since the loader knows
+   *  only the batch. */
   tdict_status (*fetch_batch)(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err);
-  /** Returns sample @p index as a new tree, owned by the caller. Used if there is no schema, and for `pad` and
-   *  `collate`. */
+  /** Returns sample @p index as a new tree, owned by the caller. The loader calls `fetch_sample` if the dataset has no
+   *  schema, or if the loader's option `pad` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   void (*release)(void *self); /**< releases `self`; NULL: does nothing */
-  bool in_order;               /**< the functions are called one at a time, in the order of delivery */
+  bool in_order;               /**< true: the functions are called one at a time, in the order of delivery */
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
   tdict_dataset d;
@@ -52,8 +54,8 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
 
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
  *
- *  The dataset owns a shallow clone of the tree. It sees elements that the program writes later, but not keys that the
- *  program sets or deletes later.
+ *  The dataset owns a shallow clone of the tree. The samples show elements that the program writes later. Keys that the
+ *  program sets or deletes later do not change the samples.
  *  @param[out] out  a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a tensor
  *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;
@@ -64,7 +66,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 
 /** The layout of a file of tokens. */
 typedef enum tdict_token_format {
-  TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, else U16 */
+  TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
   /** A shard of llm.c: a header of 256 little-endian int32, then the tokens. The header begins with a magic number, a
    *  version and the number of tokens. 16-bit tokens: 20240520, version 1. 32-bit tokens: 20240801, version 7. */
   TDICT_TOKENS_LLMC,
@@ -75,10 +77,10 @@ typedef struct tdict_token_options {
   size_t struct_size;
   const char *const *paths; /**< names of files, borrowed for the call; the files must not be shortened while mapped */
   int64_t num_paths;
-  int32_t format;    /**< a tdict_token_format; all files have the same */
+  int32_t format;    /**< a tdict_token_format, the same for all files */
   int64_t window;    /**< tokens in a sample, 1 or more */
   int64_t step;      /**< tokens from the start of a window to the start of the next; 0 (default): `window` */
-  tdict_dtype dtype; /**< of the samples: TDICT_I64 (default) or TDICT_I32 */
+  tdict_dtype dtype; /**< dtype of the samples: TDICT_I64 (default) or TDICT_I32 */
 } tdict_token_options;
 static inline tdict_token_options tdict_token_options_default(void) {
   tdict_token_options o;
@@ -89,22 +91,24 @@ static inline tdict_token_options tdict_token_options_default(void) {
 }
 /** @brief Creates a dataset whose samples are windows over files of token ids. The files are mapped into memory.
  *
- *  A sample has the tensors `tokens` and `targets`, each of `window` elements. `targets` begins one token after
- *  `tokens`. No window spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples, or none if it is
- *  shorter than window + 1 tokens.
+ *  A sample has the tensors `tokens` and `targets`, each with `window` elements. `targets` begins one token after
+ *  `tokens`. A window never spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples. If n is below
+ *  window + 1, the file has no sample.
  *  @param[in]  options  @p paths, @p num_paths and @p window are required.
  *  @param[out] out      a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or path is NULL, or an option is out of range; #TDICT_EIO a file cannot
  *          be read (err->path is its name, err->native the errno); #TDICT_EFORMAT a file's size or header is wrong, or
  *          it is not a regular file (err->path is its name); #TDICT_ESHAPE every file is shorter than window + 1
  *          tokens; #TDICT_ENOMEM no host memory.
- *  @note With TDICT_I32, fetching a sample fails with #TDICT_EOVERFLOW if a 32-bit token does not fit int32. */
+ *  @note If the dtype is TDICT_I32 and a 32-bit token does not fit int32, fetching the sample fails with
+ *  #TDICT_EOVERFLOW. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out,
                                                                  tdict_error *err);
 
 /** Returns sample @p index as a new tree owned by the caller. Returns #TDICT_ENOTFOUND at the end of a stream. */
 typedef tdict_status (*tdict_make_sample)(void *user, int64_t index, tdict_tree **out, tdict_error *err);
-/** @brief Creates a dataset whose samples a callback makes. The callback is called one at a time and in order.
+/** @brief Creates a dataset whose samples a callback makes. At most one call of the callback runs at a time, and the
+ *  calls are in order.
  *  @param[in]  user    passed to @p make; must live as long as the dataset.
  *  @param[in]  length  samples in an epoch; negative: a stream.
  *  @param[out] out     a dataset owned by the caller; written on success only.

@@ -1,8 +1,9 @@
-/* Calls for a hook of a tdict_type, while the hook runs.
+/* Functions that a hook of a tdict_type may call while the hook runs.
  *
- * A hook may also call any other function of the library on the same context. On a pool thread such a call does its
- * work on that thread, so it never waits for a free thread. Waiting for the transfer that runs the hook is
- * #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the hook, until the hook returns. */
+ * A hook may also call any other function of the library on the same context. If the hook runs on a pool thread, the
+ * call does its work on the hook's thread, so it never waits for a free thread. If a hook waits for the transfer that
+ * runs the hook, the wait returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the
+ * hook, until the hook returns. */
 #ifndef TDICT_HOOK_H
 #define TDICT_HOOK_H
 
@@ -13,24 +14,26 @@ TDICT_BEGIN_DECLS
 
 /** @brief Returns the context whose transfer runs the hook. Borrowed. */
 TDICT_API tdict_context *tdict_hook_context(const tdict_hook *hook);
-/** @brief Returns the device that the object moves to. For `pin_memory` this is the cpu. */
+/** @brief Returns the device that the object moves to. In a `pin_memory` hook, this device is the cpu. */
 TDICT_API tdict_device tdict_hook_device(const tdict_hook *hook);
-/** @brief Returns the memory to allocate results from. Owned by the context. For `pin_memory` it is pinned memory, else
- *  memory of the hook's device. */
+/** @brief Returns the memory to allocate results from. Owned by the context. A `pin_memory` hook gets pinned memory.
+ *  Other hooks get memory of the hook's device. */
 TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
 /** @brief Returns a stream for copies that the hook queues itself.
  *
- *  The object that the hook received stays alive until these copies are done, and the transfer ends after them. The
- *  handle is NULL if the hook's device is the cpu or no stream could be created. */
+ *  The object that the hook received is kept alive until these copies are done. The transfer ends after these copies.
+ *  The handle is NULL if the hook's device is the cpu or no stream could be created. */
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. A long hook may then stop early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
-/** @brief Returns the tensor in pinned memory: @p tensor itself, retained, if it is pinned, else a copy.
+/** @brief Returns the tensor in pinned memory. If @p tensor is already pinned, returns @p tensor itself, retained; else
+ *  a copy.
  *  @param[out] out  A new reference.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_ENODEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
-/** @brief Returns the tensor on the hook's device: @p tensor itself, retained, if it is there already, else a copy.
+/** @brief Returns the tensor on the hook's device. If @p tensor is already on that device, returns @p tensor itself,
+ *  retained; else a copy.
  *
  *  The data of the copy is complete on return.
  *  @param[out] out  A new reference.

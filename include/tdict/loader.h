@@ -1,14 +1,14 @@
 /* The loader: worker threads prepare batches ahead of the training loop. tdict_loader_next() delivers them in order.
  *
  * A worker fetches samples into pinned memory and queues the copy to the device as soon as its batch is complete.
- * Batches are delivered in the order of the sampler, whichever worker finishes first. The samples of a batch depend on
- * the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the workers begin
- * batches of the next epoch.
+ * Batches are delivered in the order of the sampler, regardless of which worker finishes first. The samples of a batch
+ * depend on the dataset, the sampler and the batch size, not on the number of workers. Near the end of an epoch the
+ * workers begin batches of the next epoch.
  *
- * Each batch is a new tree. Its memory comes from the pinned pool and the device's cache. The memory is reused after
- * the last reference is released and the streams that used the batch have finished. At most four batches are copied to
- * the device at once. The loader may keep the memory of up to four batches that the program has released, until it
- * sends further batches.
+ * Each batch is a new tree, allocated from the pinned pool and the device's cache. The memory of a batch is reused
+ * after the last reference is released and the streams that used the batch have finished. At most four batches are
+ * copied to the device at once. The loader may keep the memory of up to four batches that the program has released,
+ * until it sends later batches.
  *
  * Thread rule: one thread at a time calls tdict_loader_next() or tdict_loader_set_state(); any thread may call the
  * other functions. Destroy a loader before its context, in the process that created it. */
@@ -23,30 +23,32 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_loader tdict_loader;
 
-/** Makes a batch from samples: a new tree of any tensors and objects, owned by the caller. Several threads call it at
- *  once. The samples are borrowed for the call. The tensors of the batch should be allocated from @p memory. It is
- *  pinned memory for batches that are pinned or sent to a device. */
+/** Makes a batch from samples: a new tree of any tensors and objects, owned by the caller. Several threads call the
+ *  function at once. The samples are borrowed for the call. The tensors of the batch should be allocated from @p
+ *  memory. @p memory is pinned memory if batches are pinned or sent to a device. */
 typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
 typedef struct tdict_loader_options {
   size_t struct_size;
   int64_t batch_size; /**< samples in a batch; default 1 */
-  /** Worker threads, 0 to 1024; default 4. With 0, tdict_loader_next() makes the batch on the calling thread. */
+  /** Worker threads, 0 to 1024; default 4. If the number is 0, tdict_loader_next() makes the batch on the calling
+   *  thread. */
   int32_t num_workers;
-  /** The most batches that are begun and not yet delivered, up to 1048576; 0 (default): two for each worker. */
+  /** Maximum number of batches that are begun and not yet delivered, up to 1048576; 0 (default): two for each
+   *  worker. */
   int32_t prefetch;
-  /** No batch is begun while the batches ahead hold this many bytes; 0 (default): no limit. */
+  /** The loader begins no batch while prefetched batches hold this many bytes; 0 (default): no limit. */
   size_t prefetch_bytes;
-  bool drop_last; /**< leaves out the last batch of an epoch if it has fewer than `batch_size` samples */
-  /** Draws samples in the order of a SHUFFLED sampler with `seed`. false (default): in sequence. Must not be set
+  bool drop_last; /**< true: leaves out the last batch of an epoch if that batch has fewer than `batch_size` samples */
+  /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): in sequence. Must not be set
    *  together with `sampler`. */
   bool shuffle;
   uint64_t seed;
   /** The order of samples; retained. NULL (default): see `shuffle`. Its length must not exceed the dataset's length.
    *  Must be NULL for streams. */
   const tdict_sampler *sampler;
-  tdict_device device; /**< batches are delivered on it; all zero (default): the context's device */
+  tdict_device device; /**< device on which batches are delivered; all zero (default): the context's device */
   /** Pins batches that are delivered on the cpu. Objects are pinned by their hooks. The context must have a device that
    *  reads pinned memory. Batches for a device are always fetched into pinned memory. */
   bool pin_memory;
@@ -56,18 +58,18 @@ typedef struct tdict_loader_options {
   void *user; /**< passed to `collate` */
   bool pad;   /**< pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
   double pad_value;
-  /** After a failed batch the next call returns the batch after it. Else (default) every call returns the error until
-   *  tdict_loader_set_state(). */
+  /** true: after an error, the next call of tdict_loader_next() returns the following batch. false (default): every
+   *  call returns the error until tdict_loader_set_state(). */
   bool continue_on_error;
-  /** The most nanoseconds that tdict_loader_next() waits for a worker and, without a stream, for the device; 0
+  /** Maximum time in nanoseconds that tdict_loader_next() waits for a worker, and for the device if `stream` is NULL; 0
    *  (default): no limit. */
   int64_t timeout_ns;
   /** This process takes the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All
-   *  ranks get equally many samples: the first samples of the epoch fill up the last round. Must be the default for
-   *  streams, and together with `sampler`, which has its own rank. */
+   *  ranks draw the same number of samples: the first samples of the epoch complete the last round. Must be the default
+   *  for streams. Must also be the default if `sampler` is set, because the sampler has a rank. */
   int32_t rank, world_size;
   /** tdict_loader_next() never returns NULL: after the last batch of an epoch it returns the first batch of the next.
-   *  tdict_loader_get_state() tells the epoch. */
+   *  tdict_loader_get_state() returns the epoch. */
   bool endless;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
@@ -94,16 +96,17 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *contex
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
 /** @brief Stops the workers, and releases the dataset and the batches that were not delivered. NULL is allowed. Waits
- *  for the dataset functions that are running. Delivered batches stay valid. Running copies to a device are cancelled.
- *  Their memory is kept until they have stopped. */
+ *  until running functions of the dataset have returned. Delivered batches are valid afterwards. Running copies to a
+ *  device are cancelled, and their memory is kept until they have stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. After NULL the next epoch begins.
  *
- *  With a stream, the program may release the batch as soon as it has queued the work that uses it. The loader keeps
- *  the batch until the next call. That call records the work queued on the stream as a use of the batch.
- *  @param[in]  stream  a stream of the device that batches are delivered on. Work queued on it after this call may use
- *                      the batch. NULL: the call waits until the batch has arrived. The program then calls
+ *  If @p stream is not NULL, the program may release the batch as soon as it has queued the work that uses the batch.
+ *  The loader keeps the batch until the next call. The next call records the work queued on @p stream as a use of the
+ *  batch.
+ *  @param[in]  stream  a stream of the device that batches are delivered on. Work queued on the stream after this call
+ *                      may use the batch. NULL: the call waits until the batch has arrived. The program then calls
  *                      tdict_record_stream() for each stream that uses the batch.
  *  @param[out] out     a new reference; NULL at the end of an epoch. If epochs have no batches, every call returns
  *                      NULL.
@@ -113,7 +116,7 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          #TDICT_EINVAL @p loader or @p out is NULL, or `endless` is set and an epoch of a stream had no batch;
  *          #TDICT_EWRONGDEVICE @p stream does not belong to the device of the batches; #TDICT_ECAPTURE @p stream is
  *          being captured; #TDICT_EFORKED the process is a fork of the process that created the loader.
- *  @note The stream is checked before a batch is taken, so that no batch is lost. */
+ *  @note The stream is checked before a batch is taken, so an error does not lose a batch. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
                                                          tdict_tree **out, tdict_error *err);
 /** @brief Returns the number of batches in an epoch; -1 for a stream. */
@@ -129,7 +132,7 @@ typedef struct tdict_loader_state {
   int64_t num_indices;   /**< the length of the sampler; -1: a stream */
   int64_t num_samples;   /**< samples that all ranks together draw in an epoch; -1: a stream */
   int64_t rank_samples;  /**< samples that each rank draws in an epoch; -1: a stream */
-  uint64_t seed;         /**< 0 if the sampler uses none */
+  uint64_t seed;         /**< seed of the sampler; 0 if its order is not random */
   uint64_t weights_hash; /**< a hash of the weights of a WEIGHTED sampler; else 0 */
   int32_t sampler_kind;  /**< a tdict_sampler_kind; -1: a stream */
   int32_t world_size;
@@ -154,11 +157,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
-/** Statistics of a loader since it was created. tdict/trace.h records the same over time. */
+/** Statistics of a loader since it was created. A timeline (tdict/trace.h) shows fetches and ready batches over
+ *  time. */
 typedef struct tdict_loader_stats {
   size_t struct_size;
   int64_t num_batches, num_samples, num_errors; /**< batches delivered, their samples, and errors returned */
-  size_t total_bytes;                           /**< of delivered batches */
+  size_t total_bytes;                           /**< bytes of delivered batches */
   double wait_seconds;                          /**< time that the program spent in tdict_loader_next() */
   double fetch_seconds;                         /**< time spent fetching and collating, summed over all workers */
   double idle_seconds; /**< time that workers waited to begin or to send a batch, summed over all workers */

@@ -16,21 +16,22 @@ typedef struct tdict_sampler tdict_sampler;
 typedef enum tdict_sampler_kind {
   TDICT_SAMPLER_SEQUENTIAL,       /**< 0, 1, 2, ... in every epoch */
   TDICT_SAMPLER_SHUFFLED,         /**< every index once, in a new random order in each epoch */
-  TDICT_SAMPLER_WITH_REPLACEMENT, /**< at each position a random index, all equally likely */
-  TDICT_SAMPLER_WEIGHTED          /**< as WITH_REPLACEMENT, with probabilities proportional to `weights` */
+  TDICT_SAMPLER_WITH_REPLACEMENT, /**< a random index at each position; all indices are equally likely */
+  TDICT_SAMPLER_WEIGHTED          /**< as WITH_REPLACEMENT, but probabilities are proportional to `weights` */
 } tdict_sampler_kind;
 typedef struct tdict_sampler_options {
   size_t struct_size;
   int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
-  /** Samples that all ranks together draw in an epoch; 0 (default): the length. At most the length for SEQUENTIAL and
-   *  SHUFFLED. */
+  /** Samples that all ranks together draw in an epoch; 0 (default): the sampler's length. Must not exceed the length
+   *  for SEQUENTIAL and SHUFFLED. */
   int64_t num_samples;
   const double *weights; /**< WEIGHTED: an array of `num_weights` finite numbers of 0 or more, not all 0; copied */
   /** This process takes the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. */
   int32_t rank, world_size;
-  /** All ranks get equally many samples. If `num_samples` is no multiple of `world_size`, the last round is incomplete.
-   *  true: leaves that round out. false (default): fills it up with the first samples of the epoch. */
+  /** All ranks draw the same number of samples. If `num_samples` is not a multiple of `world_size`, the last round is
+   *  incomplete. true: leaves out the last round. false (default): completes the last round with the first samples of
+   *  the epoch. */
   bool drop_uneven;
   int64_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the length of the sampler */
 } tdict_sampler_options;
@@ -47,8 +48,8 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      a new reference; release it with tdict_sampler_release().
  *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length is negative, or an option is out of range. Also if the
- *          weights are missing, invalid, or not as many as @p length; or if @p length is 0 and `num_samples` is not;
- *          #TDICT_ENOMEM no host memory. */
+ *          weights are missing, invalid, or their number is not @p length. Also if @p length is 0 and `num_samples` is
+ *          not 0; #TDICT_ENOMEM no host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
 /** @brief Adds a reference and returns @p sampler. */

@@ -1,15 +1,16 @@
-/* The simulated device follows a GPU's rules, traps included, on any machine.
+/* Simulated devices follow the rules of a GPU on any machine. Simulated devices also reproduce the failures of programs
+ * that break these rules.
  *
  * Device memory is not host memory: reading or writing a device address on the host is a segmentation fault.
  * Streams are queues served by threads. Copies from pinned memory are asynchronous: the destination holds its old bytes
  * until the copy finishes. Timings measured on a simulated device say nothing about a GPU.
  *
  * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). These devices belong to
- * one context: sim:0 of another context is a different device. Calls that take a context refuse memory and streams of
- * another context's simulated devices with #TDICT_EWRONGDEVICE.
+ * one context: sim:0 of another context is a different device. If a call gets memory or a stream of another context's
+ * simulated device, it returns #TDICT_EWRONGDEVICE.
  *
- * In a forked child of the process that created the context, every call below fails at once. It returns #TDICT_EFORKED,
- * or NULL if it returns a pointer. */
+ * In a forked child of the process that created the context, every function of this header fails at once. Functions
+ * that return a status return #TDICT_EFORKED. Functions that return a pointer return NULL. */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -43,8 +44,8 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
 /** @brief Lets up to @p count operations finish while the queues are stopped.
- *  Operations finish in the order in which they were queued, as far as their streams allow. Returns after @p count
- *  operations, or earlier if no further operation can run.
+ *  Operations finish in the order in which they were queued, except that an operation in a blocked stream finishes
+ *  later. Returns after @p count operations, or earlier if no other operation can run.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL, @p count is negative, or the queues are not stopped;
  *          #TDICT_ENODEVICE the context has no simulated device; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
@@ -52,14 +53,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, in
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
  *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
-/** @brief Queues @p fn(@p user) on @p stream, as a kernel launch does. The function runs on a thread of the device. It
- *  may call tdict_sim_host_pointer() to reach device memory, and no other function of this library.
+/** @brief Queues @p fn(@p user) on @p stream, as a kernel launch does. The function runs on a thread of the device. The
+ *  function may call tdict_sim_host_pointer() to access device memory. It must not call any other function of this
+ *  library.
  *  @return #TDICT_OK; #TDICT_EINVAL @p fn is NULL, or tdict_stream_create() did not create the stream on a simulated
  *          device; #TDICT_ENOMEM; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
-/** @brief Returns a host pointer to the bytes of a simulated device address. Call this only inside a function that
- *  tdict_sim_launch() runs: elsewhere, accesses are not ordered with the device's work.
+/** @brief Returns a host pointer to the bytes of a simulated device address. Call tdict_sim_host_pointer() only in a
+ *  function that tdict_sim_launch() runs. Other accesses are not ordered with the device's work.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 

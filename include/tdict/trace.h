@@ -1,14 +1,14 @@
 /* Records a timeline of transfers, as a JSON file for ui.perfetto.dev or chrome://tracing.
  *
  * While a recording is on, each thread that works on a transfer has a track, and so has each stream. Slices on threads
- * are planning (plan), copies (copy), queueing of copies (submit), waits for slots and streams (wait), and hooks of
- * objects (hook). Slices on streams are the copies themselves (transfer). A loader's fetches are slices too (fetch),
- * and the number of batches that the loader holds ready is a curve. Each slice has its bytes.
- * Device events time the slices on streams: two events for each copy, or for each group of copies that are queued
- * together. A slice begins when the stream reaches the copy and ends when the copy is done, so it includes waiting for
- * the device's copy engine. The device's clock is matched to the host's clock within some microseconds. Then all slices
- * of a device are shifted so that no copy begins before it was queued.
- * Without a recording, a transfer pays for one load. Thread rule: every call may be made from any thread. */
+ * show planning (plan), copies (copy), queueing of copies (submit), waits for slots and streams (wait), and hooks of
+ * objects (hook). Slices on streams show the copies (transfer). Fetches of a loader are slices, too (fetch). A curve
+ * shows how many batches the loader holds ready. Each slice records its number of bytes.
+ * Two device events measure each slice on a stream. Copies that are queued together share one slice. A slice begins
+ * when the stream reaches the copy and ends when the copy is done. The slice therefore includes the wait for the
+ * device's copy engine. Device times are converted to the host's clock with an error of some microseconds. Then all
+ * slices of a device are shifted so that no copy begins before it was queued.
+ * If no recording is on, a transfer only checks one flag. Thread rule: every call may be made from any thread. */
 #ifndef TDICT_TRACE_H
 #define TDICT_TRACE_H
 
@@ -18,8 +18,8 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_trace_options {
   size_t struct_size;
-  int64_t max_events; /**< most slices to keep, 16 to 2^24; default 65536. The start allocates 64 bytes for each.
-                           Further slices are dropped, and the file has their number */
+  int64_t max_events; /**< maximum number of slices to keep, 16 to 2^24; default 65536. tdict_trace_start() allocates 64
+                           bytes for each slice. Later slices are dropped, and the file says how many */
 } tdict_trace_options;
 static inline tdict_trace_options tdict_trace_options_default(void) {
   tdict_trace_options o;
@@ -29,11 +29,11 @@ static inline tdict_trace_options tdict_trace_options_default(void) {
   return o;
 }
 
-/** @brief Starts a recording and drops the recording before it. Transfers that start from now on are recorded.
- *  Transfers that have started already are not.
+/** @brief Starts a recording and drops the previous recording. Transfers that start from now on are recorded. Transfers
+ *  that have started already are not.
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, max_events out of range, or a recording is on; #TDICT_EFORKED;
- *          #TDICT_ENOMEM, and nothing is recorded. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, max_events is out of range, or a recording is on;
+ *          #TDICT_EFORKED; #TDICT_ENOMEM, and nothing is recorded. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options *options,
                                                          tdict_error *err);
 /** @brief Stops the recording. The recorded slices are kept until the next start. Does nothing if no recording is
@@ -41,10 +41,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_start(tdict_context *context,
 TDICT_API void tdict_trace_stop(tdict_context *context);
 /** @brief Writes the slices recorded so far to a file, and replaces an existing file. A running recording continues.
  *
- *  Unfinished copies are left out, and the file has their number.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL, or nothing was ever recorded; #TDICT_EIO the file cannot be written, for
- *          example because it is a directory, err->native has errno; #TDICT_EFORMAT @p path is neither a regular file
- *          nor a character device; #TDICT_EFORKED. */
+ *  Unfinished copies are left out, and the file says how many.
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or nothing was ever recorded; #TDICT_EIO the file cannot be
+ *          written, for example because it is a directory, err->native has errno; #TDICT_EFORMAT @p path is neither a
+ *          regular file nor a character device; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_error *err);
 /** @brief Passes the text of tdict_trace_write() to @p write, piece by piece and in order.
  *

@@ -4,21 +4,23 @@
  * and of the result alive until their bytes are copied, even if the program releases both trees.
  * Host memory. While a copy reads a host storage, tdict_tensor_data() waits. While a copy writes a host storage, both
  * accessors wait. A pointer obtained before the transfer is not protected: call tdict_future_wait_source() first.
- * Device memory. Accessors of device tensors never wait. Order your own work by the option `after`, by
- * tdict_future_wait_on_stream() and by tdict_record_stream(). Calls of the library that touch elements on a device,
- * such as tdict_zero(), tdict_clone_deep() and tdict_write_row(), are ordered by the library. They run after the
- * transfers that have started on the same bytes, and their work is complete when they return.
+ * Device memory. Accessors of device tensors never wait. Use the option `after`, tdict_future_wait_on_stream() and
+ * tdict_record_stream() to order the program's work and transfers. Some calls of the library read or write elements on
+ * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). The library runs these calls after the
+ * transfers that were started earlier on the same bytes. Their work is complete when they return.
  * Order among transfers. If transfers share bytes and at least one of them writes these bytes, they run in the order in
  * which they were started. A transfer with hooks takes its place in this order after its hooks have run.
- * Failure. If a transfer fails or is cancelled, the bytes that it should have written are lost. Accessors return NULL
- * for lost bytes, and no call of the library reads them. Leaves of one storage are lost independently. A leaf is valid
- * again after a transfer or another call has written all of its bytes. Two kinds of tensors need more: strided tensors
- * of more than a million rows, and tensors rewritten in more than 4096 separate parts. They stay lost until a call
- * writes the tensor itself or a dense tensor over it.
+ * Failure. If a transfer fails or is cancelled, the bytes that the transfer should have written are lost. Accessors
+ * return NULL for lost bytes, and no call of the library reads them. If several leaves share a storage, each leaf is
+ * lost or valid independently of the others. A leaf is valid again after a transfer or another call has written all of
+ * its bytes. Two kinds of tensors are valid again only after a call writes the tensor itself, or a dense tensor that
+ * covers it. These are strided tensors of more than a million rows, and tensors rewritten in more than 4096 separate
+ * parts.
  * Objects. Hooks of the object's type move an object before the copies begin. Hooks of several objects run at once.
- * `to_device` moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. Without
- * these hooks, the tensors that `flatten` returns travel in the same plan as all other tensors. An object whose type
- * has none of these hooks is kept as it is and counted. The result has objects of the same types at the same paths.
+ * `to_device` moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. If the type
+ * has no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the
+ * type has none of these functions, the result holds the same object, and `num_objects_untouched` counts it. The result
+ * has objects of the same types at the same paths.
  * Cost. The time of a transfer grows linearly with the depth of the tree.
  * Thread rule: every call may be made from any thread. Several transfers run at once. */
 #ifndef TDICT_TRANSFER_H
@@ -32,7 +34,7 @@ TDICT_BEGIN_DECLS
 
 typedef enum tdict_mode {
   TDICT_MODE_AUTO,            /**< the library chooses (default) */
-  TDICT_MODE_BLOCKING,        /**< copies one leaf at a time and waits for each: the reference */
+  TDICT_MODE_BLOCKING,        /**< copies one leaf at a time and waits for each copy */
   TDICT_MODE_NON_BLOCKING,    /**< queues the copies of all leaves, then waits once */
   TDICT_MODE_NON_BLOCKING_PIN /**< threads copy pageable leaves into pinned memory in parallel, while queued
                                    copies run */
@@ -64,11 +66,11 @@ typedef struct tdict_transfer_stats {
   int64_t num_chunks;        /**< chunks that the work was divided into */
   size_t peak_staging_bytes; /**< largest part of the staging ring that this transfer held at once */
   size_t peak_pinned_bytes;  /**< largest size of the context's pinned pool so far, live and cached */
-  int32_t num_threads;       /**< threads that copied, including the caller if it did */
+  int32_t num_threads;       /**< threads that copied; includes the caller if it copied */
   int32_t mode;              /**< the tdict_mode that was used */
   int32_t pin_path;          /**< a tdict_pin_path, of the staging ring or of the pinned result */
-  double plan_seconds, copy_seconds, wait_seconds; /**< time of planning; of copying on host threads; of waiting for
-                                                        slots. The last two are summed over all threads */
+  double plan_seconds, copy_seconds, wait_seconds; /**< time spent planning, copying on host threads, and waiting for
+                                                        slots. Copying and waiting are summed over all threads */
   double cpu_seconds;   /**< processor time of the threads that copied, from their first chunk to their last byte,
                              without planning */
   double total_seconds; /**< time from the call to the last byte */
@@ -83,11 +85,11 @@ static inline tdict_transfer_stats tdict_transfer_stats_default(void) {
 typedef struct tdict_transfer_options {
   size_t struct_size;
   int32_t mode; /**< a tdict_mode */
-  /** Threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool, which must have as many.
-   *  -1 (default): the library chooses. With -1, a blocking call may copy on its own thread, so that it makes progress
-   *  even if the pool is busy. It does not for trees of 2048 leaves or more, and in other cases that docs/engine.md
-   *  lists. BLOCKING and NON_BLOCKING use one thread: the caller in blocking calls and with 0, else a thread of the
-   *  pool. */
+  /** Number of threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool; the pool must
+   *  have at least n threads. -1 (default): the library chooses. If the value is -1, the caller of a blocking call may
+   *  copy too, so that the call makes progress even if the pool is busy. The caller does not copy for trees of 2048
+   *  leaves or more, and in other cases that docs/engine.md lists. The modes BLOCKING and NON_BLOCKING use one thread.
+   *  That thread is the caller in blocking calls and if the value is 0, else a thread of the pool. */
   int32_t num_threads;
   /** Copies from and to devices wait for the work that is queued on this stream. NULL: copies from the host into new
    *  device memory wait for nothing, and other copies wait for the device's legacy stream.
@@ -100,8 +102,8 @@ typedef struct tdict_transfer_options {
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL: the context's memory */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
   bool strict_objects;  /**< fail with #TDICT_ENOTSUP if an object's type has no hook for this transfer */
-  /** Hash host sources before and after the copies. A change fails the transfer with #TDICT_ECHANGED and the leaf's
-   *  path. Costs two more reads of the sources. */
+  /** Hash host sources before and after the copies. If a source has changed, the transfer fails with #TDICT_ECHANGED
+   *  and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_get_stats() */
@@ -136,10 +138,11 @@ typedef enum tdict_future_phase {
   TDICT_FUTURE_CANCELLED
 } tdict_future_phase;
 
-/** @brief Sets a leaf like tdict_set(). A tensor on another device than the tree's is first moved to the tree's device.
+/** @brief Sets a leaf like tdict_set(). If the tensor is on another device than the tree, the call first moves it to
+ *  the tree's device.
  *
- *  The tree then holds the moved copy, and its data is complete on return. Costs as much as tdict_to_device()
- *  of one leaf.
+ *  In that case the tree holds the moved copy, whose data is complete on return. The cost is the cost of
+ *  tdict_to_device() for one leaf.
  *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing has
  *          changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path,
@@ -147,11 +150,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 
 /** @brief Moves a tree to a device and waits until the data is there.
  *
- *  The result has the keys, batch size and locks of @p src, and @p device as its device. A leaf that is on @p device
- *  already is shared. If all leaves are shared, the call returns @p src itself, retained. All other leaves become
- *  contiguous and lie in one new storage in tree order. Each begins at a multiple of 256 bytes; bytes between leaves
- *  are unspecified. Leaves that are the same bytes of one storage are sent once. Leaves on another device of the
- *  context are copied from that device, also strided ones, over the direct link if there is one.
+ *  The result has the keys, batch size and locks of @p src, and @p device as its device. The result shares every leaf
+ *  that is already on @p device. If all leaves are shared, the call returns @p src itself, retained. All other leaves
+ *  become contiguous in one new storage, in tree order. Each leaf begins at a multiple of 256 bytes; bytes between
+ *  leaves are unspecified. If several leaves are the same bytes of one storage, these bytes are copied once. Leaves on
+ *  another device of the context are copied from that device, even if they are strided. Such copies use the direct link
+ *  between the devices if there is one.
  *  @param[in]  src     Borrowed. The transfer retains its storages until they are copied.
  *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO is the context's own device. A device
  *                      with an index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL.
@@ -166,11 +170,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
                                                        tdict_device device, const tdict_transfer_options *options,
                                                        tdict_tree **out, tdict_error *err);
-/** @brief Starts a tdict_to_device() and returns a future before any byte has moved.
+/** @brief Starts the transfer of tdict_to_device() and returns a future. The call does not wait until the data is
+ *  there.
  *
- *  The call returns after the work is planned and submitted to the pool. With num_threads 0 it returns after the last
- *  copy is queued. The call itself queues the copies of a few pinned leaves, up to 64 MiB in all. It leaves them to the
- *  pool if the transfer must wait for another transfer, or if a stream would not accept so many copies without waiting.
+ *  The call returns after the work is planned and submitted to the pool. If num_threads is 0, the call returns after
+ *  the last copy is queued. If a transfer copies only a few pinned leaves, up to 64 MiB in all, the call queues these
+ *  copies itself. The pool queues them if the transfer must wait for another transfer, or if there are too many copies
+ *  to queue without waiting.
  *  @param[out] out  A new future, released with tdict_future_release().
  *  @return Errors of tdict_to_device() that are found at once. The future reports all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
@@ -179,9 +185,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
 /** @brief Copies all tensors of @p src into the tensors of @p dst and waits until the data is there.
  *
  *  @p dst must have the same keys, shapes and dtypes. It may be locked. Addresses in @p dst do not change. Two tensors
- *  of @p dst may share bytes only if their sources share bytes in the same way. Strided tensors that overlap only in
- *  part may not be detected, if their strides differ or more than 16 other tensors begin between them. Their common
- *  bytes are then unspecified. Where storages of @p dst overlap storages of @p src, bytes are
+ *  of @p dst may share bytes only if their sources share bytes in the same way. The call may not detect strided tensors
+ *  that overlap only in part, if their strides differ or more than 16 other tensors begin between them. The common
+ *  bytes of such tensors are then unspecified. Where storages of @p dst overlap storages of @p src, bytes are
  *  unspecified.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
  *  @return Errors of tdict_to_device(). Nothing is written in these cases, and err->path names the leaf:
@@ -189,39 +195,41 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no flatten; #TDICT_EINVAL two tensors of @p dst are
  *          the same or share bytes, but have different sources: err->path names the second tensor.
  *  @note If a later step fails, the bytes of @p dst are lost until a later call writes them. Transfers that read lost
- *        bytes fail, also those that were queued before the failure. */
+ *        bytes fail, including transfers that were started before the failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
                                                            const tdict_tree *src, const tdict_transfer_options *options,
                                                            tdict_error *err);
-/** @brief Starts a tdict_transfer_into() and returns a future, whose result is @p dst. */
+/** @brief Starts the transfer of tdict_transfer_into() and returns a future. The future's result is @p dst. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst,
                                                                  const tdict_tree *src,
                                                                  const tdict_transfer_options *options,
                                                                  tdict_future **out, tdict_error *err);
-/** @brief Copies a tree into pinned host memory. Leaves that are pinned already are shared; all others lie in one
- *  block.
+/** @brief Copies a tree into pinned host memory. The result shares leaves that are already pinned. All other leaves are
+ *  copied into one new block.
  *  @param[out] out  A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a leaf is on a device, err->path names it; #TDICT_ENODEVICE the context has
  *          no device that could read pinned memory; #TDICT_EINVAL; #TDICT_ENOMEM pinned memory is exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
-/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. @p self stays owned by the caller.
+/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
  *  @param[out] out  A new object of the type, owned by the caller. It is @p self if the hook returned @p self or the
  *                   type cannot pin.
- *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL a NULL, or a type that tdict_set_object() refuses. */
+ *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
+ *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
                                                         const tdict_pin_options *options, void **out, tdict_error *err);
 /** @brief Returns true if every host tensor of the tree is pinned, and every object whose type has `is_pinned` is
- *  pinned. A tree without such leaves is pinned. */
+ *  pinned. Returns true for a tree that has neither host tensors nor such objects. */
 TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 
 /** @brief Records that the work queued on @p stream so far uses the tree.
  *
  *  The library does not free, reuse or overwrite any byte of the tree before that work is done. For objects this covers
  *  the tensors that their `flatten` returns. Never waits.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a context
- *          allocated on the stream's device or pinned for it; #TDICT_ECAPTURE; #TDICT_EDEVICE; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
+ *          context allocated on the stream's device or pinned for it; #TDICT_ECAPTURE; #TDICT_EDEVICE;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream,
                                                            tdict_error *err);
 
@@ -232,28 +240,29 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tre
  *          had not ended; #TDICT_EINVAL @p future is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
- *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended and may be waited for again;
- *          #TDICT_EINVAL a negative time. */
+ *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended and the program may wait again;
+ *          #TDICT_EINVAL @p timeout_ns is negative. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdict_tree **out,
                                                              tdict_error *err);
 /** @brief Makes a stream wait for the transfer. The host waits only until every copy is queued.
  *
- *  That is immediate for a transfer that fits the staging ring. A larger transfer has queued its last copy only near
- *  its end. If the result is host memory, its accessors wait until the bytes are there.
+ *  If the transfer fits the staging ring, all copies are queued soon after the start. A larger transfer queues its last
+ *  copy only near its end. If the result is host memory, its accessors wait until the bytes are there.
  *  @param[out] out  NULL, or receives a new reference to the result.
- *  @return Errors of tdict_future_wait() if the transfer has ended; #TDICT_EWRONGDEVICE the stream is of the cpu, of a
- *          device that the context does not have, or of another kind of device than the transfer used; #TDICT_ECAPTURE
- *          the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the transfer has ended.
+ *  @return Errors of tdict_future_wait() if the transfer has ended; #TDICT_EWRONGDEVICE the stream belongs to the cpu,
+ *          to a device that the context does not have, or to another kind of device than the transfer used;
+ *          #TDICT_ECAPTURE the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the
+ *          transfer has ended.
  *  @note tdict_future_wait() reports a failure that occurs after the return. Accessors then return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
 /** @brief Waits until the source may be written or freed, also through pointers obtained before the transfer.
- *  @return Errors of tdict_future_wait(). If the transfer failed, the source may be written or freed as well. */
+ *  @return Errors of tdict_future_wait(). After a failure, the source may be written or freed, too. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns at once.
  *
  *  The transfer starts no new copies and no longer waits for slots of the staging ring. Copies in flight are completed.
- *  The transfer ends CANCELLED, or DONE if the request came too late. NULL is allowed. */
+ *  The transfer ends in the state CANCELLED, or DONE if the request came too late. NULL is allowed. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);

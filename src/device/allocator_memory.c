@@ -1,5 +1,6 @@
-/* A memory over the program's own allocator. Copies and fills of device memory use the gpu, which the memory retains.
- * The memory is counted: the program holds one reference, each storage another. Thread rule: safe from any thread. */
+/* Implements a memory that calls the program's allocator. Copies and fills of device memory use the gpu, which the
+ * memory retains. The memory is counted: the program holds one reference, each storage another. Thread rule: safe from
+ * any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +12,12 @@ typedef struct allocator_memory {
   _Atomic(int64_t) refs;
   tdict_allocator allocator;
   tdict_gpu *gpu;                         /* counted; NULL: on the cpu */
-  _Atomic(size_t) live_bytes, peak_bytes; /* relaxed: counts that order nothing */
+  _Atomic(size_t) live_bytes, peak_bytes; /* relaxed: statistics only */
   _Atomic(int64_t) num_allocations;
 } allocator_memory;
 
-/* Counts an allocation and raises the peak. Compare-exchange, because another thread may raise the peak meanwhile. */
+/* Counts an allocation and raises the peak. Uses compare-exchange, because another thread may raise the peak
+ * meanwhile. */
 static void count_allocation(allocator_memory *m, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&m->live_bytes, bytes, memory_order_relaxed) + bytes;
   size_t peak = atomic_load_explicit(&m->peak_bytes, memory_order_relaxed);
@@ -42,11 +44,13 @@ static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence
     fences[i]->ops->release(fences[i]);
   }
   atomic_fetch_sub_explicit(&m->live_bytes, block->bytes, memory_order_relaxed);
-  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return; /* device memory belongs to the parent */
+  if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark))
+    return; /* device memory belongs to the parent
+                                                                              * process */
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 
-/* The bytes are on the gpu, so its memory copies and fills them. */
+/* The bytes are on the gpu, so the gpu's memory copies and fills the bytes. */
 static tdict_status allocator_copy(tdict_memory *memory, const tdict_rect *rect, tdict_direction direction,
                                    tdict_error *err) {
   tdict_memory *device = &((allocator_memory *)memory)->gpu->memory;

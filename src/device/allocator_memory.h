@@ -1,4 +1,4 @@
-/* A tdict_memory over the program's own allocator: see tdict_memory_create(). Thread rule: safe from any thread. */
+/* A tdict_memory that calls the program's allocator: see tdict_memory_create(). Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_ALLOCATOR_MEMORY_H
 #define TDICT_DEVICE_ALLOCATOR_MEMORY_H
 
@@ -9,7 +9,8 @@
  * allocator's device and is retained; NULL means the cpu. TDICT_ENOMEM. */
 tdict_status tdict_allocator_memory_create(const tdict_allocator *allocator, tdict_gpu *gpu, tdict_memory **out,
                                            tdict_error *err);
-/* Returns the gpu of such a memory, borrowed; NULL for the cpu and for every other memory. */
+/* Returns the gpu of a memory that calls the program's allocator, borrowed. Returns NULL if that memory is on the cpu,
+ * and for all other memories. */
 tdict_gpu *tdict_gpu_of_allocator_memory(tdict_memory *memory);
 
 #endif

@@ -23,7 +23,8 @@ bool tdict_block_cache_pop(tdict_block_cache *c, size_t keep_bytes, int keep_cou
   return found;
 }
 
-/* Returns true if all uses of the block are done. Remembers a done event, so that it is queried once. */
+/* Returns true if all uses of the block are done. Remembers that the event is done, so that a done event is not queried
+ * again. */
 static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
   if (!block->event || block->done) return true;
   if (driver->ops->event_query(driver, block->event) != TDICT_CU_SUCCESS) return false;
@@ -32,10 +33,11 @@ static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
 }
 
 bool tdict_block_cache_take(tdict_block_cache *c, tdict_driver *driver, size_t bytes, tdict_kept_block *out) {
-  const size_t max_excess = bytes / 8; /* a much larger block would waste memory for as long as it lives */
+  const size_t max_excess = bytes / 8; /* a much larger block would waste memory while it is in use */
   int best = -1;
   pthread_mutex_lock(&c->lock);
-  for (int i = c->count - 1; i >= 0; i--) { /* newest first: of equal sizes, take the block freed last */
+  for (int i = c->count - 1; i >= 0; i--) { /* newest first: if several blocks have the same size, take the block that
+                                             * was freed last */
     tdict_kept_block *block = &c->blocks[i];
     if (block->bytes < bytes || block->bytes - bytes > max_excess) continue;
     if (best >= 0 && block->bytes >= c->blocks[best].bytes) continue;

@@ -1,8 +1,8 @@
-/* Counts the resources that are created through the driver's table and not yet destroyed. The counts are in the driver.
- * Thread rule: see counted.h. */
+/* Counts the resources that are created through the driver's table and not yet destroyed. The driver's struct holds the
+ * counts. Thread rule: see counted.h. */
 #include "device/counted.h"
 
-/* Adds to the pinned bytes and raises the peak. Compare-exchange, because another thread may raise the peak
+/* Adds to the pinned bytes and raises the peak. Uses compare-exchange, because another thread may raise the peak
  * meanwhile. */
 static void add_pinned(tdict_driver *d, size_t bytes) {
   size_t now = atomic_fetch_add_explicit(&d->pinned_bytes, bytes, memory_order_relaxed) + bytes;

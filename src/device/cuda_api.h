@@ -3,8 +3,8 @@
  * NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every declaration with cuda.h.
  *
  * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
- * is defined, cuda.h must be included first, and the enums are those of cuda.h. The comparison of signatures is then
- * exact. Thread rule: none, the file holds declarations only. */
+ * is defined, cuda.h must be included first, and the enum types of cuda.h are used. The comparison of signatures is
+ * then exact. Thread rule: none, the file holds declarations only. */
 #ifndef TDICT_DEVICE_CUDA_API_H
 #define TDICT_DEVICE_CUDA_API_H
 
@@ -86,7 +86,7 @@ enum { TDICT_CUDA_POOL_LAST_INT = 3 };
 /* CUmemLocation */
 struct tdict_cuda_location {
   tdict_cuda_location_type type;
-  int id; /* an ordinal */
+  int id; /* ordinal of a device */
 };
 
 /* CUmemPoolProps. Later CUDA versions gave names to parts of `reserved` (maximum size, usage). 0 is their default. */

@@ -32,7 +32,8 @@ struct tdict_devices {
   int num_absent, cap_absent;
 };
 
-/* Opens the CUDA driver. A failure is no error: it is the reason given if a cuda device is requested. */
+/* Opens the CUDA driver. A failure here is not an error. Its message is reported if a program requests a cuda
+ * device. */
 static void open_cuda(tdict_devices *d) {
 #if TDICT_CUDA
   (void)!tdict_driver_cuda_open(&d->cuda, &d->no_cuda);
@@ -55,7 +56,7 @@ static tdict_status open_sim(tdict_devices *d, const tdict_devices_config *confi
   return config->open_sim(&o, &d->sim, err);
 }
 
-/* Opens both drivers, or takes the driver that the config gives. */
+/* Opens both drivers, or uses the driver that the config contains. */
 static tdict_status open_drivers(tdict_devices *d, const tdict_devices_config *config, tdict_error *err) {
   tdict_driver *driver = config->driver;
   if (!driver) {
@@ -109,7 +110,7 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all of its devices. If the default
- * is the cpu, another device pins them. Without any device, the pool is a memory that refuses every allocation. */
+ * is the cpu, another device pins them. If there is no device, every allocation from the pool fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
@@ -208,7 +209,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   if (status == TDICT_OK) status = find_driver(d, device, &driver, err);
   if (status != TDICT_OK) return status;
   tdict_gpu *gpu = NULL;
-  /* Find the gpu, or open it. The lock is held while it opens, so that no other thread opens it too. */
+  /* Find the gpu, or open the gpu under the lock, so that no other thread opens the same gpu. */
   pthread_mutex_lock(&d->lock);
   for (int i = 0; i < d->num_gpus && !gpu; i++)
     if (tdict_device_equal(d->gpus[i]->memory.device, device)) gpu = d->gpus[i];
@@ -226,8 +227,8 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
   return status;
 }
 
-/* Returns the memory of an absent device and creates it at the first request. It is kept, because callers borrow it.
- * Returns NULL if out of host memory. The caller holds the lock. */
+/* Returns the memory of an absent device and creates it at the first request. The memory is kept, because callers
+ * borrow the memory. Returns NULL if out of host memory. The caller holds the lock. */
 static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];
@@ -244,7 +245,7 @@ static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device
 }
 
 /* Returns the memory of a device in a forked child. Takes no lock: a thread that exists only in the parent may hold the
- * lock. The memory of a gpu refuses every allocation in a forked child. */
+ * lock. In a forked child, every allocation from the memory of a gpu fails. */
 static tdict_memory *forked_memory(const tdict_devices *d, tdict_device device) {
   for (int i = 0; i < d->num_gpus; i++)
     if (tdict_device_equal(d->gpus[i]->memory.device, device)) return &d->gpus[i]->memory;
@@ -277,7 +278,7 @@ bool tdict_devices_own_memory(const tdict_devices *d, tdict_memory *memory) {
 bool tdict_devices_own_storage(const tdict_devices *d, const tdict_storage *s) {
   if (s->device.type != TDICT_DEVICE_SIM || !d->sim) return true;
   if (tdict_gpu_of_memory(s->memory)) return tdict_devices_own_memory(d, s->memory);
-  tdict_cu_pointer p = {0}; /* a block of the program: ask the driver about the address */
+  tdict_cu_pointer p = {0}; /* the program allocated this block: ask the driver about the address */
   if (s->bytes == 0 || d->sim->ops->pointer(d->sim, s->data, &p) != TDICT_CU_SUCCESS) return true;
   return p.known && p.device;
 }

@@ -11,10 +11,11 @@ typedef struct tdict_devices tdict_devices;
 
 /* What tdict_devices_create() needs. Pointers are borrowed for the call unless a comment says otherwise. */
 typedef struct tdict_devices_config {
-  const tdict_context_options *options; /* all fields set; read: device and sizes of memory, cache and pieces, sim */
+  const tdict_context_options *options; /* all fields are set; only the device, the sizes of memory, cache and pieces,
+                                         * and `sim` are read */
   tdict_driver *driver; /* replaces the drivers that options would open, for tests; may be NULL; retained */
-  /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. NULL: such a
-   * context is refused with TDICT_ENODEVICE. */
+  /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. If NULL, the
+   * creation of such a context fails with TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
   tdict_pool *pool;     /* must outlive the devices */
   tdict_forkmark *mark; /* retained by the gpus */
@@ -25,18 +26,18 @@ typedef struct tdict_devices_config {
  * TDICT_EDEVICE. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
-/* Returns the default device. Writes to *why (may be NULL) why no cuda device is used, if that is the case. */
+/* Returns the default device. If no cuda device is used, writes the reason to *why. `why` may be NULL. */
 tdict_device tdict_devices_default(const tdict_devices *devices, tdict_error *why);
 /* Returns the gpu of a device, borrowed, and opens it at the first call. TDICT_DEVICE_AUTO means the default device.
  * TDICT_ENODEVICE the device is absent (the message gives the reason); TDICT_EINVAL the device is the cpu;
  * TDICT_EFORKED; TDICT_ENOMEM; TDICT_EDEVICE. */
 tdict_status tdict_devices_gpu(tdict_devices *devices, tdict_device device, tdict_gpu **out, tdict_error *err);
-/* Returns the memory of a device: borrowed, never NULL. An absent device has a memory that refuses every allocation. */
+/* Returns the memory of a device: borrowed, never NULL. Every allocation from the memory of an absent device fails. */
 tdict_memory *tdict_devices_memory(tdict_devices *devices, tdict_device device);
 /* Returns the pool of pinned host memory: borrowed, never NULL. */
 tdict_memory *tdict_devices_pinned(tdict_devices *devices);
-/* Returns false if the memory or storage belongs to a simulated device of another context. That device has the same
- * name and is a different device. */
+/* Returns false if the memory or storage belongs to a simulated device of another context. Simulated devices of two
+ * contexts are different devices, even if they have the same index. */
 bool tdict_devices_own_memory(const tdict_devices *devices, tdict_memory *memory);
 bool tdict_devices_own_storage(const tdict_devices *devices, const tdict_storage *storage);
 /* Returns TDICT_EFORKED in a forked child of the process that created the devices. `what` begins the message. */

@@ -5,8 +5,8 @@
  * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never accesses
  * them.
  *
- * A driver is counted and owned by its references. Thread rule: every entry is safe from any thread. An entry marked
- * (ctx) needs a current context on the calling thread; without it the entry returns TDICT_CU_INVALID_CONTEXT. */
+ * A driver is reference counted. Thread rule: every entry is safe from any thread. An entry marked (ctx) needs a
+ * current context on the calling thread; without a current context the entry returns TDICT_CU_INVALID_CONTEXT. */
 #ifndef TDICT_DEVICE_DRIVER_H
 #define TDICT_DEVICE_DRIVER_H
 
@@ -73,7 +73,7 @@ typedef struct tdict_cu_pointer {
   bool known;      /* false: ordinary host memory, the other fields are 0 */
   bool device;     /* device memory; else page-locked host memory */
   int32_t ordinal; /* the device that owns the memory */
-  void *range;     /* start of the allocation or registration that holds it, and its bytes */
+  void *range;     /* start and bytes of the allocation or registration that contains the address */
   size_t range_bytes;
 } tdict_cu_pointer;
 
@@ -95,10 +95,10 @@ typedef struct tdict_cu_line {
 enum { TDICT_CU_MOST_LINES = 64 };
 
 typedef struct tdict_driver tdict_driver;
-/* The type of the entry stream_owner, see below. */
+/* The type of the entry stream_owner in tdict_driver_ops. */
 typedef const tdict_driver *(*tdict_stream_owner)(const void *handle, int32_t *ordinal);
 typedef struct tdict_driver_ops {
-  void (*close)(tdict_driver *d); /* after the last release; frees d */
+  void (*close)(tdict_driver *d); /* called after the last release; frees d */
 
   tdict_cu (*error_text)(tdict_driver *d, tdict_cu result, const char **name, const char **text);
   tdict_cu (*driver_version)(tdict_driver *d, int *version); /* 13000 is 13.0 */
@@ -129,10 +129,11 @@ typedef struct tdict_driver_ops {
   tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) waits for the device */
 
   tdict_cu (*host_alloc)(tdict_driver *d, void **out, size_t bytes, unsigned flags); /* (ctx) */
-  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) bytes: as allocated, for counting */
+  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) bytes: the allocated size */
   tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
-  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* unknown addresses succeed */
+  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* succeeds for unknown
+                                                                                         * addresses */
 
   tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes); /* (ctx) waits */
   tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes); /* (ctx) waits */
@@ -140,9 +141,11 @@ typedef struct tdict_driver_ops {
                              tdict_cu_stream s); /* (ctx) */
   tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes,
                              tdict_cu_stream s); /* (ctx) */
-  /* (ctx) Memory of another device's pool is INVALID_VALUE unless the pool has let the current device in. */
+  /* (ctx) Returns INVALID_VALUE for memory of another device's pool, unless that pool grants access to the current
+   * device. */
   tdict_cu (*copy_d2d_async)(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s);
-  /* (ctx) Copies from memory of context `from` to memory of context `to`. Works without a link. rect->kind is D2D. */
+  /* (ctx) Copies from memory of context `from` to memory of context `to`. The two devices need no direct link.
+   * rect->kind is D2D. */
   tdict_cu (*copy_peer_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                               tdict_cu_stream s);
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
@@ -155,9 +158,9 @@ typedef struct tdict_driver_ops {
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
-  /* Returns the driver that created a stream, and the ordinal of its device; NULL if the handle is not a stream. It
-   * takes no driver, so that a stream can be checked after its driver is closed. The entry itself is NULL if the driver
-   * detects streams of other drivers on its own. */
+  /* Returns the driver that created a stream, and the ordinal of the stream's device; NULL if the handle is not a
+   * stream. This function has no driver parameter, so that a stream can be checked after its driver is closed. The
+   * entry itself is NULL if the driver itself detects streams of other drivers. */
   tdict_stream_owner stream_owner;
   tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS or NOT_READY */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
@@ -175,9 +178,9 @@ typedef struct tdict_driver_ops {
 struct tdict_driver {
   const tdict_driver_ops *ops;
   int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
-  tdict_driver *inner; /* the driver that this one wraps, counted, or NULL; constant */
+  tdict_driver *inner; /* the driver inside this wrapper, counted; NULL: not a wrapper; constant */
   _Atomic(int64_t) refs;
-  /* Updated by counted.h, initially 0. Relaxed: they are counts that order nothing. */
+  /* The functions of counted.h update these counts, initially 0. Relaxed: statistics only. */
   _Atomic(size_t) pinned_bytes, peak_pinned_bytes;
   _Atomic(int64_t) num_streams, num_events;
 };

@@ -1,8 +1,8 @@
 /* Implements the driver's table over NVIDIA's driver. It opens libcuda.so.1 at run time, looks up each entry in the
  * version that device/cuda_api.h names, and converts between the table's types and the driver's.
  *
- * A driver is one heap struct, owned by its references. The struct does not change after it is opened. Thread rule:
- * safe from any thread, as libcuda is. */
+ * A driver is one reference-counted struct. The struct does not change after the driver is opened. Thread rule: safe
+ * from any thread, as libcuda is. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static tdict_cuda_address to_cuda_address(const void *device) { return (tdict_cu
 
 static void *from_cuda_address(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
 
-/* The table's handles are the driver's own pointers under another type. */
+/* The table's handles are the driver's pointers with another type. */
 static tdict_cuda_ctx to_cuda_ctx(tdict_cu_context context) { return (tdict_cuda_ctx)(void *)context; }
 static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
 static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
@@ -179,7 +179,7 @@ static tdict_cu cuda_host_alloc(tdict_driver *d, void **out, size_t bytes, unsig
 }
 
 static tdict_cu cuda_host_free(tdict_driver *d, void *host, size_t bytes) {
-  (void)bytes; /* wrappers use the size to count */
+  (void)bytes; /* `bytes` is for wrappers that count bytes */
   return api_of(d)->host_free(host);
 }
 
@@ -188,7 +188,7 @@ static tdict_cu cuda_host_register(tdict_driver *d, void *host, size_t bytes, un
 }
 
 static tdict_cu cuda_host_unregister(tdict_driver *d, void *host, size_t bytes) {
-  (void)bytes; /* wrappers use the size to count */
+  (void)bytes; /* `bytes` is for wrappers that count bytes */
   return api_of(d)->host_unregister(host);
 }
 
@@ -418,7 +418,8 @@ static const entry entries[] = {
 static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* Looks up the function of an entry. Returns NULL if the driver lacks it. Without cuGetProcAddress, uses the symbol. */
+/* Looks up the function of an entry. Returns NULL if the driver lacks it. If cuGetProcAddress is missing, looks up the
+ * exported symbol. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
@@ -428,7 +429,7 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. A missing entry is an error; a missing newer entry stays NULL. */
+/* Fills the table. A missing entry is an error; a missing entry of a newer driver is NULL. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;

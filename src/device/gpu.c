@@ -78,8 +78,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
 }
 
-/* Enters a scope to free resources. Unlike tdict_gpu_enter(), it enters on a lost device too and retries a failed push
- * once, because the resources would otherwise leak. */
+/* Enters a scope to free resources. Unlike tdict_gpu_enter(), this function also enters if the device is lost, and
+ * retries a failed push once. Otherwise the resources would leak. */
 static void enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
   scope->entered = false;
   if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return;
@@ -104,7 +104,8 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
-/* Destroys what the gpu created. Kept blocks come first: freeing them queues work on free_stream. Inside a scope. */
+/* Destroys what the gpu created. Frees kept blocks first, because freeing blocks queues work on free_stream. Inside a
+ * scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);
@@ -121,7 +122,7 @@ static void destroy_resources(tdict_gpu *gpu) {
 
 void tdict_gpu_release(tdict_gpu *gpu) {
   if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent */
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent process */
   if (gpu->context) {
     tdict_gpu_scope scope;
     enter_for_cleanup(gpu, &scope);
@@ -155,7 +156,7 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* Returns the array with room for one more pointer. Returns NULL if out of memory; the old array stays valid. */
+/* Returns the array with room for another pointer. Returns NULL if out of memory; the old array stays valid. */
 static void *grow_array(void *array, int count, int *cap) {
   if (count < *cap) return array;
   int wanted = *cap ? 2 * *cap : 16;
@@ -233,7 +234,8 @@ tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_s
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(gpu, event, after, err);
   if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
-  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record; a later record does not change it */
+  tdict_gpu_give_event(gpu, event); /* the queued wait refers to this record of the event; later records do not change
+                                     * the wait */
   return status;
 }
 

@@ -26,13 +26,16 @@ struct tdict_gpu {
   size_t cache_bytes;                        /* limit of freed memory that is kept for reuse */
   tdict_block_cache kept;
   char name[64];
-  int node;         /* NUMA node of the gpu; -1: unknown, or only one node. Set before the gpu is shared */
-  size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before the gpu is shared */
-  _Atomic(bool) logged_refused_node; /* relaxed: the log already says that the node was refused */
+  int node;         /* NUMA node of the gpu; -1: unknown, or only one node. Set before other threads use the gpu */
+  size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
+  _Atomic(bool) logged_refused_node; /* relaxed: the log already has a warning that memory could not be bound to the
+                                      * node */
   tdict_forkmark *mark;              /* counted; NULL: forks are not detected */
   tdict_log *log;                    /* counted; NULL: no log */
-  _Atomic(uint64_t) peers_asked;     /* bit n: allow_peer_access() ran for ordinal n; relaxed: orders nothing */
-  _Atomic(int32_t) lost;             /* the driver's code once the device is lost, else 0; relaxed: orders nothing */
+  _Atomic(uint64_t) peers_asked;     /* bit n: allow_peer_access() ran for ordinal n; relaxed: no other data depends on
+                                      * it */
+  _Atomic(int32_t) lost;             /* the driver's code if the device is lost, else 0; relaxed: no other data depends
+                                      * on it */
   pthread_mutex_t lock;              /* guards: streams, events, their counts, counts, peak_live_bytes */
   tdict_cu_stream *streams;          /* idle streams */
   int num_streams, cap_streams;
@@ -49,14 +52,16 @@ tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
 /* Drops a reference. The last release frees the gpu and everything that it holds. NULL is allowed. */
 void tdict_gpu_release(tdict_gpu *gpu);
 
-/* Makes later calls in a forked child fail with TDICT_EFORKED. Retains the mark. Call before the gpu is shared. */
+/* Makes later calls in a forked child fail with TDICT_EFORKED. Retains the mark. Call before other threads use the
+ * gpu. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
-/* Sets the log that reports fallbacks when memory is pinned. Retains the log. Call before the gpu is shared. */
+/* Sets the log that reports fallbacks when memory is pinned. Retains the log. Call before other threads use the gpu. */
 void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log);
 
 /* Makes the gpu's context current on this thread and sets the thread's capture mode to relaxed. tdict_gpu_leave()
  * restores both, and does nothing if enter failed. Scopes nest. Every function below marked "inside a scope" must be
- * called between the two. TDICT_EFORKED; TDICT_ELOST the device is lost; TDICT_EDEVICE. */
+ * called between tdict_gpu_enter() and tdict_gpu_leave(). TDICT_EFORKED; TDICT_ELOST the device is lost;
+ * TDICT_EDEVICE. */
 typedef struct tdict_gpu_scope {
   int capture_mode;
   bool entered;
@@ -98,9 +103,9 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
  * that hangs on one thread does not block the others. Pass the result to tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
-/* Queues the copy of a rectangle. Pitches may be negative. Host memory in it should be pinned. The driver refuses a
- * copy that spans two registrations, so the copy is split at the boundary. Boundaries are multiples of
- * TDICT_PINNED_GRAIN. Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
+/* Queues the copy of a rectangle. Pitches may be negative. Host memory in it should be pinned. The driver cannot copy
+ * across two registrations, so the copy is split at the boundary. Boundaries are multiples of TDICT_PINNED_GRAIN.
+ * Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device. Uses one driver call if the driver
@@ -113,8 +118,9 @@ tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdi
  * as tdict_gpu_queue_rect() does. */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
-/* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory, in
- * one registration or in several that tdict_gpu_queue_rect() splits at. `storage` contains the range. */
+/* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory. The
+ * range may span several registrations if tdict_gpu_queue_rect() can split copies at their boundaries. `storage`
+ * contains the range. */
 bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const void *address, size_t bytes);
 /* Returns a freed block to the driver, in the order of free_stream, and makes the block's event idle. */
 void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block);

@@ -1,6 +1,7 @@
-/* Device memory of a gpu. Blocks come from the gpu's own pool and are allocated and freed in stream order. This file
- * also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a pinned
- * buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and threads. */
+/* Device memory of a gpu. Blocks are allocated from the gpu's memory pool, and are allocated and freed in stream order.
+ * This file also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a
+ * pinned buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and
+ * threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
@@ -82,12 +83,13 @@ static tdict_status gpu_allocate(tdict_memory *m, size_t wanted, tdict_block *ou
   }
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
-  count_device_allocation(gpu, block.bytes, held <= held_before, held); /* reused if the pool did not grow */
+  count_device_allocation(gpu, block.bytes, held <= held_before, held); /* the block was reused if the pool did not
+                                                                         * grow */
   *out = (tdict_block){block.data, block.bytes, NULL};
   return TDICT_OK;
 }
 
-/* Makes free_stream wait for the fences and releases them. A fence that cannot be queued on a stream is waited for
+/* Makes free_stream wait for the fences and releases them. If a fence cannot be queued on a stream, waits for the fence
  * here. *out is an event that is recorded after the pending uses, or NULL if no use is pending. Returns false if no
  * such event could be recorded: the block must then not be kept. */
 static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fences, tdict_cu_event *out) {
@@ -111,7 +113,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   return ordered;
 }
 
-/* The cache may hold as much memory as was live at the peak, and at least this much. More would never be reused. */
+/* Smallest limit of the cache. Otherwise the limit is the peak of live memory, because more would never be reused. */
 #define MIN_CACHE_LIMIT ((size_t)64 << 20)
 
 /* Keeps the block for reuse. Frees the oldest blocks first, until at most limit_bytes are kept. */
@@ -141,8 +143,8 @@ static void gpu_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, 
     tdict_gpu_free_block(gpu, &freed); /* needs no current context */
 }
 
-/* Lets two gpus access each other's pools. Tried once for each pair. A failure is ignored: copies that name both
- * contexts then go through the host. */
+/* Lets two gpus access each other's pools. Tries this once for each pair of gpus. A failure is ignored: copies that
+ * name both contexts then go through the host. */
 static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
   tdict_driver *d = gpu->driver;
   uint64_t bit = other->ordinal < 64 ? (uint64_t)1 << other->ordinal : 0;
@@ -154,7 +156,7 @@ static void allow_peer_access(tdict_gpu *gpu, tdict_gpu *other) {
     d->ops->pool_allow_peer(d, gpu->pool, other->ordinal);
 }
 
-/* One copy that the driver can take as a rectangle or a line. `from`: NULL, or whose memory it reads. */
+/* Queues one copy of a rectangle or a line by one driver call. `from`: the other gpu whose memory is read, or NULL. */
 static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, const tdict_cu_rect *r,
                                       tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
@@ -183,8 +185,9 @@ static tdict_status queue_single_copy(tdict_gpu *gpu, const tdict_gpu *from, con
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
-/* Returns how many of `bytes` bytes at a host address fit one copy: those up to the end of the registration. If the
- * driver does not know the registration, returns the bytes up to the next place where one may end. */
+/* Returns how many of the `bytes` bytes at a host address one copy can cover. These are the bytes up to the end of the
+ * registration. If the driver does not know the registration, returns the bytes up to the next address where a
+ * registration may end. */
 static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) {
   uintptr_t begin = (uintptr_t)host, last = begin + bytes - 1;
   tdict_cu_pointer p = {0};
@@ -316,12 +319,13 @@ static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_s
       status = copy_piece_to_host(gpu, &piece, stream, err);
     }
   if (status != TDICT_OK)
-    gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* drain: the next thread uses the buffer */
+    gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* wait for the stream: the next thread uses the
+                                                                * buffer */
   pthread_mutex_unlock(&gpu->bounce_lock);
   return status;
 }
 
-/* Copies on a stream of its own and waits. The copy is ordered after the legacy stream, as cudaMemcpy is. */
+/* Copies on a separate stream and waits. The copy is ordered after the legacy stream, as cudaMemcpy is. */
 static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_direction direction, tdict_error *err) {
   tdict_cu_stream stream;
   tdict_status status = tdict_gpu_take_stream(gpu, &stream, err);
@@ -368,7 +372,7 @@ static void gpu_counts(const tdict_memory *m, tdict_memory_counts *out) {
   tdict_gpu *gpu = (tdict_gpu *)(uintptr_t)m;
   memset(out, 0, sizeof *out);
   if (gpu->mark && tdict_forkmark_forked(gpu->mark))
-    return; /* a thread that exists only in the parent may hold the locks */
+    return; /* a thread that exists only in the parent process may hold the locks */
   size_t held = get_pool_bytes(gpu);
   pthread_mutex_lock(&gpu->lock);
   *out = gpu->counts;
@@ -385,7 +389,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* the check avoids overflow: the driver would keep nothing */
+    if (held > live && held - live > keep_bytes) /* without this check, live + keep_bytes may overflow */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);

@@ -1,4 +1,4 @@
-/* Implements tdict_memory for a gpu. The functions of gpu.h that copy are in gpu_memory.c, too. */
+/* Implements tdict_memory for a gpu. gpu_memory.c also defines the functions of gpu.h that copy. */
 #ifndef TDICT_DEVICE_GPU_MEMORY_H
 #define TDICT_DEVICE_GPU_MEMORY_H
 

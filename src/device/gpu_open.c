@@ -26,7 +26,8 @@ static tdict_status create_pool(tdict_gpu *gpu, size_t cache_bytes, tdict_error 
   return tdict_gpu_check(gpu, result, "cuMemPoolSetAttribute", err);
 }
 
-/* Creates what needs a current context. Inside a scope. On failure tdict_gpu_release() destroys what exists. */
+/* Creates the parts of a gpu that need a current context. Inside a scope. On failure, tdict_gpu_release() destroys the
+ * parts that exist. */
 static tdict_status create_pool_and_streams(tdict_gpu *gpu, size_t cache_bytes, tdict_error *err) {
   tdict_status status = create_pool(gpu, cache_bytes, err);
   if (status != TDICT_OK) return status;
@@ -56,7 +57,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   gpu->node = -1;
-  /* Ask the driver. From here on a failure releases the gpu. */
+  /* Ask the driver. After this point a failure releases the gpu. */
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
   tdict_status status =
       tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);

@@ -7,10 +7,10 @@
 
 /* Returns ordinary host memory, aligned to 64 bytes. The memory is static: references are not counted. */
 tdict_memory *tdict_host_memory(void);
-/* Creates a memory that refuses every allocation with `reason`, which is copied. Returns one reference, or NULL if out
- * of memory. */
+/* Creates a memory from which every allocation fails with `reason`, which is copied. Returns one reference, or NULL if
+ * out of memory. */
 tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error *reason);
-/* Returns a static memory that refuses every allocation with TDICT_ENOMEM. Used if tdict_absent_memory_create()
+/* Returns a static memory from which every allocation fails with TDICT_ENOMEM. Used if tdict_absent_memory_create()
  * fails. */
 tdict_memory *tdict_no_memory(void);
 

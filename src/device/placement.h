@@ -1,6 +1,6 @@
-/* Finds the NUMA node of a GPU and binds the threads of a pool to that node's processors, as far as the process may use
- * them. The system is asked when a context is created and when a gpu is opened. Nothing is stored here. Thread rule:
- * safe from any thread. */
+/* Finds the NUMA node of a GPU and binds the threads of a pool to those processors of the node that the process may
+ * use. The library reads sysfs when a context is created and when a gpu is opened. These functions store nothing.
+ * Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_PLACEMENT_H
 #define TDICT_DEVICE_PLACEMENT_H
 
@@ -18,7 +18,7 @@ typedef enum tdict_placement_kind {
 typedef struct tdict_placement {
   tdict_placement_kind kind;
   int num_nodes, node; /* node -1: unknown */
-  cpu_set_t cpus;      /* processors of the node that are in the mask */
+  cpu_set_t cpus;      /* processors of the node that the process may use */
 } tdict_placement;
 
 /* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or a test's copy. `mask` holds
@@ -30,7 +30,7 @@ bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);
 int tdict_placement_node(const char *root, const tdict_gpu *gpu);
 /* Finds the gpu's node, binds the pool's threads to the node's processors, and logs the choice. */
 void tdict_placement_apply(const char *root, const tdict_gpu *gpu, tdict_pool *pool, tdict_log *log);
-/* Writes the set as the kernel does, such as "0-3,8". Returns `buffer`. */
+/* Writes the set of processors in the kernel's format, such as "0-3,8". Returns `buffer`. */
 char *tdict_placement_format(const cpu_set_t *cpus, char *buffer, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Public calls that create, destroy and wait for a stream, and checks of streams that a program passes in. The program
- * owns its streams. Thread rule: safe from any thread. */
+/* Implements the public calls that create, destroy and wait for a stream, and checks streams that a program passes. The
+ * program owns its streams. Thread rule: safe from any thread. */
 #include "device/stream.h"
 
 #include "base/error.h"

@@ -14,7 +14,7 @@ typedef struct use {
   tdict_cu_event event;
 } use;
 
-/* Counts an event that returns an error as done: it would never become done, and its waiters would never return. */
+/* Treats an event whose query fails as done. Otherwise its waiters would never return. */
 static bool use_poll(tdict_fence *fence) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;
@@ -27,7 +27,7 @@ static bool use_poll(tdict_fence *fence) {
 static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
   use *u = (use *)fence;
   tdict_gpu_scope scope;
-  const struct timespec pause = {0, 20000}; /* the driver has no wait with a timeout, so poll every 20 us */
+  const struct timespec pause = {0, 20000}; /* the driver has no wait with a timeout, so this loop polls every 20 us */
   if (deadline_ns != INT64_MAX) {
     while (!use_poll(fence)) {
       if (tdict_now_ns() >= deadline_ns) return false;

@@ -1,6 +1,6 @@
 /* Makes a batch: fetches its samples, collates them, pins the result or sends it to the device.
  * Ownership: the calling thread owns the slot and its contents during a call.
- * Thread rule: several threads at once, each with a slot of its own. The caller holds no lock. */
+ * Thread rule: several threads at once, each with a different slot. The caller holds no lock. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@
 
 #define STOP_CHECK_NS 5000000 /* interval at which a worker that waits for a transfer checks if the loader stops */
 
-/* Puts the index of the sample before the message of a dataset function; the number of the batch if `index` is -1.
- * Keeps the code of the operating system and the path. Returns `status`. */
+/* Puts the index of the sample before the message of a dataset function. If `index` is -1, puts the number of the batch
+ * there. Keeps the code of the operating system and the path. Returns `status`. */
 static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
                                        tdict_status status) {
   char text[sizeof slot->error.message];
@@ -141,8 +141,8 @@ static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
   return status;
 }
 
-/* Pins a batch that stays on the cpu. A batch with objects is pinned again, since only their hooks know how to pin
- * them. */
+/* Pins a batch that stays on the cpu. If the batch has objects, calls tdict_pin_memory() even if the tensors are
+ * pinned, because only hooks can pin objects. */
 static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (!l->options.pin_memory || (tdict_is_pinned(slot->tree) && tdict_num_objects(slot->tree) == 0)) return TDICT_OK;
   tdict_tree *pinned;
@@ -153,8 +153,8 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   return TDICT_OK;
 }
 
-/* Returns true if the worker can queue the whole transfer by itself. The batch was then allocated as pinned memory, so
- * no bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
+/* Returns true if the worker can queue the whole transfer by itself. In that case the batch is in pinned memory, so no
+ * bytes are staged, and no hook runs. Waking a pool thread would only add latency. */
 static bool needs_no_pool_thread(const tdict_loader *l, const tdict_loader_slot *slot) {
   return !l->options.collate && tdict_num_objects(slot->tree) == 0;
 }
@@ -184,7 +184,8 @@ static void wait_for_oldest_transfer(tdict_loader *l, int index) {
   oldest->ops->release(oldest);
 }
 
-/* Releases the fences of ended transfers. Each keeps a batch in memory that the program may have released. */
+/* Releases the fences of ended transfers. Each fence keeps a batch in memory, even if the program has released the
+ * batch. */
 static void release_ended_transfers(tdict_loader *l) {
   tdict_fence *ended[TDICT_LOADER_MAX_IN_FLIGHT];
   int count = 0;

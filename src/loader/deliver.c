@@ -1,5 +1,5 @@
 /* Hands batches to the consumer in order. A batch belongs to the consumer after tdict_loader_next() has returned it.
- * Thread rule: one thread at a time. The loader's lock guards the fields that workers use, too. */
+ * Thread rule: one thread at a time. The loader's lock guards the fields that workers also use. */
 #include <stdint.h>
 #include <string.h>
 
@@ -57,8 +57,8 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
   return TDICT_OK;
 }
 
-/* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot stays in
- * place, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
+/* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot is not
+ * freed, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
  * It is released while waiting; no worker touches a READY slot. */
 static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
                                     tdict_error *err) {
@@ -74,8 +74,8 @@ static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *sl
 }
 
 /* Moves the contents of a READY slot to `out` and frees the slot. The caller holds the lock.
- * A stream may end in the middle of a batch. That batch is delivered first. The end of the epoch needs a slot of its
- * own after it, and if no worker has begun that slot, this function fills it. */
+ * A stream may end in the middle of a batch. That batch is delivered first. The end of the epoch needs the next slot.
+ * If no worker has begun the next slot, this function fills it. */
 static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slot *out) {
   /* Move the contents out. */
   *out = *slot;
@@ -113,7 +113,7 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
   pthread_cond_signal(&l->can_begin);
 }
 
-/* Counts an error and copies it to `err`. Without continue_on_error every further call returns it. */
+/* Counts an error and copies it to `err`. If continue_on_error is false, every later call returns the error. */
 static tdict_status record_failure(tdict_loader *l, const tdict_error *error, tdict_error *err) {
   if (err) *err = *error;
   pthread_mutex_lock(&l->lock);
@@ -123,8 +123,8 @@ static tdict_status record_failure(tdict_loader *l, const tdict_error *error, td
   return (tdict_status)error->status;
 }
 
-/* Returns the tree of a taken slot. If the batch has a transfer, `stream` waits for it, or this thread if `stream` is
- * NULL. */
+/* Returns the tree of a taken slot. If the batch has a transfer, makes `stream` wait for the transfer. If `stream` is
+ * NULL, this thread waits. */
 static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, const tdict_stream *stream, tdict_tree **out,
                                  tdict_error *err) {
   tdict_error error;
@@ -147,7 +147,8 @@ static int64_t get_deadline(const tdict_loader *l) {
   return l->options.timeout_ns ? tdict_deadline_ns(l->options.timeout_ns) : INT64_MAX;
 }
 
-/* Waits for the next batch and takes it. With `waits_on_host` also waits until it has arrived on the device. */
+/* Waits for the next batch and takes it. If `waits_on_host` is true, also waits until the batch has arrived on the
+ * device. */
 static tdict_status take_next_slot(tdict_loader *l, bool waits_on_host, tdict_loader_slot *out, tdict_error *err) {
   int64_t deadline = get_deadline(l);
   pthread_mutex_lock(&l->lock);
@@ -194,7 +195,7 @@ static void count_call(tdict_loader *l, int64_t began_ns, const tdict_loader_slo
   pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns TDICT_EINVAL if the epoch had no batch. With `endless` the caller would otherwise loop for ever. */
+/* Returns TDICT_EINVAL if the epoch had no batch. If `endless` is set, the caller would otherwise loop for ever. */
 static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loader_slot *end, tdict_error *err) {
   if (l->num_batches > 0 || end->position.batch > 0) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but the stream returned no batch in epoch %lld",
@@ -204,13 +205,13 @@ static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loa
 tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
 
-  /* Check the call, and release the batch of the call before. */
+  /* Check the call, and release the previous batch. */
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
   if (status == TDICT_OK && stream) status = check_consumer_stream(l, *stream, err);
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
   if (status != TDICT_OK) return status;
 
-  /* Take the next batch. With `endless`, skip the ends of epochs. */
+  /* Take the next batch. If `endless` is set, skip the ends of epochs. */
   int64_t began = tdict_now_ns();
   tdict_loader_slot slot = {.status = TDICT_OK};
   tdict_tree *tree = NULL;

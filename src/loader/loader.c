@@ -46,7 +46,7 @@ static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
-/* Chooses how to fetch. With a schema the dataset writes rows into the batch; `schema` is then set. Otherwise the
+/* Chooses how to fetch. If the dataset has a schema, it writes rows into the batch, and `schema` is set. Otherwise the
  * dataset returns a tree for each sample. `collate` and `pad` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
   const tdict_dataset *d = &l->dataset;
@@ -86,7 +86,7 @@ static tdict_status make_sampler(tdict_loader *l, tdict_error *err) {
   }
   if (status != TDICT_OK) return status;
 
-  /* Check its indices, and count the batches. */
+  /* Check the sampler's indices, and count the batches. */
   int64_t num_indices = tdict_sampler_get_order(l->sampler).length;
   if (num_indices > l->dataset_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
@@ -224,7 +224,7 @@ void tdict_loader_destroy(tdict_loader *l) {
   tdict_loader_stop_workers(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
   tdict_dataset d = l->dataset;
-  free_loader(l); /* Before the dataset: batches may refer to memory of the dataset. */
+  free_loader(l); /* Free batches before the dataset: batches may refer to memory of the dataset. */
   tdict_dataset_reset(&d);
 }
 
@@ -233,7 +233,7 @@ int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
   tdict_status status =
-      tdict_forkmark_check(l->mark, "loader state", err); /* In a fork the lock may stay locked for ever. */
+      tdict_forkmark_check(l->mark, "loader state", err); /* In a fork the lock may never be unlocked. */
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_batch_position position = l->next_to_take;

@@ -1,4 +1,4 @@
-/* The loader's private struct, and the functions that its files call in each other.
+/* Defines the loader's private struct, and declares the functions that several files of the loader use.
  * Ownership: the loader owns its slots, its threads, the dataset and a reference to the sampler. A BUSY slot belongs to
  * the worker that fills it. A READY slot belongs to the consumer.
  * Thread rule: each field names the lock that guards it. The consumer is the thread that calls tdict_loader_next(). */
@@ -45,7 +45,8 @@ typedef struct tdict_loader_worker {
   int32_t number;
 } tdict_loader_worker;
 
-/* More concurrent transfers do not make the link faster, and each keeps a pool thread busy until its copies end. */
+/* More concurrent transfers do not make the link faster, and each transfer keeps a pool thread busy until its copies
+ * end. */
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
 
 struct tdict_loader {
@@ -59,7 +60,7 @@ struct tdict_loader {
   tdict_device device;
   tdict_memory *memory;   /* allocates host batches; NULL: pageable memory */
   tdict_tracer *tracer;   /* borrowed from the engine */
-  const tdict_pool *pool; /* borrowed; the tracer finds the track of a thread with it */
+  const tdict_pool *pool; /* borrowed; the tracer uses the pool to find the track of a thread */
   int64_t dataset_length; /* -1 for a stream */
   int64_t num_batches;    /* in an epoch; -1 for a stream */
   int32_t depth;          /* number of slots */
@@ -78,13 +79,13 @@ struct tdict_loader {
   int64_t num_begun, num_taken;                       /* batches since the last tdict_loader_set_state() */
   int64_t num_fetched;                                /* an in_order dataset fetches the batch with this ticket next */
   tdict_batch_position next_to_begin, next_to_take;
-  size_t prefetched_bytes; /* in READY slots */
+  size_t prefetched_bytes; /* number of bytes in READY slots */
   size_t last_batch_bytes; /* size of the batch that was completed last */
   int32_t num_busy, num_ready;
   bool is_stopping;    /* workers must return */
   bool is_paused;      /* tdict_loader_seek() is running; workers must not begin a batch */
   bool epoch_ended;    /* a stream has ended; no batch begins until the consumer has taken the end of the epoch */
-  tdict_error failure; /* every further call returns it; status 0: no failure */
+  tdict_error failure; /* the error that every later call returns; status 0: no failure */
   tdict_loader_stats stats;
   int64_t ready_sum, num_calls;
 

@@ -1,6 +1,7 @@
-/* Chooses the stores that write the rows of a batch. A device reads lines slowly while they are in the private cache of
- * the core that wrote them. Earlier rows have moved to the shared cache, which a device reads faster than memory. So
- * only the last rows of a pinned tensor are written by non-temporal stores, which bypass the caches.
+/* Chooses the stores that write the rows of a batch. A device reads a cache line slowly while the line is in the
+ * private cache of the core that wrote it. The lines of earlier rows have moved to the shared cache, which a device
+ * reads faster than memory. So only the last rows of a pinned tensor are written by non-temporal stores, which bypass
+ * the caches.
  * Owns no data. Thread rule: pure functions, thread-safe. */
 #ifndef TDICT_LOADER_ROW_STORES_H
 #define TDICT_LOADER_ROW_STORES_H
@@ -13,8 +14,8 @@
 #define TDICT_ROW_STORES_TAIL_BYTES ((size_t)1 << 20) /* about the size of a core's private cache */
 
 typedef struct tdict_row_stores {
-  tdict_stream_kind tail_kind; /* the stores for rows from tail_begin on */
-  int64_t tail_begin;          /* earlier rows use plain stores */
+  tdict_stream_kind tail_kind; /* kind of stores for the rows from tail_begin on */
+  int64_t tail_begin;          /* first row of the tail; earlier rows use plain stores */
 } tdict_row_stores;
 
 /* Returns the stores for `rows` rows of `row_bytes` bytes each, in the memory of `leaf`. */

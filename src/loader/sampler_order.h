@@ -11,7 +11,7 @@ typedef struct tdict_sampler_order {
   int64_t num_samples;   /* drawn in an epoch by all ranks together */
   int64_t rank_samples;  /* drawn in an epoch by each rank */
   uint64_t seed;         /* 0 for a SEQUENTIAL sampler */
-  uint64_t weights_hash; /* of the weights of a WEIGHTED sampler; else 0 */
+  uint64_t weights_hash; /* hash of the weights of a WEIGHTED sampler; else 0 */
   int32_t kind, world_size;
 } tdict_sampler_order;
 /* Returns the settings of a sampler. */

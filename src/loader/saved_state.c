@@ -1,11 +1,12 @@
-/* Saved states of a loader: its position, and the settings that the order of samples depends on. A state with other
- * settings is refused, and the message names the difference. Owns no data. Thread rule: pure functions, thread-safe. */
+/* Saved states of a loader: its position, and the settings that the order of samples depends on. If the settings of a
+ * state differ from the loader's settings, the call fails and the message names the difference. Owns no data. Thread
+ * rule: pure functions, thread-safe. */
 #include "base/error.h"
 #include "loader/loader_internal.h"
 #include "loader/sampler_order.h"
 
-/* The largest epoch that a state may name. Counting from here to INT64_MAX takes centuries, so the code that increments
- * epochs and batches needs no overflow check. */
+/* Maximum epoch of a saved state. Counting from here to INT64_MAX takes centuries, so the code that increments epochs
+ * and batches needs no overflow check. */
 #define MAX_EPOCH (INT64_MAX / 2)
 enum { STREAM = -1 };
 

@@ -1,4 +1,4 @@
-/* Random numbers as pure functions of a key: a hash, and a shuffle. Results are the same on every machine.
+/* Computes random numbers and permutations as pure functions of a key. Results are the same on every machine.
  * Owns no data. Thread rule: thread-safe. */
 #ifndef TDICT_LOADER_SHUFFLE_H
 #define TDICT_LOADER_SHUFFLE_H

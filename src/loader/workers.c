@@ -15,8 +15,8 @@ tdict_batch_position tdict_loader_next_position(const tdict_loader *l, tdict_bat
   return (tdict_batch_position){position.epoch, position.batch + 1};
 }
 
-/* Returns true if a slot is free and the batches ahead stay below prefetch_bytes. The size of a batch is unknown while
- * it is BUSY, so the size of the last complete batch is the estimate. The first batch ahead is always allowed, since a
+/* Returns true if a slot is free and the prefetched batches are below prefetch_bytes. The size of a BUSY batch is
+ * unknown, so the size of the last complete batch is the estimate. One prefetched batch is always allowed, since a
  * batch larger than the limit could otherwise never begin. */
 static bool may_begin_batch(const tdict_loader *l) {
   if (l->is_paused || l->epoch_ended || l->failure.status != 0) return false;
@@ -59,7 +59,8 @@ void tdict_loader_trace_ready(const tdict_loader *l) {
   tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_READY, tdict_now_ns(), (size_t)l->num_ready);
 }
 
-/* Marks a slot READY and wakes the consumer. All waiters are woken, since tdict_loader_seek() waits here, too. */
+/* Marks a slot READY and wakes the consumer. Wakes all waiters, since tdict_loader_seek() waits for the same condition
+ * variable. */
 static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
   l->stats.fetch_seconds += (double)(tdict_now_ns() - slot->began_ns - slot->waited_ns) * 1e-9;
   l->stats.idle_seconds += (double)slot->waited_ns * 1e-9;
@@ -145,7 +146,7 @@ void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
   l->is_paused = true;
   while (l->num_busy > 0) pthread_cond_wait(&l->batch_done, &l->lock);
 
-  /* Drop what was prefetched, and restart the tickets at 0. */
+  /* Drop the prefetched batches, and restart the tickets at 0. */
   for (int32_t i = 0; i < l->depth; i++) tdict_loader_empty_slot(&l->slots[i]);
   l->num_begun = l->num_taken = l->num_fetched = 0;
   l->prefetched_bytes = 0;

@@ -1,5 +1,6 @@
-/* Memory entries of the simulated driver's table: pools, device memory, host memory and registrations. The caller owns
- * an allocation. Closing the driver unmaps what is still allocated. Thread rule: safe from any thread. */
+/* Implements the memory entries of the simulated driver's table: pools, device memory, host memory and registrations.
+ * The caller owns an allocation. Closing the driver unmaps all memory that is still allocated. Thread rule: safe from
+ * any thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -45,7 +46,7 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
   if (result == TDICT_CU_SUCCESS) {
-    pool->destroyed = true; /* as in CUDA, live allocations keep the pool */
+    pool->destroyed = true; /* as in CUDA, live allocations keep the pool alive */
     tdict_sim_pool_trim(pool, 0);
     if (pool->used == 0) tdict_sim_pool_free(d, pool);
   }

@@ -1,8 +1,9 @@
 /* Contexts of the simulated driver: each thread has a stack of current contexts and a capture mode.
  *
- * A thread's state is created when it first differs from a new thread's state. It is recycled when it no longer
- * differs, so no cleanup is needed when the thread ends. The driver owns all states and frees them when it closes.
- * Thread rule: only its own thread reads and writes a state; the driver's lock guards the lists. */
+ * A thread's state is allocated when the state first differs from the initial state. The state is recycled when it
+ * equals the initial state again, so no cleanup is needed when the thread ends. The driver owns all states and frees
+ * them when it closes. Thread rule: only its own thread reads and writes a state; the driver's lock guards the
+ * lists. */
 #include <stdlib.h>
 
 #include "sim/engine.h"
@@ -42,7 +43,7 @@ static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
   return failed ? NULL : thread;
 }
 
-/* Recycles the state if it equals that of a new thread. */
+/* Recycles the state if it equals the initial state of a thread. */
 static void recycle_thread(tdict_sim_driver *d, tdict_sim_thread *thread) {
   if (thread->depth > 0 || thread->mode != TDICT_CU_CAPTURE_GLOBAL) return;
   pthread_setspecific(d->thread_key, NULL);
@@ -108,7 +109,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
 
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  bool alive = false; /* compare addresses only: the handle may be invalid */
+  bool alive = false; /* compares addresses only, because the handle may be invalid */
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++)
     if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;

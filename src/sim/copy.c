@@ -1,6 +1,6 @@
-/* Copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the addresses of both
- * sides. A pageable source is copied to a buffer inside the call. A copy to a pageable destination waits for its end.
- * Thread rule: safe from any thread. */
+/* Implements the copy and fill entries of the simulated driver's table. A copy of pinned memory is queued with the
+ * addresses of both sides. A pageable source is copied to a buffer inside the call. A call that copies to a pageable
+ * destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static bool get_extent(size_t pitch, size_t width, size_t height, size_t *out) {
   return tdict_mul_size(pitch, height - 1, &rows) && tdict_add_size(rows, width, out);
 }
 
-/* Finds out if host bytes are page-locked. INVALID_VALUE: the range exceeds its registration or is device memory.
+/* Checks whether host bytes are page-locked. INVALID_VALUE: the range exceeds its registration or is device memory.
  * Locked. */
 static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t bytes, bool *pinned) {
   if (!host || (uintptr_t)host + bytes < (uintptr_t)host) return TDICT_CU_INVALID_VALUE;
@@ -25,14 +25,14 @@ static tdict_cu check_host(const tdict_sim_driver *d, const void *host, size_t b
   return TDICT_CU_SUCCESS;
 }
 
-/* Returns true if a copy of `device` may access the range. Memory of a pool needs permission for other devices; memory
- * of mem_alloc() does not. */
+/* Returns true if a copy of `device` may access the range. Other devices need permission to access memory of a pool.
+ * They may always access memory of mem_alloc(). */
 static bool has_access(const tdict_sim_device *device, const tdict_sim_device *owner, const tdict_sim_range *range) {
   return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
 }
 
-/* Checks device memory that a copy of `device` accesses. Writes the host pointer to its bytes, and to *use what is
- * needed to check later that the allocation still exists. A copy that names the owner of the memory passes that as
+/* Checks device memory that a copy of `device` accesses. Writes the host pointer to the memory's bytes. Fills *use for
+ * a later check that the allocation still exists. A peer copy names the owner of the memory and passes the owner as
  * `device`. Locked. */
 static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
                              tdict_sim_use *use, char **out) {

@@ -84,7 +84,7 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
     return TDICT_CU_SUCCESS;
   case TDICT_CU_ATTRIBUTE_PCI_DOMAIN_ID:
     *value = NO_PCI_DOMAIN;
-    return TDICT_CU_SUCCESS; /* a domain that exists in no machine, so that sysfs has no node for the device */
+    return TDICT_CU_SUCCESS; /* no machine has this PCI domain, so sysfs has no node for the device */
   case TDICT_CU_ATTRIBUTE_PCI_BUS_ID:
     *value = 0;
     return TDICT_CU_SUCCESS;
@@ -298,7 +298,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   int64_t now = tdict_now_ns();
   tdict_sim_lock(d);
   for (int32_t i = 0; d->held && i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* held work takes its simulated time from now on */
+    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* the simulated time of held work starts now */
       if (d->devices[i].engines[k].free_ns < now) d->devices[i].engines[k].free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
@@ -306,7 +306,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_unlock(d);
 }
 
-/* Finds the next work in the order of queueing, and its engine. Returns NULL if no engine has work. */
+/* Finds the work that was queued first, and the engine of that work. Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;
   for (int32_t i = 0; i < d->num_devices; i++) {
@@ -385,7 +385,7 @@ tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void 
 void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address) {
   const tdict_sim_stream *known = stream.handle;
   if (stream.device.type != TDICT_DEVICE_SIM || !tdict_sim_is_stream(known)) return NULL;
-  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent */
+  if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent process */
   const tdict_sim_space *space = &known->device->space; /* constant once a stream exists, so no lock is needed */
   return tdict_sim_space_has(space, device_address) ? tdict_sim_space_bytes(space, device_address) : NULL;
 }

@@ -38,7 +38,7 @@ static void wait_while_held(tdict_sim_engine *engine) {
   engine->may_finish = false;
 }
 
-/* Returns true if the memory is still the allocation that it was when the work was queued. */
+/* Returns true if the allocation that existed when the work was queued still exists. */
 static bool is_still_allocated(const tdict_sim_use *use) {
   if (!use->space) return true;
   const tdict_sim_range *range = tdict_sim_ranges_find(&use->space->live, use->address);
@@ -61,7 +61,7 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   tdict_sim_driver *d = device->driver;
   sleep_for_duration(engine, op);
   wait_while_held(engine);
-  /* Like a GPU, report freed memory as a sticky error. */
+  /* Like a GPU, report the use of freed memory as a sticky error. */
   if (!is_still_allocated(&op->work.dst_use) || !is_still_allocated(&op->work.src_use)) {
     if (!device->fault) device->fault = TDICT_CU_ILLEGAL_ADDRESS;
     return;
@@ -72,7 +72,7 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
     op->work.fn(op->work.user);
     tdict_sim_lock(d);
     if (hold_number != d->hold_number)
-      wait_while_held(engine); /* a hold began while the function ran: finish by a step */
+      wait_while_held(engine); /* a hold began while the function ran: wait for a step or a resume */
     return;
   }
   void *buffer = op->buffer;
@@ -101,7 +101,7 @@ static void *run_engine(void *argument) {
     engine->current = op;
     do_work(engine, op);
     engine->current = NULL;
-    engine->may_finish = false; /* a step may have set it after the work passed its last check */
+    engine->may_finish = false; /* a step may have set this flag after the work passed its last check */
     tdict_sim_op_finish(op);
   }
   tdict_sim_unlock(d);

@@ -1,7 +1,7 @@
 /* Address ranges of the simulated driver: sorted tables of ranges, the memory of a device, and pools.
  *
  * A device's memory is one mapping of twice its size. The first half is protected and gives the device addresses. The
- * second half holds the bytes. A device address that is used on the host is therefore a segmentation fault.
+ * second half holds the bytes. An access to a device address on the host therefore causes a segmentation fault.
  * A space owns its mapping and its table of live ranges. Thread rule: no function locks; the driver's lock guards all
  * data. */
 #ifndef TDICT_SIM_MEMORY_H
@@ -15,8 +15,8 @@ typedef struct tdict_cu_pool tdict_sim_pool;
 typedef struct tdict_sim_range {
   uintptr_t start;
   size_t bytes;         /* as requested, not rounded */
-  uint64_t id;          /* unique for ever, so that a reused address is recognized */
-  tdict_sim_pool *pool; /* the pool that the memory comes from, else NULL */
+  uint64_t id;          /* never used again, so that a reused address is recognized */
+  tdict_sim_pool *pool; /* the pool from which the memory was allocated, else NULL */
   int32_t ordinal;      /* the owning device */
   bool free_queued;     /* new calls must not use the range */
   bool mapped;          /* host memory that the driver allocated, not registered */
@@ -46,7 +46,7 @@ typedef struct tdict_sim_space {
   tdict_sim_ranges live;
 } tdict_sim_space;
 
-/* Reserves the address space for `capacity` bytes. Returns false if the system refuses. */
+/* Reserves the address space for `capacity` bytes. Returns false if the system call fails. */
 bool tdict_sim_space_open(tdict_sim_space *space, size_t capacity);
 void tdict_sim_space_close(tdict_sim_space *space);
 /* Returns true if [address, address + bytes) overlaps the mapping: the device addresses or their bytes. */
@@ -71,12 +71,12 @@ struct tdict_cu_pool {
   int32_t ordinal;
   uint32_t allowed_peers; /* bit n: copies of device n may access this pool's memory */
   bool destroyed;         /* the struct is freed with its last allocation */
-  uint64_t reuse[3];      /* the three REUSE attributes: stored, no effect */
-  uint64_t threshold;     /* bytes that stay reserved after they are freed */
+  uint64_t reuse[3];      /* the three REUSE attributes: stored, but they have no effect */
+  uint64_t threshold;     /* maximum number of freed bytes that the pool keeps reserved */
   size_t reserved, used;  /* bytes */
 };
 enum { TDICT_SIM_POOL_MAGIC = 0x736d706c };
-/* Gives cached bytes back to the space until at most keep_bytes are reserved. */
+/* Returns cached bytes to the space until at most keep_bytes are reserved. */
 void tdict_sim_pool_trim(tdict_sim_pool *pool, size_t keep_bytes);
 
 #endif

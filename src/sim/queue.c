@@ -73,8 +73,8 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Adds the stream to the list of streams whose head may be able to run. A list instead of recursion, because finishing
- * one operation may unblock streams that unblock further streams. */
+/* Adds the stream to the list of streams whose head may be able to run. A list replaces recursion, because one finished
+ * operation may unblock a long chain of streams. */
 static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   if (stream->is_runnable) return;
@@ -209,7 +209,9 @@ tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op) {
   tdict_sim_driver *d = stream->device->driver;
   const tdict_sim_options *o = &d->options;
   bool timed = o->latency_ns > 0 || o->h2d_bytes_per_second > 0 || o->d2h_bytes_per_second > 0;
-  if (timed) op->ready_ns = tdict_now_ns(); /* without rates and latency, save the system call */
+  if (timed)
+    op->ready_ns = tdict_now_ns(); /* if no rate or latency is set, the time is unused, so skip the system
+                                             * call */
   bool queued = append_legacy_waits(stream);
   if (queued) append_op(stream, op);
   add_runnable(stream);

@@ -1,12 +1,13 @@
 /* Streams, operations and engines of the simulated driver, and the driver's own struct.
  *
  * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). A marker
- * at the head of a stream is done at once, by the thread that moved it to the head. Work is done by an engine's thread.
- * Each device has one engine for copies to the device, one for copies to the host, and one for all other work. An
- * engine moves the bytes at the end of the simulated time, so a copy reads and writes all its bytes together.
+ * at the head of a stream is done at once, by the thread that moved the marker to the head. Work is done by an engine's
+ * thread. Each device has one engine for copies to the device, one for copies to the host, and one for all other work.
+ * An engine moves the bytes at the end of the simulated time, so a copy reads and writes all its bytes together.
  *
- * An operation is counted. Its stream, the event that it records, waits for it and waiting threads hold references.
- * Thread rule: the driver's lock guards everything. The lock is released while bytes are copied or a function runs. */
+ * An operation is counted. References are held by its stream, by the event that it records, by operations that wait for
+ * it, and by waiting threads. Thread rule: the driver's lock guards everything. The lock is released while bytes are
+ * copied or a function runs. */
 #ifndef TDICT_SIM_QUEUE_H
 #define TDICT_SIM_QUEUE_H
 
@@ -32,7 +33,7 @@ typedef enum tdict_sim_engine_index {
 
 typedef enum tdict_sim_op_kind {
   TDICT_SIM_OP_WAIT,   /* waits for another operation */
-  TDICT_SIM_OP_RECORD, /* notes the time */
+  TDICT_SIM_OP_RECORD, /* stores the time */
   TDICT_SIM_OP_FREE,   /* frees device memory */
   TDICT_SIM_OP_COPY,   /* COPY and later kinds are work, not markers */
   TDICT_SIM_OP_FILL,
@@ -62,7 +63,7 @@ struct tdict_sim_op {
   int32_t kind, engine;
   bool started; /* given to an engine, or in the `blocked` list of the operation it waits for */
   bool done;
-  uint64_t seq; /* number in the order of queueing, over all streams */
+  uint64_t seq; /* number in the order of queueing, unique among all streams */
   tdict_sim_stream *stream;
   tdict_sim_op *next;    /* next in the stream */
   tdict_sim_op *link;    /* next in an engine's queue or in a `blocked` list */
@@ -70,7 +71,7 @@ struct tdict_sim_op {
   tdict_sim_op *after;   /* WAIT: the operation that must be done first; counted */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* malloc'd copy of a pageable source */
-  int64_t ready_ns;      /* simulated time of start; unused without rates and latency */
+  int64_t ready_ns;      /* simulated time of start; unused if no rate or latency is set */
   int64_t finish_ns;     /* simulated time of end */
   int64_t done_ns;       /* RECORD: real time of the record */
   tdict_sim_work work;
@@ -81,7 +82,7 @@ struct tdict_cu_stream {
   tdict_sim_device *device;
   bool non_blocking, destroyed, is_runnable; /* is_runnable: in the driver's list `runnable` */
   tdict_sim_op *head, *tail;
-  uint64_t seen_seq;             /* already waits for the legacy stream up to this number */
+  uint64_t seen_seq;             /* this stream already waits for operations of the legacy stream up to this number */
   uint64_t legacy_seen_seq;      /* the legacy stream already waits for this stream up to this number */
   int64_t clock_ns;              /* simulated time at which the last operation ended */
   tdict_sim_stream *prev, *next; /* of the device */
@@ -117,7 +118,7 @@ struct tdict_cu_context {
   tdict_cu fault; /* sticky: the first error of queued work; every later call returns it */
   tdict_sim_space space;
   tdict_sim_stream legacy, per_thread;
-  tdict_sim_stream *streams; /* all streams, including legacy and per_thread */
+  tdict_sim_stream *streams; /* list of all streams, including legacy and per_thread */
   tdict_sim_event *events;
   int64_t num_streams, num_events; /* created by the user and not destroyed */
   tdict_sim_engine engines[TDICT_SIM_NUM_ENGINES];
@@ -128,7 +129,7 @@ enum { TDICT_SIM_MAX_DEVICES = 8 };
 struct tdict_sim_driver {
   tdict_driver base; /* first */
   tdict_sim_options options;
-  tdict_forkmark *mark;     /* counted; constant. tdict_sim_launch() has no context to ask */
+  tdict_forkmark *mark;     /* counted; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
   pthread_mutex_t lock;     /* guards all later fields and everything they point to */
   pthread_cond_t changed;   /* signaled when an operation is done or a count or flag below changes */

@@ -1,5 +1,5 @@
-/* Stream and event entries of the simulated driver's table. The caller owns its streams and events. Closing the driver
- * frees those that are left. Thread rule: safe from any thread. */
+/* Implements the stream and event entries of the simulated driver's table. The caller owns its streams and events.
+ * Closing the driver frees the remaining streams and events. Thread rule: safe from any thread. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -51,7 +51,7 @@ tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle
   if (result == TDICT_CU_SUCCESS) {
     tdict_sim_device *device = stream->device;
     tdict_sim_wait_stream(stream);
-    result = device->fault; /* work that the wait covered may have failed */
+    result = device->fault; /* some work before this wait may have failed */
   }
   tdict_sim_unlock(d);
   return result;

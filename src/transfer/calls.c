@@ -82,7 +82,7 @@ tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src, con
   return status == TDICT_OK ? wait_for_result(future, pin.stats, out, err) : status;
 }
 
-/* Pins the object in a tree of its own, so that the rules of tdict_pin_memory() apply. */
+/* Pins the object in a temporary tree, so that the rules of tdict_pin_memory() apply. */
 static tdict_status pin_in_tree(tdict_context *c, tdict_tree *wrapper, tdict_box *box, const tdict_pin_options *o,
                                 void **out, tdict_error *err) {
   tdict_tree *pinned;
@@ -160,12 +160,12 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
                                : "tensor");
   tdict_status status = tdict_place_find(&place, tree, path, "set_to", err);
   if (status != TDICT_OK) return status;
-  /* A simulated device of another context may have the same name, so the storage's owner is compared, too. */
+  /* A simulated device of another context may have the same name, so this also compares the owner of the storage. */
   const bool moves =
       place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                  !tdict_devices_own_storage(tdict_context_devices(context), tensor->storage));
   const tdict_device device = place.node->device;
-  if (moves) status = tdict_place_check_lock(&place, err); /* checked before any bytes are copied */
+  if (moves) status = tdict_place_check_lock(&place, err); /* check the lock before any bytes are copied */
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(tree, path, tensor, err);

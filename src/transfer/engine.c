@@ -35,7 +35,8 @@ void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
   tdict_tracer_reset(&e->tracer);
   for (int i = 0; i < e->num_rings; i++) {
-    /* Destroying a ring calls the driver, so the GPU's context must be current. This may fail if the device is lost. */
+    /* Destroying a ring calls the driver, so the GPU's context must be current. Entering the context may fail if the
+     * device is lost. */
     tdict_gpu *gpu = e->rings[i]->gpu;
     tdict_gpu_scope scope;
     (void)!tdict_gpu_enter(gpu, &scope, NULL);

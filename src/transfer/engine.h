@@ -15,18 +15,18 @@
 enum { TDICT_MAX_RINGS = 64 };
 
 typedef struct tdict_engine_config {
-  tdict_devices *devices; /* borrowed; so is the pool */
+  tdict_devices *devices; /* devices and pool: borrowed */
   tdict_pool *pool;
   size_t staging_bytes;
-  tdict_forkmark *mark; /* retained; so is the log */
+  tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   const tdict_tuning *tuning; /* copied; NULL: the built-in table */
 } tdict_engine_config;
 
 typedef struct tdict_engine {
   tdict_engine_config config;
-  tdict_tuning tuning; /* programs that measure may change it while no transfer is started or under way */
-  size_t slot_bytes;   /* of each ring */
+  tdict_tuning tuning; /* measuring programs may change the table while no transfer starts or runs */
+  size_t slot_bytes;   /* bytes of a slot in each ring */
   size_t num_slots;
   tdict_stream_kind best_stores; /* the fastest stores of this processor that bypass the cache */
   /* guards num_live and spare_plan, and num_pending, dependents and finished of every transfer */
@@ -38,16 +38,17 @@ typedef struct tdict_engine {
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
   tdict_tracer tracer;
-  _Atomic(int32_t) last_helpers; /* relaxed, a hint: pool threads that the last transfer used */
+  _Atomic(int32_t) last_helpers; /* relaxed, a hint: number of pool threads that the last transfer used */
 } tdict_engine;
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
-void tdict_engine_wait(tdict_engine *engine);    /* waits until no transfer is under way */
-void tdict_engine_destroy(tdict_engine *engine); /* call after the last wait; NULL is allowed */
+void tdict_engine_wait(tdict_engine *engine);    /* waits until no transfer is running */
+void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
 /* Returns the ring of a GPU, borrowed. The first call creates it. Call inside a scope of the GPU. TDICT_ENOMEM,
  * TDICT_EDEVICE. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
-/* Returns how the memory of a GPU's ring was obtained: a tdict_pinned_way, -1 if it is not pinned, 0 without a ring. */
+/* Returns how the memory of a GPU's ring was obtained: a tdict_pinned_way, -1 if the memory is not pinned, 0 if the GPU
+ * has no ring. */
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* tdict_engine_take_plan() moves the spare plan memory into *out, which may be empty. tdict_engine_give_plan()
  * clears a plan and keeps its memory for the next transfer, or frees it if it is too large. */

@@ -1,6 +1,6 @@
 /* The end of a transfer: statistics, release of sources, launch of the transfers that wait for it. See finish.h for
  * threads.
- * A transfer that has begun releases here all that it owns but the result. If a transfer never began, job.c releases
+ * A transfer that has begun releases everything except its result here. If a transfer never began, job.c releases
  * everything. */
 #include "transfer/finish.h"
 
@@ -15,8 +15,8 @@
 #include "transfer/plan/result.h"
 #include "transfer/run/chunk_parts.h"
 
-/* Adds the path of the failed leaf to the error. If the program has the result already, only the mirror is safe to
- * read. */
+/* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `mirror` is safe
+ * to read. */
 static void add_error_path(tdict_future *t) {
   const tdict_tree *tree = t->mirror || t->result_was_returned ? t->mirror : t->result;
   char path[sizeof t->error.path];
@@ -76,8 +76,8 @@ static void fill_stats(tdict_future *t) {
   s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
 }
 
-/* Returns the tail events. The caller holds error_lock, so no thread queues a wait for them now. The copies have
- * ended, so no later waiter needs them. */
+/* Returns the tail events. The caller holds error_lock, so no thread queues a wait for these events now. The copies
+ * have ended, so no later waiter needs the events. */
 static void give_tails(tdict_future *t) {
   TDICT_ASSERT(tdict_lock_is_held(&t->error_lock));
   for (int i = 0; i < t->num_workers; i++) {
@@ -113,8 +113,9 @@ static void release_slab(releasing *r) {
   r->count = 0;
 }
 
-/* Removes the mark of a source and releases it. `early`: the transfer still runs. Then memory of the program is kept
- * and false is returned, because its release callback must not run in the middle of a transfer. */
+/* Removes the mark of a source and releases it. `early`: the transfer still runs. If `early` is true and the program
+ * owns the memory, returns false and keeps the source. The program's release callback must not run in the middle of a
+ * transfer. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
@@ -137,7 +138,7 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
  * is removed at the end. */
 void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
-  if (t->hashes) return; /* hashed again at the end */
+  if (t->hashes) return; /* check_sources: the sources are hashed again at the end */
   uint32_t begin = chunk->first, end;
   while (begin < p->num_items && p->items[begin].offset < chunk->begin) begin++;
   for (end = begin; end < p->num_items && p->items[end].offset < chunk->end; end++)
@@ -177,7 +178,7 @@ static void release_sources(tdict_future *t) {
   p->borrows = true; /* no source is retained any more */
 }
 
-/* Releases everything but the result. Releases may call functions of the program, so no lock is held. */
+/* Releases everything except the result. Releases may call functions of the program, so no lock is held. */
 static void release_all(tdict_future *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->begin_ns, t->plan.total_bytes);
   give_wait_events(t);
@@ -200,7 +201,7 @@ static void release_all(tdict_future *t) {
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
   TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
-  /* Settle the outcome. */
+  /* Make the outcome final. */
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);
@@ -209,19 +210,19 @@ void tdict_transfer_finish(tdict_future *t) {
   give_tails(t);
   pthread_mutex_unlock(&t->error_lock);
   if (!t->skips_stats) fill_stats(t);
-  /* before other transfers see `finished`, because they then read which bytes are lost */
+  /* must come before `finished` is set: other transfers then read which bytes are lost */
   if (t->marked) update_lost_bytes(t);
-  /* Take the transfers that wait. */
+  /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);
   t->finished = true;
   tdict_dependent *next = t->dependents;
   t->dependents = NULL;
   pthread_mutex_unlock(&e->lock);
-  /* Release, and only then wake the waiting threads: they may reuse the bytes. */
+  /* Release the sources before waking the waiting threads, because these threads may reuse the bytes. */
   release_all(t);
   tdict_latch_open(&t->queued);
   tdict_latch_open(&t->ended);
-  /* Launch the transfers that have no other transfer to wait for. */
+  /* Launch the transfers that wait for no other transfer. */
   while (next) {
     tdict_dependent *d = next;
     next = d->next;
@@ -230,7 +231,7 @@ void tdict_transfer_finish(tdict_future *t) {
     TDICT_ASSERT(waiting->num_pending > 0);
     bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
-    if (ready) tdict_transfer_launch(waiting); /* `waiting` owns d and may be freed now */
+    if (ready) tdict_transfer_launch(waiting); /* `waiting` owns the edge d and may be freed now */
   }
   tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);

@@ -1,5 +1,6 @@
-/* Ends a transfer, and releases its sources before the end where possible. Ending drops the reference of the work.
- * Thread rule: the last worker ends a transfer. The thread that filled a chunk calls tdict_transfer_chunk_read(). */
+/* Ends a transfer, and releases its sources before the end where possible. The end of a transfer drops the reference
+ * that the work holds. Thread rule: the last worker ends a transfer. The thread that filled a chunk calls
+ * tdict_transfer_chunk_read(). */
 #ifndef TDICT_TRANSFER_FINISH_H
 #define TDICT_TRANSFER_FINISH_H
 
@@ -15,7 +16,7 @@ void tdict_transfer_built(tdict_future *transfer);
 /* Ends a transfer that has nothing to copy. */
 void tdict_transfer_end_at_once(tdict_future *transfer);
 /* Releases the sources that lie completely in the chunk, after its bytes were copied into a slot. Does nothing if
- * the sources are hashed again later. */
+ * check_sources is set, because the sources are hashed again later. */
 void tdict_transfer_chunk_read(tdict_future *transfer, const tdict_chunk *chunk);
 
 #endif

@@ -17,8 +17,8 @@ tdict_future *tdict_future_retain(const tdict_future *future) {
   return t;
 }
 
-/* Drops the result with the last handle, because the worker that ended the transfer may hold its own reference a
- * little longer. */
+/* Drops the result with the last handle, because the worker that ended the transfer may drop its reference a little
+ * later. */
 void tdict_future_release(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark)) return;
   if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&
@@ -40,7 +40,7 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
   return TDICT_OK;
 }
 
-/* Returns TDICT_OK if this thread may wait for f, else why not. */
+/* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
 static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: f is NULL");
   if (tdict_pool_thread_data() && tdict_hooks_is_inside(f))
@@ -53,7 +53,7 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  /* Run the deferred tail here if no pool thread has begun it: that saves waking a thread. */
+  /* Run the deferred tail here if no pool thread has begun it, which saves waking a thread. */
   if (future->deferred_tail) tdict_deferred_tail_run(future);
   if (future->spin_ns > 0) tdict_latch_spin(&future->ended, tdict_deadline_ns(future->spin_ns));
   tdict_transfer_wait(future, &future->ended, INT64_MAX);
@@ -78,13 +78,14 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
   return return_outcome(future, NULL, err);
 }
 
-/* Makes the stream wait for the tail events of all workers. The caller holds error_lock and the outcome is open:
- * when it is final, the tails are given back. */
+/* Makes the stream wait for the tail events of all workers. The caller holds error_lock, and the outcome is not final
+ * yet.
+ * Once the outcome is final, the tail events are returned to their pools. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device: handle 0 is the legacy stream of the device whose context is current */
   tdict_gpu_scope scope;
   TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
-  if (!f->gpu) return TDICT_OK; /* copies between host memories have no tail */
+  if (!f->gpu) return TDICT_OK; /* copies between host memories have no tail event */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(stream_gpu, &scope, err);
@@ -95,7 +96,7 @@ static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_erro
   return status;
 }
 
-/* Checks the stream before the state of the transfer, so that a wrong stream is always refused. */
+/* Checks the stream before the state of the transfer, so that a wrong stream is always an error. */
 static tdict_status check_wait_stream(const tdict_future *f, tdict_stream s, tdict_error *err) {
   static const char what[] = "wait_on_stream";
   char name[32];
@@ -117,12 +118,12 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
   if (status == TDICT_OK) status = check_wait_stream(future, stream, err);
   if (status != TDICT_OK) return status;
   tdict_transfer_wait(future, &future->queued, INT64_MAX);
-  /* Without all tails a stream cannot wait, so the host waits for the end. */
+  /* If a tail event is missing, a stream cannot wait for all copies, so the host waits for the end. */
   if (atomic_load_explicit(&future->missing_tail_event, memory_order_relaxed) || tdict_transfer_has_failed(future))
     tdict_transfer_wait(future, &future->ended, INT64_MAX);
   if (tdict_transfer_is_open(future, &future->ended)) return return_outcome(future, out, err);
   pthread_mutex_lock(&future->error_lock);
-  /* The transfer may have ended meanwhile and returned its tails; error_lock makes the check reliable. */
+  /* The transfer may have ended meanwhile and returned its tail events. error_lock makes the check reliable. */
   bool ended = future->outcome_is_final;
   if (!ended) status = queue_tail_waits(future, stream, err);
   if (!ended && status == TDICT_OK && out) {

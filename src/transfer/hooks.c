@@ -8,7 +8,7 @@
 #include "transfer/finish.h"
 #include "transfer/order.h"
 
-/* The hooks that a thread runs, innermost first. The list is the pool's note of the thread. */
+/* The hooks that a thread runs, innermost first. The pool stores a pointer to the list as the thread's data. */
 typedef struct frame {
   const tdict_future *transfer;
   struct frame *outer;
@@ -24,7 +24,7 @@ typedef struct tdict_hooks {
   tdict_context *context;
   tdict_device device;
   tdict_gpu *gpu;
-  _Atomic(uint32_t) num_unfinished; /* acq_rel: hooks that have not ended; the last one begins the copies */
+  _Atomic(uint32_t) num_unfinished; /* acq_rel: hooks that have not ended; the last hook begins the copies */
   uint32_t count;
   hook_task tasks[];
 } tdict_hooks;
@@ -45,7 +45,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
   h->context = context;
   h->device = device;
-  if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has found it before */
+  if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has already found the GPU */
     (void)!tdict_devices_gpu(t->engine->config.devices, device, &h->gpu, NULL);
   for (uint32_t i = 0; i < t->plan.num_objects; i++)
     if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
@@ -113,10 +113,10 @@ static tdict_status run_step(tdict_future *t, tdict_object_step *step, tdict_err
     status = call_hook(TDICT_HOOK_OF(type, to_device), "to_device", &hook, &moved, err);
     if (status != TDICT_OK) moved = NULL;
   }
-  /* Wait for the hook's own copies, even after a failure. */
+  /* Wait for the copies that the hook queued, even after a failure. */
   ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
-  if (step->pin && step->move) tdict_box_release(pinned); /* it was the argument of to_device */
+  if (step->pin && step->move) tdict_box_release(pinned); /* the pinned object was the argument of to_device */
   if (status == TDICT_OK)
     step->result = moved;
   else if (moved && moved != step->box)
@@ -157,7 +157,7 @@ static void run_hook_task(tdict_task *task) {
     if (status != TDICT_OK) tdict_transfer_fail_at(t, own_task->step->path, &err);
   }
   if (atomic_fetch_sub_explicit(&t->hooks->num_unfinished, 1, memory_order_acq_rel) != 1) return;
-  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* with on_caller the starting thread begins them */
+  if (!t->on_caller) (void)tdict_hooks_begin_copies(t); /* if on_caller is set, the starting thread begins the copies */
 }
 
 void tdict_hooks_run(tdict_future *t) {

@@ -12,8 +12,8 @@
 struct tdict_hook {
   tdict_future *transfer;
   tdict_context *context;
-  tdict_device device;    /* the target; the cpu while pin_memory runs */
-  bool pins;              /* pin_memory runs */
+  tdict_device device;    /* the hook's device: the cpu while pin_memory runs, else the target */
+  bool pins;              /* true while pin_memory runs */
   tdict_gpu *gpu;         /* device of `stream`; NULL: the target is the cpu */
   tdict_cu_stream stream; /* taken on the first tdict_hook_stream() */
 };

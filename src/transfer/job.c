@@ -11,8 +11,8 @@
 /* A waiting pool thread looks for other tasks at least this often. */
 enum { HELP_EVERY_NS = 200000 };
 
-/* In a fork no other thread exists, and a thread of the parent may hold the latch's lock. So the count is read
- * without the lock. */
+/* A forked child has no other threads, and a thread of the parent may hold the latch's lock. The child therefore reads
+ * the count without locking. */
 bool tdict_transfer_is_open(const tdict_future *t, tdict_latch *latch) {
   return tdict_forkmark_forked(t->mark) ? latch->count == 0 : tdict_latch_is_zero(latch);
 }
@@ -86,7 +86,7 @@ void tdict_transfer_release(tdict_future *f) {
   TDICT_ASSERT(!f->marked);
   log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
-  /* else the engine has taken its memory */
+  /* else the engine has taken the plan's memory */
   if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_wait_events; i++) tdict_gpu_give_event(f->wait_events[i].gpu, f->wait_events[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);

@@ -1,5 +1,6 @@
-/* Defines a transfer: its plan, how it is carried out, what it waits for, its first error and its references. A
- * transfer is also its public future, and the fence that it attaches to the storages that it reads and writes.
+/* Defines the struct of a transfer: its plan, its settings, its order among transfers, its first error and its
+ * references. A transfer is also its public future, and the fence that it attaches to the storages that it reads and
+ * writes.
  * Fields are grouped by the file that works with them. This file does not know how a transfer is ordered, run or
  * ended: see order.h, run/worker.h and finish.h.
  * Thread rule: one thread fills in a transfer until it begins. After that, each field says what guards it. */
@@ -16,7 +17,7 @@ enum { TDICT_MAX_WAIT_EVENTS = 16 };
 typedef struct tdict_worker {
   tdict_task task; /* first: the pool passes it to the task's function */
   tdict_future *transfer;
-  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL without a tail */
+  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL if there is no tail */
   tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
@@ -24,7 +25,7 @@ typedef struct tdict_worker {
 
 /* An edge of the order: `waiting` must not begin before `awaited` has ended. */
 typedef struct tdict_dependent {
-  tdict_future *waiting; /* not counted: it cannot end while num_pending is above 0 */
+  tdict_future *waiting; /* not counted: this transfer cannot end while its num_pending is above 0 */
   tdict_future *awaited;
   struct tdict_dependent *next;
 } tdict_dependent;
@@ -40,39 +41,39 @@ struct tdict_future {
 
   /* References */
   _Atomic(int64_t) refs;    /* the program's handles, attached fences and the work itself */
-  _Atomic(int64_t) handles; /* acq_rel: the program's references. The last release drops the result */
+  _Atomic(int64_t) handles; /* acq_rel: the program's references. The release of the last handle drops the result */
 
-  /* Where it belongs */
+  /* The parts of the context that the transfer uses */
   tdict_engine *engine; /* not touched after the end: the context may be gone */
-  tdict_pool *pool;     /* the engine's pool; compared only */
-  tdict_forkmark *mark; /* counted; so is the log */
+  tdict_pool *pool;     /* the engine's pool; only the address is compared */
+  tdict_forkmark *mark; /* mark and log: counted */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
 
-  /* What is moved */
+  /* Source and result */
   tdict_plan plan;
   tdict_storage *arena;     /* counted; the storage of all new leaves, or NULL */
   tdict_tree *result;       /* counted; returned to the caller after success */
-  tdict_tree *mirror;       /* counted; the tree in which paths of errors are looked up. NULL: look in `result` */
-  const tdict_tree *source; /* borrowed until the start returns; paths are looked up here while there is no result */
+  tdict_tree *mirror;       /* counted; error paths are looked up in this tree. NULL: in `result` */
+  const tdict_tree *source; /* borrowed until the start returns; looks up error paths if `result` is NULL */
 
-  /* How it is carried out: settled before it begins */
+  /* Settings. Final before the transfer begins. */
   int32_t mode;
   tdict_tuning_row row;      /* chunk sizes, threads and slots */
   tdict_stream_kind stores;  /* store instructions with which host threads copy */
   int64_t spin_ns;           /* a wait for the end spins for this time before it sleeps */
-  uint32_t num_parts;        /* most parts of a chunk that threads fill together */
+  uint32_t num_parts;        /* maximum number of parts of a chunk; threads fill the parts in parallel */
   int num_helpers;           /* threads that may help the starting thread to mark many sources */
   bool places_while_marking; /* true for many items: the thread that marks an item also sets its dst_data */
   bool on_caller;            /* the starting thread is the first worker; pool threads are the others */
-  /* on_caller becomes false if the transfer must wait for another one. Both are settled by the begin */
+  /* on_caller becomes false if the transfer must wait for another transfer. Both flags are final after the begin */
   bool on_caller_if_ready;
   bool is_pin_memory; /* the call is tdict_pin_memory() */
   bool caller_waits;  /* the starting call blocks until the end, so no stream can wait for the transfer */
   bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
   tdict_gpu *gpu;     /* counted; the first device that takes part, or NULL */
 
-  /* What copies wait for */
+  /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
   tdict_fence **uses; /* counted: recorded uses of the bytes that are written. Copies wait for them */
@@ -81,7 +82,7 @@ struct tdict_future {
   /* The order among transfers: order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* the marks are attached. Sources that were read have theirs removed: storage is NULL */
+  bool marked; /* the marks are attached. The marks of sources that were read are removed again: storage is NULL */
   tdict_dependent *waits_for;
   /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
    * have not ended */
@@ -94,7 +95,7 @@ struct tdict_future {
   /* owned, one for each item: check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
   struct tdict_hooks *hooks; /* owned: hooks.h. NULL: the tree has no objects */
-  /* owned: run/worker.h. NULL: no worker leaves its waiting to another thread */
+  /* owned: run/worker.h. NULL: every worker waits for its copies itself */
   struct tdict_deferred_tail *deferred_tail;
   /* owned, one for each chunk: run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
@@ -103,7 +104,7 @@ struct tdict_future {
 
   /* Progress of the workers */
   tdict_latch queued; /* counts workers that still queue copies */
-  /* relaxed: a worker could not record its tail, so waiters wait for `ended`. Ordered by `queued` */
+  /* relaxed: a worker could not record its tail, so waiters wait for `ended`. The latch `queued` orders it */
   _Atomic(bool) missing_tail_event;
   _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
@@ -115,17 +116,17 @@ struct tdict_future {
 
   /* The first error */
   _Atomic(bool) failed;             /* relaxed: a hint to stop early. The error itself is guarded by error_lock */
-  _Atomic(bool) error_was_reported; /* relaxed: a call has returned the error, so the log need not */
+  _Atomic(bool) error_was_reported; /* relaxed: a call has returned the error, so the error is not logged */
   /* guards: error, error_item, the two flags below, and the workers' tails until the outcome is final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
-  /* the item whose leaf is named at the end. UINT32_MAX: no leaf, or the path is set already */
+  /* the item whose leaf the error names. UINT32_MAX: no leaf, or the path is set already */
   uint32_t error_item;
-  bool outcome_is_final;    /* later errors and cancels change nothing */
+  bool outcome_is_final;    /* later errors and cancels are ignored */
   bool result_was_returned; /* the program has the result and may change it, so no path is looked up in it */
 
-  /* The end */
-  tdict_latch ended; /* after it opens, all fields are only read */
+  /* State after the end */
+  tdict_latch ended; /* after this latch opens, all fields are only read */
   int64_t begin_ns;
   tdict_traced traced;
   tdict_transfer_stats stats;
@@ -136,20 +137,21 @@ struct tdict_future {
 
 /* Creates an empty transfer with room for its workers. *out has one reference and one handle. TDICT_ENOMEM. */
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_future **out, tdict_error *err);
-/* Drops a reference that is not a handle of the program. The last one frees the transfer. */
+/* Drops a reference that is not a handle of the program. The last reference frees the transfer. */
 void tdict_transfer_release(tdict_future *f);
 /* Stores the first error; later ones are ignored. `item` names the leaf, or is UINT32_MAX. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
 /* As tdict_transfer_fail(), with a known path instead of an item. */
 void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
-/* Returns true if an error was stored or the transfer was cancelled. May be late: use it only to stop early. */
+/* Returns true if an error was stored or the transfer was cancelled. The result may be out of date: use it only to stop
+ * early. */
 static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
 }
 /* Returns true if the latch is open. Safe in a fork. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
 /* Waits for a latch of the transfer until a deadline, and returns true if it is open. A pool thread runs other tasks
- * meanwhile, because the work that opens the latch may be queued after its own task. */
+ * meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 
 #endif

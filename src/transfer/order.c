@@ -31,7 +31,7 @@ static tdict_status refuse_lost(tdict_error *err) {
 
 void tdict_transfer_launch(tdict_future *t) {
   TDICT_ASSERT(t->num_pending == 0 && !t->finished);
-  /* without earlier transfers, mark_and_order() has checked already */
+  /* if no earlier transfer existed, mark_and_order() has already checked */
   uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
@@ -46,7 +46,7 @@ void tdict_transfer_launch(tdict_future *t) {
   if (on_caller) tdict_latch_down(&t->may_start);
 }
 
-/* Prepares the marks on written storages, one for neighbouring items of a storage. The marks on sources are in the
+/* Prepares the marks on written storages. Neighbouring items of a storage share a mark. The marks on sources are in the
  * plan. */
 static tdict_status make_marks(tdict_future *t, tdict_error *err) {
   tdict_plan *p = &t->plan;
@@ -126,15 +126,15 @@ static void find_foreign(void *user, tdict_fence *fence) {
 }
 
 /* Waits for a limited time only: the other transfer may be removing its marks, because it has seen the marks of this
- * one. */
+ * transfer. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
   foreign->ops->release(foreign);
 }
 
-/* Attaches a mark to a storage that has other marks, and collects the conflicts. Fences of other engines are looked
- * for after attaching: if two engines mark a storage at the same time, at least one of them sees the other. */
+/* Attaches a mark to a storage that has other marks, and collects the conflicts. Looks for fences of other engines
+ * after attaching: if two engines mark a storage at the same time, at least one of them sees the other. */
 static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
   tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
   tdict_storage_attach(node);
@@ -143,11 +143,11 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* Marks the sources in parallel. Sources that already carry a mark are skipped here (fence stays NULL);
- * mark_sources() handles them. */
+/* Marks the sources in parallel. Skips sources whose storages already have a mark and leaves their fence NULL.
+ * mark_sources() handles these sources. */
 typedef struct marking {
   tdict_future *self;
-  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop orders them */
+  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible */
 } marking;
 
 static void mark_stretch(void *user, long n) {
@@ -204,9 +204,10 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
 }
 
-/* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that
- * help here do not take it. The order cannot include transfers of other contexts. If there is one, its fence is
- * returned in *foreign (counted), all marks are removed, and the caller waits for it and tries again. TDICT_EINVAL:
+/* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that help
+ * here do not take it. The order cannot include transfers of other contexts. If a transfer of another context uses the
+ * same bytes, removes all marks and returns that transfer's fence in *foreign (counted). The caller waits for the fence
+ * and tries again. TDICT_EINVAL:
  * a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
@@ -259,14 +260,14 @@ tdict_status tdict_transfer_begin(tdict_future *t, tdict_error *err) {
     bool begins = status == TDICT_OK && !foreign;
     bool ready = begins && t->num_pending == 0;
     if (begins && !ready && t->on_caller_if_ready)
-      t->on_caller = false; /* the thread that launches it reads on_caller after taking the lock */
+      t->on_caller = false; /* the thread that launches the transfer reads on_caller after taking the lock */
     if (begins && !t->hooks) tdict_transfer_count_live(t);
     pthread_mutex_unlock(&e->lock);
     if (ready) tdict_transfer_launch(t);
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
-  /* other threads may have met its marks and wait for its end */
+  /* other threads may have seen the marks of this transfer and wait for its end */
   if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->ended);
   return status;
 }

@@ -5,16 +5,18 @@
 
 #include "transfer/job.h"
 
-/* Attaches the transfer's marks to its storages. Launches it at once, or leaves that to the transfers that it must
- * wait for. The plan, the result, the wait events and the workers' tasks must be set. On failure nothing has begun.
- * TDICT_ENOMEM; TDICT_EINVAL a source's bytes are lost. */
+/* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
+ * Otherwise the last awaited transfer launches it when that transfer ends. The plan, the result, the wait events and
+ * the workers' tasks must be set. On failure nothing has begun. TDICT_ENOMEM; TDICT_EINVAL a source's bytes are
+ * lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
-/* Submits the transfer's tasks, or lets the starting thread work. Call when no earlier transfer is left to wait for. */
+/* Submits the transfer's tasks, or lets the starting thread work. Call when the transfer waits for no earlier
+ * transfer. */
 void tdict_transfer_launch(tdict_future *transfer);
-/* Removes the first num_writes marks on written storages, and the marks on sources unless the finish has removed
- * them. */
+/* Removes the first num_writes marks on written storages, and those marks on sources that finish.c has not removed
+ * yet. */
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
-/* Adds the reference of the transfer's work, and counts the transfer as under way. The engine's lock must be held. */
+/* Adds the reference of the transfer's work, and counts the transfer as running. The engine's lock must be held. */
 void tdict_transfer_count_live(tdict_future *transfer);
 
 #endif

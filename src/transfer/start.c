@@ -25,15 +25,16 @@ enum {
   MAX_READERS = 15,
   MANY_ITEMS = 8192,
   MANY_LEAVES = 2048
-}; /* MANY_ITEMS: items placed by several threads. MANY_LEAVES: reading so many takes longer than waking threads */
+}; /* MANY_ITEMS: number of items from which several threads place items. MANY_LEAVES: reading this many leaves takes
+    * longer than waking threads */
 
 /* The state of one start; lives for one call. */
 typedef struct starter {
   tdict_engine *engine;
   const tdict_start *start;
   tdict_device device;
-  tdict_gpu *gpu;       /* of the target; NULL: the target is the cpu, or there is a destination */
-  tdict_memory *memory; /* of the result; NULL: ordinary host memory */
+  tdict_gpu *gpu;       /* the target's GPU; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory; /* memory of the result; NULL: ordinary host memory */
   bool want_pinned;     /* host leaves that are not pinned must be copied */
   tdict_plan plan;
   int32_t mode;
@@ -124,7 +125,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
 }
 
 /* Records an event on `stream`, for which the transfer's copies on this device wait. One event for each device is
- * enough. */
+ * sufficient. */
 static tdict_status add_wait_event(tdict_future *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
   for (int i = 0; i < t->num_wait_events; i++)
     if (t->wait_events[i].gpu == gpu) return TDICT_OK;
@@ -174,7 +175,7 @@ static int find_memory_node(const tdict_plan *p) {
   return -1;
 }
 
-/* Returns the GPU for checks of streams; NULL if the transfer stays on the host. */
+/* Returns the GPU for checks of streams; NULL if the transfer copies within the host. */
 static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
   tdict_gpu *gpu = NULL;
   for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
@@ -227,7 +228,7 @@ static tdict_status build_during_copies(const starter *s, tdict_future *t, tdict
   return status;
 }
 
-/* Returns true if every leaf is in place, so that the tree is its own result. */
+/* Returns true if every leaf is in place. The result is then the source tree itself. */
 static bool is_already_there(const starter *s) {
   tdict_device tree_device;
   if (s->start->dst || s->plan.num_items > 0) return false;
@@ -238,7 +239,7 @@ static bool is_already_there(const starter *s) {
 }
 
 /* Returns true if one thread can queue all copies without waiting. A lane waits after TDICT_DIRECT_IN_FLIGHT driver
- * copies, and a strided copy may need any number of them. */
+ * copies, and a strided copy may need any number of driver copies. */
 static bool is_queued_without_waiting(const tdict_plan *plan) {
   bool plain = true;
   for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
@@ -351,8 +352,8 @@ static tdict_status make_future(starter *s, tdict_future **out, tdict_error *err
   return TDICT_OK;
 }
 
-/* Wakes as many pool threads as the last transfer used, while this tree is read: the next transfer is likely to need
- * as many. */
+/* Wakes pool threads while this tree is read. This transfer probably needs the same number of threads as the last
+ * transfer. */
 static void wake_helpers(const tdict_engine *e) {
   int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
   if (count > 0) tdict_pool_wake(e->config.pool, count);

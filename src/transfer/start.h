@@ -12,10 +12,10 @@ typedef struct tdict_start {
   tdict_device device;            /* for to_device; TDICT_DEVICE_AUTO is the context's own device */
   tdict_transfer_options options; /* all fields set */
   bool caller_waits;              /* the call blocks until the end */
-  bool pin;                       /* pin_memory: keeps the tree's device, and refuses leaves on devices */
+  bool pin;                       /* pin_memory: keeps the tree's device; leaves on devices are an error */
 } tdict_start;
 
-/* Starts a transfer and returns a new future. The transfer is under way, or has ended already. Errors of the public
+/* Starts a transfer and returns a new future. The transfer is running, or has already ended. Errors of the public
  * calls. */
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err);

@@ -3,7 +3,7 @@
 #include "transfer/plan/choose.h"
 
 enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
-/* above this size, waking a waiting caller takes a negligible part of the time */
+/* above this size, the time to wake a waiting caller is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
 
 /* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. Only an estimate:
@@ -48,7 +48,7 @@ static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
 
 static int at_most(int n, int most) { return n < most ? n : most; }
 
-/* Returns the direction of most bytes. */
+/* Returns the direction in which most bytes are copied. */
 static tdict_tuning_direction find_direction(const tdict_plan *p) {
   const size_t *bytes = p->way_bytes;
   if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
@@ -56,7 +56,8 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
   return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
-/* Chooses the threads. A pool thread that starts a transfer copies itself, so that tasks never wait for tasks. */
+/* Chooses the threads. If a pool thread starts a transfer, it copies on that thread, so that tasks never wait for
+ * tasks. */
 static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
@@ -66,7 +67,8 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   bool has_hooks = num_hooked(r->plan) > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
-  /* Copies within the host keep the memory busy. One more processor gains little, and the program needs one. */
+  /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
+   * program. */
   bool spares_cpu = find_direction(r->plan) == TDICT_TUNING_HOST;
   int chosen = at_most(c->row.workers, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
   c->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
@@ -80,7 +82,8 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
 }
 
 /* Adjusts the chunk size. A caller of an _async call that copies itself needs one slot for each chunk. If all chunks
- * have one size, they are made equal, so that no thread ends with a small chunk while another has a large one. */
+ * may have the same size, they are made equal, so that no thread ends with a small chunk while another has a large
+ * one. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {
@@ -92,7 +95,8 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
   size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with the padding between leaves */
   bool pages =
-      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks stay whole huge pages, each touched by one thread */
+      find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks are whole huge pages, so that one thread touches each
+                                                        * page */
   if (is_even && !pages && line_bytes > c->row.chunk_bytes) {
     size_t count = (line_bytes + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
     c->row.chunk_bytes = ((line_bytes + count - 1) / count + step - 1) / step * step;

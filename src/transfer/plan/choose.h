@@ -20,9 +20,10 @@ typedef struct tdict_choice_request {
 typedef struct tdict_choice {
   tdict_tuning_row row; /* chunk_bytes is at most the engine's slot size */
   int num_workers;
-  uint32_t num_parts; /* most parts of one slot, which threads fill together */
+  uint32_t num_parts; /* maximum number of parts of a slot; threads fill the parts in parallel */
   bool on_caller;     /* the calling thread is the first worker */
-  /* on_caller holds only if this thread can queue all copies without waiting, and no other transfer comes first */
+  /* on_caller is valid only if this thread can queue all copies without waiting and the transfer waits for no other
+   * transfer */
   bool on_caller_if_ready;
   int64_t spin_ns;
 } tdict_choice;

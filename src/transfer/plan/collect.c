@@ -1,5 +1,5 @@
-/* Reads a tree into a plan: each leaf is shared, or becomes an item with its way. See collect.h for ownership and
- * threads. */
+/* Reads a tree into a plan. A leaf is either shared with the result, or becomes an item of the plan with a way to copy
+ * it. See collect.h for ownership and threads. */
 #include "transfer/plan/collect.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_same_bytes same;     /* table of leaves, to find leaves that are the same bytes */
-  bool table_in_use;         /* some leaf did not follow the leaves before it, so all items are in the table */
+  bool table_in_use;         /* a leaf had gaps, or did not begin after all earlier leaves of its storage, so all items
+                              * are in the table */
   int misses;                /* attempts in a row that found no uniform leaf */
   const tdict_storage *last; /* the storage checked last by is_pinned(), and the result */
   tdict_gpu *last_gpu;
@@ -52,7 +53,7 @@ static bool grow_array(void **array, uint32_t count, uint32_t *cap, size_t bytes
   return true;
 }
 
-/* Makes room for `more` items and leaves. On failure the plan keeps what it has. */
+/* Makes room for `more` items and leaves. On failure the plan's contents are unchanged. */
 static bool reserve_items(tdict_plan *p, uint32_t more) {
   size_t items = (size_t)p->num_items + more, leaves = (size_t)p->num_leaves + more;
   if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
@@ -130,7 +131,7 @@ static void choose_way_out(collector *c, tdict_item *item) {
   item->way = pinned && item->src_plain && item->dst_plain ? TDICT_WAY_DIRECT : TDICT_WAY_STAGE_OUT;
 }
 
-/* Chooses the way of an item, and its GPU. */
+/* Chooses the way to copy an item, and the GPU that copies it. */
 static tdict_status choose_way(collector *c, tdict_item *item, tdict_device to, tdict_error *err) {
   tdict_device from = item->src->storage->device;
   bool from_host = from.type == TDICT_DEVICE_CPU, to_host = to.type == TDICT_DEVICE_CPU;
@@ -229,7 +230,7 @@ static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree 
   return true;
 }
 
-/* Puts all items into the table, if this leaf does not follow the leaves before it. */
+/* Puts all items into the table, if this leaf does not begin after all earlier leaves of its storage. */
 static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error *err) {
   if (c->table_in_use || tdict_same_bytes_follows(&c->same, t)) return TDICT_OK;
   for (uint32_t i = 0; i < c->plan->num_items; i++)
@@ -252,7 +253,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     return TDICT_OK;
   }
   bool is_unshared =
-      /* checked before the item adds its reference */
+      /* check the references before the item adds a reference */
       node_is_reached_once(c, cursor) && tdict_same_bytes_is_unshared(t);
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
@@ -305,8 +306,9 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   return c->dst_is_reached_once;
 }
 
-/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. Destinations in the
- * order of their addresses do not overlap. A destination whose memory is not shared overlaps with no other. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. Destinations in the order
+ * of their addresses do not overlap. A destination whose memory is not shared does not overlap with any other
+ * destination. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
@@ -349,8 +351,8 @@ static tdict_status find_dst_leaf(const tdict_cursor *cursor, tdict_leaf *out, t
   return TDICT_OK;
 }
 
-/* Refuses a destination with more keys than the source. With equal counts, a missing key is found when the source's
- * leaves are matched. */
+/* Returns an error if the destination has more keys than the source. If the numbers are equal, a missing key is found
+ * when the source's leaves are matched. */
 static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node, const tdict_tree *other,
                                    tdict_error *err) {
   if (other->keys->num_live <= node->keys->num_live) return TDICT_OK;
@@ -401,7 +403,7 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return reserve_items(c->plan, node->keys->num_live);
 }
 
-/* Retains all sources so far. Hooks are code of the program and may release what the caller keeps alive. */
+/* Retains all sources so far. Hooks are code of the program and may release tensors that the caller keeps alive. */
 static void end_borrowing(tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
   p->borrows = false;
@@ -452,7 +454,8 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   status = flatten_object(box, &step->flat, err);
   if (status == TDICT_OK && c->request->dst) status = flatten_other(box, other, &other_flat, err);
   if (status == TDICT_OK && other_flat) status = check_dst_keys(cursor, step->flat, other_flat, err);
-  if (status == TDICT_OK && other_flat) { /* the step keeps it alive as long as the source's */
+  if (status == TDICT_OK && other_flat) { /* the step keeps the destination's tensors alive as long as the source's
+                                           * tensors */
     step->moved = other_flat;
   } else if (other_flat) {
     tdict_release(other_flat);
@@ -463,7 +466,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* Counts the leaves of each flattened object. An object none of whose leaves is copied is kept as it is. */
+/* Counts the leaves of each flattened object. If no leaf of an object is copied, the result holds the same object. */
 static void settle_objects(tdict_plan *p, const tdict_plan_request *r) {
   for (uint32_t i = 0; i < p->num_objects; i++) {
     tdict_object_step *step = &p->objects[i];
@@ -501,7 +504,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
   return reserve_node(c, child) && enter_node(cursor, child, matching) ? TDICT_OK : fail_plan_memory(err);
 }
 
-enum { MOST_MISSES = 64 }; /* after so many failed attempts in a row, the fast path is not tried again */
+enum { MOST_MISSES = 64 }; /* after MOST_MISSES failed attempts in a row, the fast path is not tried again */
 
 static bool has_leaves_left(const tdict_cursor *cursor) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -551,7 +554,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
     tdict_cursor_path(&cursor, NULL, path, sizeof path);
     tdict_error_at(err, status, path);
   }
-  /* Settle the references and the objects. */
+  /* Add the pending references and finish the objects. */
   count_slab(&c);
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);

@@ -9,8 +9,8 @@
 /* The conditions under which leaves are collected. */
 typedef struct tdict_plan_request {
   tdict_devices *devices;
-  tdict_device device;   /* the target; not used with `dst` */
-  tdict_gpu *gpu;        /* of the target; NULL: it is looked up */
+  tdict_device device;   /* the target device; not used if `dst` is set */
+  tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up */
   const tdict_tree *dst; /* transfer_into; else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
   bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are pinned by their hooks */
@@ -18,7 +18,7 @@ typedef struct tdict_plan_request {
   int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
   /* the caller keeps the tree alive until the transfer has ended, so sources are not retained */
   bool borrows;
-  tdict_pool *pool; /* its threads help to read a large tree; NULL: no helpers */
+  tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
   int num_helpers;
   tdict_plan *spare; /* a cleared plan whose memory is reused, or NULL */
 } tdict_plan_request;

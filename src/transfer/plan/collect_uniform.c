@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "tensor/layout.h"
 
-/* Numbers of leaves: from which several threads read, the least and the most in a stretch. */
+/* Numbers of leaves: the minimum for reading with several threads, and the minimum and maximum of a stretch. */
 enum { PARALLEL_LEAVES = 512, LEAST_STRETCH = 200, MOST_STRETCH = 2048, MAX_STRETCHES = 64 };
 /* Waking one or two threads takes longer than reading a few leaves. */
 enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
@@ -18,7 +18,7 @@ static inline bool is_plain(const tdict_tensor *t) {
 }
 bool tdict_uniform_is_plain(const tdict_tensor *t) { return is_plain(t); }
 
-/* Returns true if the leaf goes through slots. The caller has checked that no other tensor uses the storage. So a
+/* Returns true if the leaf is copied through slots. The caller has checked that no other tensor uses the storage. So a
  * small pinned leaf cannot be part of a larger driver copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return true;
@@ -59,8 +59,8 @@ static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uin
   return true;
 }
 
-/* A part of a node's leaves, read by one thread. Its begin on the line is guessed as if all leaves had the size of
- * the first leaf. join_stretches() corrects a wrong guess. */
+/* A part of a node's leaves, read by one thread. The begin of the stretch on the line is guessed as if all leaves had
+ * the size of the first leaf. join_stretches() corrects a wrong guess. */
 typedef struct stretch {
   uint32_t first, count, done; /* numbers of leaves */
   size_t begin, end;           /* offsets on the line */
@@ -154,7 +154,8 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
   return true;
 }
 
-/* Returns true if helpers are worth waking. After a failed attempt in this node, only very many leaves are. */
+/* Returns true if helpers are worth waking. After a failed attempt in this node, helpers are worth waking only for very
+ * many leaves. */
 static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, uint32_t end) {
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "transfer/plan/result.h"
 
-enum { COMPARED_BEFORE = 16 }; /* a leaf with gaps is compared with so many leaves before it */
+enum { COMPARED_BEFORE = 16 }; /* number of preceding leaves with which a leaf with gaps is compared */
 
 typedef struct span {
   uintptr_t begin, end; /* addresses */
@@ -68,7 +68,7 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
          have_same_strides(a->src, a->dst) && have_same_strides(b->src, b->dst);
 }
 
-/* Refuses two spans that share bytes and have different sources. */
+/* Returns TDICT_EINVAL if two spans share bytes and have different sources. */
 static tdict_status check_spans(const tdict_plan *plan, const span *x, const span *y, const tdict_tree *mirror,
                                 tdict_error *err) {
   const tdict_item *a = &plan->items[x->item < y->item ? x->item : y->item];

@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Releases the tensors of all items. Neighbours of one slab are released with one count. */
+/* Releases the tensors of all items. Neighbours of the same slab are released by one atomic operation. */
 static void release_tensors(tdict_plan *plan) {
   for (uint32_t i = 0; i < plan->num_items && !plan->borrows;) {
     const tdict_tensor *first = plan->items[i++].src;
@@ -51,7 +51,7 @@ void tdict_plan_reset(tdict_plan *plan) {
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
-  /* without data all leaves are empty and need no address */
+  /* if there is no data, all leaves are empty and need no address */
   for (uint32_t i = 0; i < plan->num_items && arena->data; i++)
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
 }
@@ -86,7 +86,7 @@ void tdict_plan_pack(tdict_plan *plan) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D) continue;
     end = tdict_plan_run_end(plan, i);
-    /* Remember a run that covers all items: its end is then known without comparing items. */
+    /* Remember a run that covers all items, so that its end is known without comparing items. */
     plan->is_one_run = i == 0 && end == plan->num_items;
     size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
     if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
@@ -121,7 +121,8 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   return low;
 }
 
-/* Returns the bytes of the next chunk: a quarter of the smaller side. Small first chunks start the device early.
+/* Returns the bytes of the next chunk: a quarter of the bytes before `at` or after `at`, whichever are fewer. Small
+ * first chunks start the device early.
  * Small last chunks keep all threads busy until the end. */
 static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
   size_t before = at - whole.begin, after = whole.end - at;

@@ -1,9 +1,9 @@
 /* The plan of a transfer: which leaves are copied, by which way, to which address, and in which chunks.
  *
- * All leaves to copy lie one after the other on one line of bytes, in tree order. `offset` is a leaf's place on the
- * line, a multiple of 256. The storage of a new result has the layout of the line. A chunk is an interval of the
- * line whose leaves have the same way.
- * A plan belongs to its transfer. Thread rule: one thread makes it, then it is only read. */
+ * The plan lays out all leaves to copy one after another, in tree order. This layout is called the line. `offset` is
+ * the offset of a leaf on the line, a multiple of 256. The storage of a new result has the layout of the line. A chunk
+ * is an interval of the line whose leaves have the same way.
+ * A plan belongs to its transfer. Thread rule: one thread makes a plan; afterwards the plan is only read. */
 #ifndef TDICT_TRANSFER_PLAN_PLAN_H
 #define TDICT_TRANSFER_PLAN_PLAN_H
 
@@ -15,8 +15,8 @@
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
 enum { TDICT_DIRECT_IN_FLIGHT = 4 };                /* driver copies that a thread queues before it waits */
-#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this, a driver copy of its own costs more than packing */
-#define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20) /* above this, copies of the program would wait too long for it */
+#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* below this size, packing costs less than a driver copy */
+#define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20) /* above this size, the program's copies would wait too long */
 
 typedef enum tdict_way {
   TDICT_WAY_STAGE_IN,    /* host, any strides -> slot -> device */
@@ -34,7 +34,7 @@ typedef struct tdict_item {
   char *dst_data;       /* first element */
   size_t offset, bytes;
   tdict_gpu *gpu;            /* the device that copies; NULL for host to host. Borrowed from the context */
-  uint32_t leaf;             /* its number among the leaves of the tree, in tree order */
+  uint32_t leaf;             /* number of the leaf in tree order */
   uint8_t way;               /* a tdict_way */
   uint8_t kind;              /* a tdict_cu_kind, for ways with a gpu */
   bool src_plain, dst_plain; /* in C order without gaps */
@@ -43,7 +43,7 @@ typedef struct tdict_item {
 typedef struct tdict_chunk {
   size_t begin, end;   /* offsets on the line */
   uint32_t first;      /* number of the item that contains `begin` */
-  uint32_t end_inside; /* the number after the last item that is completely inside of the chunk; set with was_read */
+  uint32_t end_inside; /* number of the last item completely inside the chunk, plus 1; set with was_read */
   /* the sources of the items completely inside were released. Written by the thread that queued the chunk's copy */
   bool was_read;
 } tdict_chunk;
@@ -53,7 +53,7 @@ typedef struct tdict_chunk {
 typedef enum tdict_object_action {
   TDICT_OBJECT_KEEP, /* the result holds the same object */
   TDICT_OBJECT_HOOK, /* hooks of its type make a new object */
-  TDICT_OBJECT_FLAT  /* its tensors are copied with all others, and unflatten makes a new object */
+  TDICT_OBJECT_FLAT  /* its tensors are copied with all other tensors, and unflatten makes a new object */
 } tdict_object_action;
 typedef struct tdict_object_step {
   tdict_box *box;    /* counted */
@@ -62,7 +62,7 @@ typedef struct tdict_object_step {
   tdict_leaf *place; /* the object's place in the result tree */
   /* counted: the counterpart of `flat`, while the tree is read (transfer_into) or the result is built */
   tdict_tree *moved;
-  uint32_t first_leaf, num_leaves; /* of flat */
+  uint32_t first_leaf, num_leaves; /* the range of the leaves of `flat` */
   uint8_t action;
   bool pin, move; /* the hooks to run */
   char path[sizeof((tdict_error *)0)->path];
@@ -86,24 +86,24 @@ typedef struct tdict_plan {
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
   int64_t num_untouched;              /* objects whose type has no hook for this transfer */
-  int64_t num_shared;                 /* leaves already in place, or the same bytes as another leaf */
+  int64_t num_shared;                 /* leaves that are already in place, or are the same bytes as another leaf */
   bool one_by_one;                    /* each driver copy is of one leaf or of one run: see tdict_plan_run_end() */
   uint32_t num_uniform;               /* items that differ only in place and size, see collect_uniform.h */
   bool is_one_run;                    /* one driver copy can cover all items */
   size_t num_new, num_new_dims;       /* tensors of a new result, and the sum of their dimensions */
-  bool reads_device, writes_existing; /* false for both: from the host to new device memory */
+  bool reads_device, writes_existing; /* both are false for copies from the host to new device memory */
   bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
   bool borrows;                       /* sources are not retained: the caller keeps the tree alive */
 } tdict_plan;
 
-/* Sets the destination address of each item without a dst: its offset in `arena`. */
+/* If an item has no `dst`, sets its destination address to its offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Packs small pinned leaves: runs that would be many small driver copies go through slots instead. Call after
  * tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that goes through slots has at most chunk_bytes. The first and the last chunks
- * are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. The first and the last
+ * chunks are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the end of the run from item `first` on. One driver copy can cover a run: on both sides its leaves lie as
  * on the line. A chunk of direct copies between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan

@@ -1,5 +1,5 @@
-/* Builds the tree that a transfer returns: the source's keys with new leaves, which come from one slab. See result.h
- * for ownership and threads. */
+/* Builds the tree that a transfer returns: it has the source's keys, and new leaves that are allocated from one slab.
+ * See result.h for ownership and threads. */
 #include "transfer/plan/result.h"
 
 #include "base/error.h"
@@ -10,7 +10,7 @@ typedef struct builder {
   const tdict_plan *plan;
   tdict_slab *slab;
   const tdict_device *device;
-  bool mirror; /* the leaves are the source's, and flattened objects are trees */
+  bool mirror; /* the build makes a mirror: it has the source's leaves, and flattened objects are trees */
   uint32_t leaf, object;
 } builder;
 
@@ -53,8 +53,8 @@ static tdict_status make_result_node(const builder *b, const tdict_tree *like, t
   return status;
 }
 
-/* Returns the next object's tensors if it is entered like a tree, else NULL. Skips the leaves of an object that is
- * kept. */
+/* Returns the tensors of the next object if the build enters that object like a tree, else NULL. Skips the leaves of an
+ * object that is kept. */
 static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
   *step = &b->plan->objects[b->object++];
   if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
@@ -77,7 +77,7 @@ static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, 
   if (b->mirror)
     *place = tdict_leaf_of_tree(*made);
   else
-    step->moved = *made; /* given to unflatten after all its leaves are made */
+    step->moved = *made; /* passed to unflatten after all its leaves are made */
   return TDICT_OK;
 }
 
@@ -174,7 +174,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill_nodes(b, src, result, err);
-  if (b->slab) /* after a failure, too: the tree's release drops them */
+  if (b->slab) /* also after a failure: the release of the tree drops these references */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);

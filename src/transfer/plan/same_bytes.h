@@ -1,5 +1,5 @@
-/* Finds leaves that are the same bytes of one storage, so that they are sent once. Owned by one call. Thread rule:
- * one thread. */
+/* Finds leaves that are the same bytes of one storage, so that the bytes are copied once. Owned by one call.
+ * Thread rule: one thread. */
 #ifndef TDICT_TRANSFER_PLAN_SAME_BYTES_H
 #define TDICT_TRANSFER_PLAN_SAME_BYTES_H
 
@@ -12,7 +12,7 @@ typedef struct tdict_same_bytes {
   const tdict_tensor **tensors;
   size_t cap, count; /* cap is a power of two, or 0 */
   const tdict_storage
-      /* storages whose leaves came in the order of their addresses; the last is the current one */
+      /* storages whose leaves were passed in the order of their addresses; the last storage is the current storage */
       *runs[TDICT_SAME_BYTES_RUNS];
   int num_runs;
   uintptr_t run_end;
@@ -27,7 +27,7 @@ bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Returns true if no other tensor can hold these bytes: the tensor and its storage have one reference each. */
 bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
-/* returns false without memory */
+/* returns false if out of memory */
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 

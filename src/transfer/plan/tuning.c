@@ -90,7 +90,7 @@ tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err) {
                         TDICT_TUNING_ROWS);
     for (int i = 0; i < count; i++) {
       const tdict_tuning_row *row = &tuning->rows[d][i];
-      /* tdict_tuning_find() returns the first row that fits, so rows must rise. */
+      /* tdict_tuning_find() returns the first row that fits, so the rows must be in rising order. */
       if (i > 0 && row->up_to_bytes <= row[-1].up_to_bytes)
         return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before",
                           names[d], i, row->up_to_bytes);

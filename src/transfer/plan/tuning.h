@@ -1,5 +1,5 @@
 /* The tuning table: for each size of a transfer, the number of threads, the bytes of a chunk and the kind of stores.
- * Each direction has its own rows. The built-in table is used where no table was measured.
+ * Each direction has its own rows. A context uses the built-in table unless it has a tuning file.
  * Plain data, owned by its holder. Thread rule: no thread may write a table while others read it. */
 #ifndef TDICT_TRANSFER_PLAN_TUNING_H
 #define TDICT_TRANSFER_PLAN_TUNING_H
@@ -23,10 +23,11 @@ typedef enum tdict_tuning_direction {
 /* One row: settings for transfers of up to up_to_bytes. Rows are in rising order. */
 typedef struct tdict_tuning_row {
   size_t up_to_bytes; /* SIZE_MAX in the last row */
-  size_t chunk_bytes; /* most bytes of one copy: a multiple of 256, reduced to the slot size if that is smaller */
+  size_t chunk_bytes; /* maximum number of bytes of one copy: a multiple of 256, reduced to the slot size if that is
+                       * smaller */
   size_t first_bytes; /* bytes of the first chunks: a multiple of 256, at most chunk_bytes. Later chunks grow */
   int32_t workers;    /* threads, at least 1, including the caller if it works */
-  int32_t slots;      /* most slots that a thread has in flight, at least 1 */
+  int32_t slots;      /* maximum number of slots that a thread has in flight, at least 1 */
   int32_t streaming;  /* 1: fill slots with stores that bypass the cache */
   int32_t caller;     /* 1: the caller of a blocking call works as one of the threads */
   /* microseconds to spin before a wait for the end sleeps. Ignored above 80 MiB and with fewer than three processors */

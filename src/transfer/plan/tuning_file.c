@@ -33,7 +33,7 @@ static tdict_status fail_line(const reader *r, tdict_error *err, const char *for
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  /* Keep the end of a long path: it names the file. */
+  /* Keep the end of a long path, because the end names the file. */
   const char *name = strlen(r->path) > 80 ? r->path + strlen(r->path) - 80 : r->path;
   return tdict_fail(err, TDICT_EFORMAT, "%s:%d: %s", name, r->line, what);
 }
@@ -137,7 +137,7 @@ static void add_missing(reader *r) {
 }
 
 static tdict_status read_end(reader *r, tdict_error *err) {
-  r->line++; /* the line after the last */
+  r->line++; /* errors then name the line after the last line */
   add_missing(r);
   if (!r->versioned) return fail_line(r, err, "wanted 'tdict-tuning %d', found the end", TDICT_TUNING_VERSION);
   for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++) {
@@ -148,7 +148,7 @@ static tdict_status read_end(reader *r, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Reads the file line by line. Refuses lines that are too long or contain zero bytes. */
+/* Reads the file line by line. Returns an error for lines that are too long or contain zero bytes. */
 static tdict_status read_lines(reader *r, FILE *file, tdict_error *err) {
   char line[MAX_LINE];
   tdict_status status = TDICT_OK;

@@ -31,9 +31,9 @@ static void lock_batch(tdict_future *t) {
 }
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* Returns true if more copies may be gathered: the batch before the last one has not ended yet, so the link is busy.
- * Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that is gathered then leave 14
- * of 32 slots for up to twelve threads. */
+/* Returns true if more copies may be gathered. In that case the batch before the last batch has not ended yet, so the
+ * link is busy. Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that is gathered then
+ * leave 14 of 32 slots for up to twelve threads. */
 static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;
@@ -91,7 +91,7 @@ tdict_status tdict_batch_post(tdict_future *t, tdict_batch_stream *s, tdict_slot
   b->lanes[b->count] = s->lane;
   b->lines[b->count] = *line;
   b->items[b->count++] = item;
-  /* Relaxed: the lock orders it for the thread that clears it, and only this thread reads it before. */
+  /* Relaxed: only this thread reads the flag before another thread clears it, and the lock orders the clearing. */
   atomic_store_explicit(&slot->posted, true, memory_order_relaxed);
   if (!may_gather(t, s->gpu)) status = queue_batch(t, s, err);
   unlock_batch(t);

@@ -1,17 +1,18 @@
-/* Batches: copies of several slots that the driver queues together. Each submission costs the link some
- * microseconds, however many copies are in it. So while the link
- * is busy, copies are gathered. A batch is queued if the batch before the last one has ended, or if the batch is full.
- * It is also queued if a thread is about to wait for a slot in it, or has no more work.
+/* Batches: copies of several slots that the driver queues together. Each submission costs the link some microseconds,
+ * regardless of its number of copies. So while the link is busy, copies are gathered. A batch is queued if the batch
+ * before the last batch has ended, or if the batch is full. A batch is also queued if a thread is about to wait for a
+ * slot in the batch, or has no more work.
  * Slots belong to the lanes that posted them. A transfer has at most one batch, for one GPU.
- * Thread rule: one thread creates the batch while no other works. Any worker may call the rest, inside a scope of
- * the GPU. */
+ * Thread rule: one thread creates the batch while no other thread works. Any worker may call the other functions,
+ * inside a scope of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
 #include "transfer/job.h"
 #include "transfer/run/ring.h"
 
-/* TDICT_BATCH_MOST: copies in a batch. TDICT_BATCH_CHUNKS: transfers with fewer chunks have no batch */
+/* TDICT_BATCH_MOST: maximum number of copies in a batch. TDICT_BATCH_CHUNKS: transfers with fewer chunks have no
+ * batch */
 enum { TDICT_BATCH_MOST = 8, TDICT_BATCH_CHUNKS = 4 };
 
 /* Copies that wait to be queued. The transfer's batch_lock guards all fields from `count` on. */

@@ -47,7 +47,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_begin(lane, err); /* may wait, so the batch is not locked here */
+  tdict_status status = tdict_lane_begin(lane, err); /* this may wait, so the batch is not locked here */
   if (status != TDICT_OK) return status;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   status = tdict_batch_flush(t, &stream, err);
@@ -55,8 +55,8 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Finds the ring on the first request for a slot, so that a transfer without slots creates no ring. Divides the
- * slots among the workers, so that each has two if there are enough. */
+/* Finds the ring on the first request for a slot, so that a transfer without slots creates no ring. Divides the slots
+ * among the workers, so that each worker has two slots if there are enough. */
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_future *t = lane->worker->transfer;
@@ -65,7 +65,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   int slots = lane->ring->num_slots, each = slots / t->num_workers, most = t->row.slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
-    lane->depth = TDICT_LANE_DEPTH; /* everything fits into the ring, or lanes queue slots that other lanes took */
+    lane->depth = TDICT_LANE_DEPTH; /* all chunks fit into the ring, or lanes queue slots that other lanes took */
   return TDICT_OK;
 }
 
@@ -75,7 +75,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   lane->worker = worker;
   tdict_status status = tdict_gpu_enter(gpu, &lane->scope, err);
   if (status != TDICT_OK) return status;
-  /* Streams are pooled: tdict_lane_close() returns this one. */
+  /* Streams are pooled: tdict_lane_close() returns the stream to the pool. */
   status = tdict_gpu_take_stream(gpu, &lane->stream, err);
   if (status != TDICT_OK) {
     tdict_gpu_leave(gpu, &lane->scope);
@@ -131,7 +131,8 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
-  if (status == TDICT_OK) /* after a failure its batch may not have been queued, so the slot has no valid bytes */
+  if (status == TDICT_OK) /* after a failure the slot's batch may not have been queued, so the slot has no valid
+                           * bytes */
     retire_oldest(lane, f->out && tdict_transfer_has_failed(t));
   else
     tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
@@ -151,15 +152,15 @@ tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err) {
 }
 
 /* Returns how many slots to leave free for other transfers. While a stream may block this transfer, 1/8 of the ring
- * stays free for transfers that can run. Zero for calls that return after everything is queued, because they need a
- * slot for each chunk. */
+ * stays free for transfers that can run. Returns 0 if the call returns after all copies are queued, because such a call
+ * needs a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_future *t = lane->worker->transfer;
   if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 
-/* Returns true for the first request of a transfer. It may take the last free slots of the ring. */
+/* Returns true for the first request of a transfer. The first request may take the last free slots of the ring. */
 static bool is_first_request(tdict_future *t) {
   return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
          !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);
@@ -170,7 +171,7 @@ static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdic
 }
 
 /* Takes a slot of the ring as the spare. A lane without slots waits for a slot until its transfer fails. A lane that
- * holds slots does not wait here: its own copies will return them. */
+ * holds slots does not wait here: the lane gets the slots back when its copies end. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   const bool wait = lane->held == 0, first = wait && is_first_request(t);
@@ -303,7 +304,7 @@ void tdict_lane_pause(tdict_lane *lane) {
 /* A failure is ignored here: the next driver call on the lane reports it. */
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
-/* A failure is no error: waiters then wait for the end of the transfer. */
+/* A failure here is not an error: waiters then wait for the end of the transfer. */
 bool tdict_lane_record_tail(tdict_lane *lane) {
   tdict_worker *w = lane->worker;
   tdict_cu_event event;

@@ -11,7 +11,7 @@ typedef struct tdict_flight {
   tdict_slot *slot;     /* NULL: a copy that needs no slot */
   tdict_cu_event event; /* the slot's event, or an event taken for this copy */
   const tdict_chunk *chunk;
-  bool out; /* after the copy, its bytes must be copied from the slot to the host */
+  bool out; /* after this copy, the bytes must be copied from the slot to the host */
 } tdict_flight;
 typedef struct tdict_lane {
   tdict_worker *worker;
@@ -22,7 +22,7 @@ typedef struct tdict_lane {
   tdict_flight flights[TDICT_LANE_DEPTH];
   int first, count, depth;
   int held; /* slots that the lane holds, in flight or spare */
-  /* the last of the driver copies for which no event was recorded yet; they share the next event */
+  /* the last driver copy without a recorded event. All driver copies without an event share the next event */
   const tdict_chunk *unrecorded;
   size_t unrecorded_bytes;
   tdict_slot *spare;
@@ -37,7 +37,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
 /* Waits for all copies, then closes the lane. abandon: do not copy slots to the host. TDICT_EDEVICE. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
-/* Waits for the oldest flight if there is no room for one more. Call before queueing a copy without a slot.
+/* Waits for the oldest flight if there is no room for another flight. Call before queueing a copy without a slot.
  * TDICT_EDEVICE. */
 tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err);
 /* Takes a slot, and makes room for its flight. A lane that holds slots waits only for its own copies. A lane without
@@ -57,8 +57,8 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight. There must be room for it. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
-/* Records an event after the copy that was just queued for the chunk, and adds the flight. slot NULL: the copy needs
- * no slot. On failure the stream was waited for and the lane keeps the slot. TDICT_EDEVICE. */
+/* Records an event after the copy that was just queued for the chunk, and adds the flight. slot NULL: the copy needs no
+ * slot. On failure, waits for the stream, and the lane keeps the slot. TDICT_EDEVICE. */
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                       tdict_error *err);
 /* Adds the slot's copy to the transfer's batch, and adds the flight. The batch queues the copy now or later. The
@@ -74,7 +74,7 @@ bool tdict_lane_record_tail(tdict_lane *lane);
  * in flight. */
 void tdict_lane_pause(tdict_lane *lane);
 void tdict_lane_resume(tdict_lane *lane);
-/* Waits for the stream, and so for copies without a flight. TDICT_EDEVICE. */
+/* Waits for the stream, including copies without a flight. TDICT_EDEVICE. */
 tdict_status tdict_lane_synchronize(tdict_lane *lane, tdict_error *err);
 /* Waits for all flights. TDICT_EDEVICE. */
 tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err);

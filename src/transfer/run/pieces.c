@@ -5,8 +5,8 @@
 
 #include "tensor/layout.h"
 
-/* Large copies are made in pieces of this size. Above a threshold of its own, memmove uses stores that bypass the
- * cache, but the tuning table chooses the stores. */
+/* Large copies are made in pieces of this size. For larger sizes memmove itself may use stores that bypass the cache,
+ * but the tuning table must choose the stores. */
 #define MEMCPY_PIECE ((size_t)1 << 20)
 enum { PAGE = 4096 };
 /* Prefetch distance of a thread that fills a slot. A core prefetches little by itself, and never across a page
@@ -35,7 +35,8 @@ static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_
   return false;
 }
 
-/* Copies with memmove: for overlapping buffers the result is unspecified, but the behaviour stays defined. */
+/* Copies with memmove, because the buffers may overlap. The result is then unspecified, but the behaviour is
+ * defined. */
 static void copy_bytes(char *dst, const char *src, size_t bytes) {
   for (size_t at = 0; at < bytes; at += MEMCPY_PIECE)
     memmove(dst + at, src + at, bytes - at < MEMCPY_PIECE ? bytes - at : MEMCPY_PIECE);
@@ -47,7 +48,7 @@ static tdict_status copy_host_rect(void *user, const tdict_rect *rect, tdict_err
   return TDICT_OK;
 }
 
-/* Moves an address back, as a number, because the first element of a leaf may lie outside of the slot. */
+/* Subtracts from an address as an integer, because the first element of a leaf may be outside the slot. */
 static void *shift_back(const void *address, size_t back) { return (void *)((uintptr_t)address - back); }
 
 static void init_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src) {
@@ -149,13 +150,13 @@ static tdict_status queue_rect_out(void *user, const tdict_rect *rect, tdict_err
   return tdict_gpu_queue_rect(q->gpu, TDICT_CU_D2H, rect, q->stream, err);
 }
 
-/* One contiguous copy between `device` and the slot at offset `at`. */
+/* A stretch: one contiguous copy between `device` and the slot at offset `at`. */
 typedef struct stretch {
   char *device;
   size_t at, bytes;
   bool open_ended; /* the bytes up to the next leaf on the device belong to no tensor */
   const tdict_storage *storage;
-  uint32_t item; /* its first item */
+  uint32_t item; /* the first item of the stretch */
 } stretch;
 
 static tdict_status queue_stretch(tdict_pieces_queue *q, tdict_cu_kind kind, const stretch *s, tdict_error *err) {

@@ -18,8 +18,8 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
 /* Returns true and writes the copy to *out, if one copy between the slot and the device is enough for the chunk. */
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
-/* Queues copies between the slot and the device, as few as the layout allows. On failure queue->item is the leaf to
- * name. */
+/* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the leaf that
+ * the error names. */
 typedef struct tdict_pieces_queue {
   tdict_gpu *gpu;
   tdict_cu_stream stream;

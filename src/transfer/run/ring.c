@@ -116,8 +116,8 @@ static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *e
   return TDICT_OK;
 }
 
-/* Waits until a slot is returned, or for a short time: no signal tells that a copy has ended or that a transfer has
- * failed. */
+/* Waits until a slot is returned, or for a short time: no thread signals the end of a copy or the failure of a
+ * transfer. */
 static void wait_briefly(tdict_ring *ring) {
   enum { COPY_NS = 50000, FAILURE_NS = 2000000 };
   const int64_t until = tdict_now_ns() + (ring->oldest_busy ? COPY_NS : FAILURE_NS);

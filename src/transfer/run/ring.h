@@ -1,7 +1,7 @@
 /* The staging ring of a device: a fixed amount of pinned memory, divided into slots. Leaves in ordinary memory are
  * copied through the slots.
- * A slot belongs to the thread that took it. A slot may be returned while a copy still uses it; its event tells when
- * the copy is done.
+ * A slot belongs to the thread that took it. A slot may be returned while a copy still uses it; the slot's event is
+ * done when the copy is done.
  * Thread rule: safe from any thread that is inside a scope of the ring's GPU. */
 #ifndef TDICT_TRANSFER_RUN_RING_H
 #define TDICT_TRANSFER_RUN_RING_H
@@ -29,20 +29,20 @@ typedef struct tdict_ring {
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t slot_returned;
   int num_idle;
-  tdict_slot *idle;                      /* no copy uses their bytes; last returned first */
-  tdict_slot *oldest_busy, *newest_busy; /* returned while a copy uses their bytes */
+  tdict_slot *idle;                      /* slots whose bytes no copy uses; last returned first */
+  tdict_slot *oldest_busy, *newest_busy; /* slots that were returned while a copy used their bytes */
 } tdict_ring;
 
 /* Returns the bytes of a slot in a ring of staging_bytes. */
 size_t tdict_ring_slot_bytes(size_t staging_bytes);
-/* Creates a ring with as many slots as fit. If pinning fails, it uses ordinary memory: slower, and reported in
- * statistics. TDICT_ENOMEM, TDICT_EDEVICE. */
+/* Creates a ring with as many slots as fit. If pinning fails, the ring uses ordinary memory. Copies are then slower,
+ * and the statistics report this. TDICT_ENOMEM, TDICT_EDEVICE. */
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err);
 void tdict_ring_destroy(tdict_ring *ring); /* all slots must be returned; waits for their copies */
 /* Takes a slot that no copy uses, if more than keep_free slots are free. Else *out is NULL. wait: waits up to some
- * milliseconds for a slot first. A caller that waits must hold no slot, and asks again unless its transfer has
- * failed. TDICT_EDEVICE. */
+ * milliseconds for a slot first. A caller that waits must hold no slot, and calls again unless its transfer has failed.
+ * TDICT_EDEVICE. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
 /* Returns a slot. busy: a copy still uses its bytes, and its event was recorded after the copy. */
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);

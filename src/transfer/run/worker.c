@@ -1,5 +1,5 @@
-/* The work of a thread on a transfer. It handles one chunk at a time: through a slot onto the stream, from the
- * stream through a slot, by one driver copy, or by a copy on the host. See worker.h for ownership and threads. */
+/* Does the work of a thread on a transfer. The thread handles one chunk at a time: through a slot onto the stream, from
+ * the stream through a slot, by one driver copy, or by a copy on the host. See worker.h for ownership and threads. */
 #include "transfer/run/worker.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   tdict_gpu_end_queue(lane->gpu, has_turn);
   (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
-  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* some of its copies may be in flight */
+  (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* some copies of the slot may be in flight */
   tdict_lane_keep_slot(lane, slot);
   return status;
 }
@@ -282,7 +282,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* Reading the processor time needs a system call, so it is skipped without statistics. */
+/* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
+ * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
 /* Closes the lane; the last worker ends the transfer. `cpu` is the thread's processor time at its begin. */
@@ -313,11 +314,11 @@ void tdict_work_with_others(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
-  /* Workers that have not begun are not needed any more. */
+  /* Remove the tasks of workers that have not begun, because no work is left for them. */
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
-    /* never the last: this worker is still counted */
+    /* never the last worker: this worker is still counted */
     atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel);
   }
   finish_lane(&lane, status, cpu);
@@ -358,13 +359,13 @@ void tdict_work_and_return(tdict_worker *worker) {
   tail->status = claim_chunks(&tail->lane, &err);
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_wait_all(&tail->lane, &err);
-  if (tail->status != TDICT_OK) { /* finish here on failure */
+  if (tail->status != TDICT_OK) { /* on failure, wait for the copies here */
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }
   if (tail->lane.gpu) tdict_lane_pause(&tail->lane);
   worker->cpu_ns = cpu_now(t) - cpu;
-  /* Offer the waiting to the pool. */
+  /* Let a pool thread wait for the copies. */
   tail->task.run = run_deferred_tail;
   atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
   atomic_store_explicit(&tail->offered, true, memory_order_release);

@@ -1,5 +1,6 @@
-/* Ranges by NVTX, a header that finds a profiler at run time and does nothing without one. This is the only file
- * that includes it; CMake adds the file if the header was found. Owns nothing. See ranges.h for the thread rule. */
+/* Implements ranges with NVTX. NVTX is a header that finds a profiler at run time, and does nothing if there is no
+ * profiler. This is the only file that includes NVTX; CMake adds the file if the header was found. Owns nothing. See
+ * ranges.h for the thread rule. */
 #include <nvtx3/nvToolsExt.h>
 #include <stddef.h>
 

@@ -1,5 +1,6 @@
-/* The kinds of work that a timeline shows, and ranges of them for NVIDIA's profilers. Without NVTX at build time,
- * ranges are empty macros. With NVTX and no profiler, a range costs a load and a test. No state is owned here.
+/* The kinds of work that a timeline shows, and ranges of them for NVIDIA's profilers. If NVTX is absent at build time,
+ * ranges are empty macros. If NVTX is present but no profiler runs, a range costs a load and a test. No state is owned
+ * here.
  * Thread rule: one thread pushes and pops a range; ranges of a thread are nested. */
 #ifndef TDICT_TRANSFER_TRACE_RANGES_H
 #define TDICT_TRANSFER_TRACE_RANGES_H

@@ -15,7 +15,7 @@ typedef struct tdict_slice {
   uint8_t range;            /* a tdict_range */
   uint16_t track;           /* index of the thread's track; not used on streams */
   uint32_t transfer;        /* the transfer's number */
-  int64_t begin_ns, end_ns; /* on streams, begin_ns is the time just before the copy was queued */
+  int64_t begin_ns, end_ns; /* for a slice on a stream, begin_ns is the time just before the copy was queued */
   size_t bytes;
   int32_t gpu; /* index of the GPU in the recording; -1: a slice on a thread */
   tdict_cu_stream stream;
@@ -40,14 +40,14 @@ typedef struct tdict_recording {
   _Atomic(int64_t) refs;
   _Atomic(bool) on; /* relaxed */
   int64_t begin_ns;
-  _Atomic(uint32_t) num_transfers; /* relaxed: gives numbers to transfers */
-  /* A ticket counter for slices. Tickets above `capacity` count dropped slices. A ticket is taken with release,
-   * after the thread has named its track and entered its GPU. The writer starts with an acquire load, so it sees the
-   * names of all tracks that its slices use. `complete` orders the contents of a slice. */
+  _Atomic(uint32_t) num_transfers; /* relaxed: a counter that numbers the transfers */
+  /* A ticket counter for slices. Tickets above `capacity` count dropped slices. A ticket is taken with release, after
+   * the thread has named its track and entered its GPU. The writer starts with an acquire load, so the writer sees the
+   * names of all tracks that the slices use. `complete` orders the contents of a slice. */
   _Atomic(int64_t) next;
   _Atomic(int64_t) dropped; /* relaxed: slices dropped for other reasons */
   int64_t capacity;
-  _Atomic(int32_t) num_workers, num_callers; /* relaxed: give numbers to tracks */
+  _Atomic(int32_t) num_workers, num_callers; /* relaxed: counters that number the tracks */
   tdict_track tracks[TDICT_TRACE_TRACKS];
   pthread_mutex_t lock; /* guards: gpus, num_gpus */
   tdict_trace_gpu gpus[TDICT_TRACE_GPUS];

@@ -89,8 +89,8 @@ void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes) {
   traced->recording = NULL;
 }
 
-/* Takes the next slice. Returns NULL if the array is full, which counts the slice as dropped, or if the recording is
- * off. */
+/* Takes the next slice. Returns NULL if the recording is off. If the array is full, counts the slice as dropped and
+ * returns NULL. */
 static tdict_slice *take_slice(tdict_recording *r) {
   if (!atomic_load_explicit(&r->on, memory_order_relaxed)) return NULL;
   int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_release);
@@ -99,7 +99,8 @@ static tdict_slice *take_slice(tdict_recording *r) {
   return &r->slices[n];
 }
 
-/* Numbers workers and callers separately. The id is stored last: a reader that sees it sees the other fields. */
+/* Numbers workers and callers separately. The id is stored last: a reader that sees the id also sees the other
+ * fields. */
 static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool *pool) {
   track->worker = tdict_pool_is_worker(pool);
   track->number =
@@ -216,7 +217,7 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
-/* If the event fails, the slice stays incomplete and is left out of the file. */
+/* If the event fails, the slice is never complete, and the file does not contain it. */
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
   if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);

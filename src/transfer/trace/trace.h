@@ -2,8 +2,8 @@
  * began during a recording holds it until the transfer ends. A recording owns its slices and the driver events in
  * them, and retains their GPUs.
  *
- * A ticket counter hands out slices of one array, and slices are never returned. So no thread waits, and memory is
- * bounded.
+ * A ticket counter hands out slices of one array, and slices are never returned. Therefore no thread waits, and the
+ * memory is bounded.
  * Thread rule: safe from any thread. A slice belongs to the thread that took it until it is complete. */
 #ifndef TDICT_TRANSFER_TRACE_TRACE_H
 #define TDICT_TRANSFER_TRACE_TRACE_H
@@ -34,9 +34,9 @@ tdict_tracer *tdict_context_tracer(const tdict_context *context);
 
 /* A transfer's part in a recording. */
 typedef struct tdict_traced {
-  tdict_recording *recording; /* counted; NULL: the transfer is not recorded */
+  tdict_recording *recording; /* counted; NULL: this transfer is not recorded */
   uint32_t number;
-  const tdict_pool *pool; /* the pool whose threads are shown as workers */
+  const tdict_pool *pool; /* the timeline shows the threads of this pool as workers */
 } tdict_traced;
 /* Adds a transfer to the recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
@@ -54,8 +54,8 @@ void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begi
 static inline bool tdict_phase_is_counted(tdict_range range) {
   return range == TDICT_RANGE_COPY || range == TDICT_RANGE_WAIT;
 }
-/* Begins a phase of the calling thread: a range for profilers, and a slice if the transfer is recorded. Returns the
- * current time for tdict_phase_end(), or 0 if it is not needed. */
+/* Begins a phase of the calling thread. Profilers show the phase as a range. If the transfer is recorded, the phase
+ * becomes a slice. Returns the current time for tdict_phase_end(), or 0 if the time is not needed. */
 static inline int64_t tdict_phase_begin(const tdict_traced *traced, tdict_range range) {
   tdict_range_push(range);
   return tdict_phase_is_counted(range) || traced->recording ? tdict_now_ns() : 0;

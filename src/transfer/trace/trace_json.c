@@ -25,7 +25,7 @@ typedef struct writer {
   int64_t num_slices, num_written; /* slices taken, and slices written */
   bool comma;
   int num_streams;
-  stream_track streams[MAX_STREAMS]; /* of the current GPU */
+  stream_track streams[MAX_STREAMS]; /* tracks of the current GPU */
   size_t used;
   char text[PIECE];
 } writer;
@@ -124,7 +124,7 @@ static void put_host_slices(writer *w) {
   }
 }
 
-/* Reads when a copy ran, on the host's clock but for a shift that all slices of a GPU share. Returns false if the
+/* Reads when a copy ran, in the time of the host's clock before the shift of the GPU's slices. Returns false if the
  * copy has not ended. */
 static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, slice_place *p) {
   float after_ms, took_ms;
@@ -172,7 +172,7 @@ static void put_gpu_slices(writer *w, int index) {
   w->num_streams = 0;
   snprintf(name, sizeof name, "%s streams", tdict_device_format(g->gpu->memory.device, device, sizeof device));
   put_name(w, p.pid, 0, "process_name", name);
-  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* on a lost device no times can be read */
+  (void)!tdict_gpu_enter(g->gpu, &scope, NULL); /* if the device is lost, no times can be read */
   double shift = find_shift(w, index);
   for (int64_t i = 0; i < w->num_slices && w->status == TDICT_OK; i++) {
     const tdict_slice *s = &w->r->slices[i];
