@@ -26,7 +26,7 @@ static tdict_status name_leaf(const tdict_future *t, uint32_t item, tdict_status
   return path[0] ? tdict_error_at(err, status, path) : status;
 }
 static tdict_status refuse_lost(tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL, "transfer: its bytes never came, a transfer into them failed");
+  return tdict_fail(err, TDICT_EINVAL, "transfer: the source bytes are lost, because a transfer into them failed");
 }
 
 void tdict_transfer_launch(tdict_future *t) {
