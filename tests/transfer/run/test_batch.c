@@ -150,6 +150,29 @@ static void *resume_soon(void *user) {
   return NULL;
 }
 
+/* What another thread sees of a lane that is closed. */
+typedef struct closing {
+  hand *h;
+  _Atomic(bool) returned;
+  bool returned_early;
+} closing;
+
+/* Lets the copies on the stream of lane 0 finish, and then all others. */
+static void *finish_own_stream_first(void *user) {
+  closing *c = user;
+  tdict_gpu *gpu = gpu_of(&c->h->w);
+  tdict_gpu_scope scope;
+  td_rest(); /* until the close waits */
+  if (tdict_gpu_enter(gpu, &scope, NULL) != TDICT_OK) abort();
+  while (gpu->driver->ops->stream_query(gpu->driver, c->h->lanes[0].stream) == TDICT_CU_NOT_READY)
+    if (tdict_sim_step(c->h->w.c, 1, NULL) != TDICT_OK) abort();
+  tdict_gpu_leave(gpu, &scope);
+  td_rest(); /* until the close waits for the other stream */
+  c->returned_early = atomic_load(&c->returned);
+  if (tdict_sim_resume(c->h->w.c, NULL) != TDICT_OK) abort();
+  return NULL;
+}
+
 /* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream to
  * another transfer before the copies are done. */
 SIM_CASE(batch_keeps_streams_until_copies_are_done) {
@@ -220,12 +243,15 @@ SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
   assert_int_equal(num_copies(), 3);
   const tdict_slot *waits = h.lanes[1].flights[0].slot, *goes = h.lanes[0].flights[2].slot;
   pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);
-  td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* with a copy on the other's stream */
+  closing c = {.h = &h};
+  assert_int_equal(pthread_create(&thread, NULL, finish_own_stream_first, &c), 0);
+  td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* with a copy on the other lane's stream */
+  atomic_store(&c.returned, true);
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, goes->event), TDICT_CU_SUCCESS);
   assert_false(tdict_batch_holds(waits));
   pthread_join(thread, NULL);
+  assert_false(c.returned_early);
   td_ok(tdict_lane_close(&h.lanes[1], true, err));
   assert_int_equal(num_copies(), 3);
   tdict_ring *ring = NULL;
