@@ -12,9 +12,18 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Sanitized builds define NDEBUG too, since they are optimized. A test may define TDICT_ASSERTS before the include. */
+/* Sanitized builds define NDEBUG too, since they are optimized. gcc and clang tell of sanitizers in different ways. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TDICT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TDICT_SANITIZED 1
+#endif
+#endif
+
+/* A test may define TDICT_ASSERTS before the include. */
 #ifndef TDICT_ASSERTS
-#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if !defined(NDEBUG) || defined(TDICT_SANITIZED)
 #define TDICT_ASSERTS 1
 #else
 #define TDICT_ASSERTS 0

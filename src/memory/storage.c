@@ -181,7 +181,7 @@ static bool lock_word(_Atomic(uintptr_t) *word, uintptr_t *held) {
 }
 
 /* Returns true if some thread holds the lock word. Used by assertions. */
-static inline bool is_locked(_Atomic(uintptr_t) *word) {
+__attribute__((unused)) static inline bool is_locked(_Atomic(uintptr_t) *word) {
   return (atomic_load_explicit(word, memory_order_relaxed) & LOCKED_BIT) != 0;
 }
 
