@@ -50,7 +50,7 @@ typedef struct tdict_loader_worker {
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
 
 struct tdict_loader {
-  /* Constant after the threads have started. */
+  /* The following fields are constant after the threads have started. */
   tdict_context *context; /* borrowed */
   tdict_forkmark *mark;   /* retained */
   tdict_loader_options options;
@@ -89,7 +89,7 @@ struct tdict_loader {
   tdict_loader_stats stats;
   int64_t ready_sum, num_calls;
 
-  /* Used by the consumer's thread only. */
+  /* Only the consumer's thread uses the following fields. */
   tdict_tree *previous; /* retained: the batch that the last call returned; NULL: none */
   tdict_stream previous_stream;
 };

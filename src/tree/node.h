@@ -45,7 +45,8 @@ struct tdict_tree {
   int32_t batch_ndim;
   bool has_device, locked; /* locked: by tdict_lock() on this node */
   tdict_device device;
-  _Atomic(int32_t) locks_above; /* relaxed: slots of locked nodes that hold this node; tdict_release() may lower it */
+  /* relaxed: number of slots of locked nodes that hold this node; tdict_release() may decrease the number */
+  _Atomic(int32_t) locks_above;
   tdict_tree *pending; /* next node in the work list of release, lock or a deep copy, which replaces recursion */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };

@@ -21,12 +21,12 @@ typedef struct text_output {
 
 typedef struct printer {
   text_output *to;        /* NULL in the first pass, since that pass only measures the columns */
-  size_t lines, left_out; /* keys printed, and keys beyond MOST_LINES */
+  size_t lines, left_out; /* number of keys printed, and number of keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
   const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
   size_t overlaps[MOST_LINES];             /* for each printed tensor: how many tensors of the tree overlap it,
                                             * including itself */
-  size_t num_tensors;                      /* printed so far in this pass */
+  size_t num_tensors;                      /* number of tensors printed so far in this pass */
 } printer;
 
 static void emit(text_output *to, const char *text, size_t length) {
