@@ -6,9 +6,9 @@
 
 #include "tdict/status.h"
 
-/* Opens a file for reading. The call never waits for another program. Only a regular file can be read.
- * The error message begins with `what`. Returns TDICT_EIO with the errno, or TDICT_EFORMAT if the file has another
- * kind. Both errors name the path in the message and in err->path. */
+/* Opens a file for reading. The call does not wait for other programs. Only a regular file can be read. The error
+ * message begins with `what`. Returns TDICT_EIO with the errno, or TDICT_EFORMAT if the file has another kind. Both
+ * errors name the path in the message and in err->path. */
 tdict_status tdict_file_open_to_read(const char *what, const char *path, int *fd, tdict_error *err);
 /* Opens a stdio stream for reading. Accepts the same files and returns the same errors as tdict_file_open_to_read().
  * Close it with fclose(). */

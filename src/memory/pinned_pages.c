@@ -76,7 +76,7 @@ typedef struct pinning {
   size_t registered;
   tdict_status status;
   tdict_error cause;
-  bool busy; /* a thread is registering */
+  bool busy; /* true: a thread is registering pages */
 } pinning;
 
 static size_t piece_bytes_at(const pinning *m, size_t at) {

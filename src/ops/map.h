@@ -17,7 +17,7 @@ struct tdict_map {
   const int64_t *batch_size;
   int more_dims;    /* upper bound of the dimensions that a tensor gains */
   bool drops_locks; /* true: the result is not locked, even if the source is locked */
-  /* memory of new elements; NULL: the memory of the source if on a device, else plain host memory */
+  /* memory of new elements; NULL: for a tensor on a device the memory of that tensor, else plain host memory */
   tdict_memory *memory;
   /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included.
    * If `fill` is set, called twice per tensor: once to measure, and once to create. */

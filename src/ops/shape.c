@@ -63,7 +63,7 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
 typedef struct grouping {
   int ndim;
   int64_t shape[TDICT_MAX_BATCH_NDIM];
-  bool may_copy; /* tensors whose strides allow no view are copied */
+  bool may_copy; /* true: tensors whose strides allow no view are copied */
 } grouping;
 
 /* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if copies are allowed. */

@@ -14,8 +14,9 @@ struct tdict_task {
   void (*run)(tdict_task *task); /* runs the task; may free the task */
   tdict_task *next, *previous;   /* links of the pool's queue */
   bool queued;                   /* guarded by the pool's lock */
-  bool may_wait;                 /* the task may wait for other tasks, so a waiting thread must not run it meanwhile */
-  const void *owner;             /* a thread that waits for this owner may run the task anyway; see tdict_pool_help() */
+  /* true: the task may wait for other tasks, so a waiting thread must not run the task */
+  bool may_wait;
+  const void *owner; /* a thread that waits for this owner may run the task anyway; see tdict_pool_help() */
 };
 
 /* Returns the default pool size: the number of CPUs that this process may use, at least 8. */

@@ -26,7 +26,7 @@ void tdict_path_reset(tdict_path *path);
 /* Reads the next key. Must not be called after the last key. Returns TDICT_EINVAL for an empty key or a backslash at
  * the end, and TDICT_ENOMEM. */
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err);
-/* Returns TDICT_EINVAL if the text after the key read last is not a valid path. */
+/* Returns TDICT_EINVAL if the text after the last key read is not a valid path. */
 tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err);
 
 #endif

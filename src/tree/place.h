@@ -8,7 +8,7 @@
 
 typedef struct tdict_place {
   tdict_tree *node; /* the deepest tree on the path that exists */
-  int64_t slot;     /* slot of the key read last, in `node`; -1 if the node has no such key */
+  int64_t slot;     /* slot of the last key read, in `node`; -1 if the node has no such key */
   tdict_path path;
 } tdict_place;
 
