@@ -14,9 +14,8 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* From this size on, whole huge pages cover most of a block. */
-/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is
- * often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
- * blocks. */
+/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is often
+ * too small for the next call of the same size. Each call would then get new pages. malloc() reuses freed blocks. */
 #define MALLOC_FROM ((size_t)64 << 10)
 #define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 

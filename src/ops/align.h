@@ -1,6 +1,6 @@
-/* Matches several trees that must have the same keys: finds, for every entry of the first tree, the entries at the
- * same path in the other trees. The table is owned by one call; the trees are borrowed.
- * Thread rule: used by one thread at a time. */
+/* Matches several trees that must have the same keys. For every entry of the first tree, finds the entries at the same
+ * path in the other trees. The table is owned by one call; the trees are borrowed. Thread rule: used by one thread at a
+ * time. */
 #ifndef TDICT_OPS_ALIGN_H
 #define TDICT_OPS_ALIGN_H
 

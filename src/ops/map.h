@@ -35,9 +35,10 @@ struct tdict_map {
   bool objects_opened;
 };
 /* Makes the tree. Unless drops_locks is true, locks the new tree like the source. Returns TDICT_ENOMEM. Returns
- * TDICT_ESHAPE if a node would have too many batch dimensions, or a tensor does not begin with the first batch_in batch
- * dimensions of the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left it
- * empty. Returns TDICT_ENOTSUP for an object that cannot take part, and the errors of hooks. */
+ * TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin
+ * with the first batch_in batch dimensions of the source. Returns the errors of the callbacks, and sets err->path to
+ * the leaf if a callback left it empty. Returns TDICT_ENOTSUP for an object that cannot take part, and the errors of
+ * hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* Makes a copy of the nodes of a tree that shares key tables and leaves. The copy is not locked. Returns
  * TDICT_ENOMEM. */

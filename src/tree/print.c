@@ -184,8 +184,8 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor_reset(&cursor);
 }
 
-/* Returns true if the byte ranges of two tensors overlap: they are the same tensor, or one is a view of the other, or
- * both are views of a third. */
+/* Returns true if the byte ranges of two tensors overlap. They are the same tensor, or one is a view of the other, or
+ * both are views of a third tensor. */
 static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   int64_t low_a, end_a, low_b, end_b;
   if (a->storage != b->storage || !a->numel || !b->numel) return false;
