@@ -1,9 +1,9 @@
-/* Debug assertions: TDICT_ASSERT(condition). Assertions check what the code itself guarantees, never arguments of the
- * program.
+/* Defines TDICT_ASSERT(condition), the debug assertion. Assertions check conditions that the library itself guarantees.
+ * They never check arguments that the program passes.
  *
- * The assertions are on in Debug builds and under sanitizers, else off. A failed assertion writes one line to stderr
- * and raises a trap; the library never calls abort(). The condition must have no side effects. Owns nothing;
- * thread-safe. */
+ * Assertions are enabled in Debug builds and in sanitizer builds, and disabled in other builds. A failed assertion
+ * writes one line to stderr and raises a trap; the library never calls abort(). The condition must have no side
+ * effects. Owns nothing; thread-safe. */
 #ifndef TDICT_BASE_ASSERT_H
 #define TDICT_BASE_ASSERT_H
 
@@ -43,8 +43,8 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 #define TDICT_ASSERT(condition) ((void)sizeof((condition) ? 1 : 0))
 #endif
 
-/* Returns true if some thread holds the mutex, for assertions about locks. The owner of a default mutex is unknown, so
- * the function cannot tell whether the calling thread holds it. */
+/* Returns true if some thread holds the mutex. Used by assertions about locks. The owner of a default mutex is unknown,
+ * so the function cannot tell whether the calling thread holds it. */
 static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
   if (pthread_mutex_trylock(lock) != 0) return true;
   pthread_mutex_unlock(lock);

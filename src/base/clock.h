@@ -17,7 +17,7 @@ static inline int64_t tdict_thread_cpu_ns(void) {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-/* Returns the monotonic time `timeout_ns` from now, at most INT64_MAX. */
+/* Returns the monotonic time plus `timeout_ns`, or INT64_MAX if the sum overflows. */
 static inline int64_t tdict_deadline_ns(int64_t timeout_ns) {
   int64_t sum;
   return __builtin_add_overflow(tdict_now_ns(), timeout_ns, &sum) ? INT64_MAX : sum;

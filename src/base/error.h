@@ -1,5 +1,5 @@
-/* Functions that fill a tdict_error, so that each failing exit is one line. Thread rule: the caller of a function owns
- * the error struct. */
+/* Functions that fill a tdict_error, so that each failing exit is one line. The caller owns the error struct.
+ * Thread-safe if each thread uses its error struct. */
 #ifndef TDICT_BASE_ERROR_H
 #define TDICT_BASE_ERROR_H
 
@@ -10,7 +10,7 @@
 /* Fills *err with the status, the formatted message, an empty path and native code 0. If `err` is NULL, writes nothing.
  * Returns `status`. */
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
-/* Like tdict_fail(), with a native code: an error code of the driver, or an errno. */
+/* Like tdict_fail(), but also sets the native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
     TDICT_PRINTF(4, 5);
 /* Sets err->path, cut in the middle if it is too long. `err` may be NULL. Returns `status`, so a function can end
@@ -25,7 +25,8 @@ bool tdict_status_is_known(tdict_status status);
  * status. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
-/* clang-tidy analyses one file at a time. Without these macros it assumes that these calls may return TDICT_OK. */
+/* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and
+ * tdict_fail_native() may return TDICT_OK. */
 #ifdef __clang_analyzer__
 #define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
 #define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))

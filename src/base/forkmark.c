@@ -1,5 +1,5 @@
-/* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK).
- * If the kernel does not support this, the process id is compared. Marks are reference-counted. Thread rule: see
+/* Detects a fork. The mark is a page that the kernel zeroes in a child process (MADV_WIPEONFORK). If the kernel does
+ * not support MADV_WIPEONFORK, the mark compares process ids instead. Marks are reference-counted. Thread rule: see
  * forkmark.h. */
 #include "base/forkmark.h"
 

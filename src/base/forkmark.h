@@ -7,7 +7,7 @@
 
 #include "tdict/status.h"
 
-/* The functions below report no fork if the mark is NULL. */
+/* If the mark is NULL, the functions below report no fork. */
 typedef struct tdict_forkmark tdict_forkmark;
 /* Creates a mark with one reference. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_forkmark_create(tdict_forkmark **out, tdict_error *err);

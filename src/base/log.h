@@ -8,8 +8,8 @@
 #include "tdict/status.h"
 
 typedef struct tdict_log tdict_log;
-/* Creates a log with one reference. If `fn` is NULL, the log drops all messages. Returns TDICT_ENOMEM without host
- * memory. */
+/* Creates a log with one reference. If `fn` is NULL, the log drops all messages. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
 tdict_status tdict_log_create(void (*fn)(void *user, int32_t level, const char *text), void *user, tdict_log **out,
                               tdict_error *err);
 tdict_log *tdict_log_retain(tdict_log *log);

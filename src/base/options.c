@@ -23,7 +23,7 @@ tdict_status tdict_options_read(void *known, size_t known_size, const void *give
   size_t size;
   memcpy(&size, given, sizeof size);
   const unsigned char *bytes = given;
-  /* A newer program may pass fields that this library does not know. Zero means unused. */
+  /* A newer program may pass fields that this library does not know. A field that is zero is unused. */
   for (size_t i = known_size; i < size; i++)
     if (bytes[i])
       return tdict_fail(err, TDICT_ENOTSUP, "%s: struct_size is %zu and byte %zu is used; this library knows %zu bytes",

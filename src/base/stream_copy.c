@@ -99,8 +99,8 @@ __attribute__((target("avx512f"))) static void copy_blocks_avx512(char *dst, con
   }
 }
 
-/* Copies the last bytes of a copy to `dst`, the start of a line, then writes zeros up to `padded`. Writes whole lines
- * where possible: the processor must read a line before it writes a part of the line. */
+/* Copies the last bytes of a copy to `dst`, which is the start of a cache line. Then writes zeros up to `padded`.
+ * Writes whole lines where possible: the processor must read a line before writing only a part of the line. */
 static void copy_tail_padded(char *dst, const char *src, size_t bytes, size_t padded) {
   static const char zeros[LINE_BYTES];
   char line[LINE_BYTES] = {0};

@@ -24,7 +24,7 @@ typedef struct tree_source {
   size_t num_fields, capacity;
   tdict_field *fields;   /* their paths are owned by this record */
   size_t *row_bytes;     /* bytes of a row of each field */
-  bool has_strided_rows; /* at least one field has rows that are not contiguous */
+  bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
   tdict_schema schema;
 } tree_source;
 

@@ -18,7 +18,7 @@ tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns TDICT_ETIMEDOUT. The message names the worker and the samples that it fetches. */
+/* Returns TDICT_ETIMEDOUT. The message names the worker and the samples that the worker fetches. */
 static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slot *slot, tdict_error *err) {
   if (slot->state != TDICT_SLOT_BUSY)
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",

@@ -233,7 +233,7 @@ int64_t tdict_loader_length(const tdict_loader *l) { return l->num_batches; }
 tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
   tdict_status status =
-      tdict_forkmark_check(l->mark, "loader state", err); /* In a fork the lock may never be unlocked. */
+      tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child the lock may never be unlocked. */
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_batch_position position = l->next_to_take;

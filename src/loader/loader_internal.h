@@ -29,7 +29,7 @@ typedef struct tdict_loader_slot {
   int64_t waited_ns; /* time spent waiting to send; part of the time since began_ns */
   int32_t worker;
   int64_t count;        /* samples in the batch; less than num_requested if a stream ended */
-  bool ends_epoch;      /* the epoch ends after the samples of this slot; count may be 0 */
+  bool ends_epoch;      /* true: the epoch ends after the samples of this slot; count may be 0 */
   tdict_tree *tree;     /* the batch in host memory, or NULL */
   tdict_future *future; /* the transfer of the batch to the device, or NULL */
   size_t bytes;
@@ -50,7 +50,7 @@ typedef struct tdict_loader_worker {
 enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
 
 struct tdict_loader {
-  /* Constant after the threads have started. */
+  /* The following fields are constant after the threads have started. */
   tdict_context *context; /* borrowed */
   tdict_forkmark *mark;   /* retained */
   tdict_loader_options options;
@@ -77,19 +77,20 @@ struct tdict_loader {
   pthread_cond_t batch_done;                          /* signalled if a slot became READY; uses the monotonic clock */
   pthread_cond_t can_fetch;                           /* signalled if num_fetched changed and the dataset is in_order */
   int64_t num_begun, num_taken;                       /* batches since the last tdict_loader_set_state() */
-  int64_t num_fetched;                                /* an in_order dataset fetches the batch with this ticket next */
+  int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */
   tdict_batch_position next_to_begin, next_to_take;
   size_t prefetched_bytes; /* number of bytes in READY slots */
   size_t last_batch_bytes; /* size of the batch that was completed last */
   int32_t num_busy, num_ready;
-  bool is_stopping;    /* workers must return */
-  bool is_paused;      /* tdict_loader_seek() is running; workers must not begin a batch */
-  bool epoch_ended;    /* a stream has ended; no batch begins until the consumer has taken the end of the epoch */
+  bool is_stopping; /* true: workers must return */
+  bool is_paused;   /* true: tdict_loader_seek() is running, so workers must not begin a batch */
+  /* true: a stream has ended, so no batch begins until the consumer has taken the end of the epoch */
+  bool epoch_ended;
   tdict_error failure; /* the error that every later call returns; status 0: no failure */
   tdict_loader_stats stats;
   int64_t ready_sum, num_calls;
 
-  /* Used by the consumer's thread only. */
+  /* Only the consumer's thread uses the following fields. */
   tdict_tree *previous; /* retained: the batch that the last call returned; NULL: none */
   tdict_stream previous_stream;
 };

@@ -176,7 +176,7 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
 
 int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
   if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
-  /* Unsigned, since the sum may exceed INT64_MAX: it is less than num_drawn + 2 * world_size. */
+  /* The sum is unsigned, since it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
   uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;
   int64_t draw = (int64_t)(position_of_all % (uint64_t)sampler->num_drawn);
   if (sampler->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;

@@ -1,6 +1,6 @@
-/* Saved states of a loader: its position, and the settings that the order of samples depends on. If the settings of a
- * state differ from the loader's settings, the call fails and the message names the difference. Owns no data. Thread
- * rule: pure functions, thread-safe. */
+/* Creates and checks saved states of a loader. A saved state holds the position and the settings that the order of
+ * samples depends on. If the settings of a state differ from the loader's settings, the call fails and the message
+ * names the difference. Owns no data. Thread rule: pure functions, thread-safe. */
 #include "base/error.h"
 #include "loader/loader_internal.h"
 #include "loader/sampler_order.h"

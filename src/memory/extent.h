@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes [begin, end), or some of them in equal rows. */
+/* Either all bytes of [begin, end), or rows of equal width in this range. */
 typedef struct tdict_extent {
-  size_t begin, end; /* offsets from the storage's first byte, or addresses; equal: no byte */
+  size_t begin, end; /* offsets from the storage's first byte, or addresses; the extent is empty if they are equal */
   uint64_t layout;   /* 0: dense, all bytes. Else strided: extents of equal layout cover the same bytes. */
   /* For strided extents: `width` bytes at origin + n * pitch for every n. pitch 0: the rows are unknown. */
   size_t origin, pitch, width;

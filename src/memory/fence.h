@@ -10,10 +10,11 @@
 
 typedef struct tdict_fence tdict_fence;
 typedef struct tdict_fence_ops {
-  bool (*poll)(tdict_fence *fence);                      /* returns true if done; never waits */
-  bool (*wait)(tdict_fence *fence, int64_t deadline_ns); /* deadline by tdict_now_ns(); returns true if done in time */
-  /* Makes a device's stream wait, instead of the host. `device` and `stream` are pointers of the device layer.
-   * Returns false if the stream cannot wait. May be NULL. */
+  bool (*poll)(tdict_fence *fence); /* returns true if the fence is done; never waits */
+  /* Waits until the fence is done or tdict_now_ns() passes the deadline. Returns true if the fence is done. */
+  bool (*wait)(tdict_fence *fence, int64_t deadline_ns);
+  /* Makes a stream of a device wait for the fence. The host does not wait. `device` and `stream` are pointers of the
+   * device layer. Returns false if the stream cannot wait. May be NULL. */
   bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);

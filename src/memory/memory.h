@@ -8,7 +8,7 @@
 
 typedef struct tdict_block {
   void *data;
-  size_t bytes; /* rounded up by the memory */
+  size_t bytes; /* size of the block; the memory may round up the requested size */
   void *cookie; /* private to the memory */
 } tdict_block;
 
@@ -32,15 +32,15 @@ typedef struct tdict_memory_ops {
   /* Frees the block. The memory takes over one reference to each fence, and must not reuse the bytes before all
    * fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
-  /* Copy or fill, and return after the work is done. NULL if the host can access the memory: callers then use memcpy()
-   * and similar. */
+  /* `copy` and `fill` return after the work is done. Both are NULL if the host can access the memory. Callers then use
+   * functions such as memcpy(). */
   tdict_status (*copy)(tdict_memory *m, const tdict_rect *rect, tdict_direction direction, tdict_error *err);
   tdict_status (*fill)(tdict_memory *m, void *dst, int byte, size_t bytes, tdict_error *err);
   void (*counts)(const tdict_memory *m, tdict_memory_counts *out);
   void (*retain)(tdict_memory *m);
   void (*release)(tdict_memory *m);
-  /* Allocates like `allocate`, with pages on a NUMA node; -1: the node of the memory. NULL if the memory cannot
-   * choose a node. */
+  /* Like `allocate`, but places the pages on NUMA node `node`. If `node` is -1, uses the node of the memory.
+   * `allocate_near` is NULL if the memory cannot choose a node. */
   tdict_status (*allocate_near)(tdict_memory *m, size_t bytes, int node, tdict_block *out, tdict_error *err);
 } tdict_memory_ops;
 

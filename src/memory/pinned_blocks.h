@@ -16,7 +16,7 @@ typedef struct tdict_run {
 typedef struct tdict_fence_list {
   struct tdict_fence_list *next; /* links lists that were removed from their blocks */
   int count;
-  tdict_fence *fences[]; /* each with a reference */
+  tdict_fence *fences[]; /* retained */
 } tdict_fence_list;
 
 typedef struct tdict_pinned_block tdict_pinned_block;
@@ -34,8 +34,8 @@ typedef struct tdict_block_list {
   tdict_pinned_block *oldest, *newest;
 } tdict_block_list;
 
-/* Creates a block that covers a new run without pages. The block is in no list. Returns NULL if host memory is
- * exhausted. */
+/* Creates a run that has no pages yet, and a block that covers the run. The block is in no list. Returns NULL if host
+ * memory is exhausted. */
 tdict_pinned_block *tdict_blocks_new(void);
 /* Frees the records of a block that covers its run. The caller frees the pages. */
 void tdict_blocks_drop(tdict_pinned_block *block);

@@ -69,13 +69,14 @@ typedef struct pinning {
   char *data;
   size_t bytes, piece;
   atomic_int
-      /* number of untouched huge pages in each piece; release/acquire. NULL: register after all are touched */
+      /* number of untouched huge pages in each piece; release/acquire. NULL: pages are registered after all pages are
+       * touched */
       *num_untouched;
   pthread_mutex_t lock; /* guards: registered, status, cause, busy */
   size_t registered;
   tdict_status status;
   tdict_error cause;
-  bool busy; /* a thread is registering */
+  bool busy; /* true: a thread is registering pages */
 } pinning;
 
 static size_t piece_bytes_at(const pinning *m, size_t at) {
@@ -155,8 +156,8 @@ static tdict_status register_all(pinning *m, tdict_error *err) {
   return m->status;
 }
 
-/* Maps pages and registers them. If `piece` is 0 or holds all bytes, the pages are one registration. Otherwise each
- * piece is a registration. */
+/* Maps pages and registers them. If `piece` is 0 or at least the number of bytes, registers all pages at once.
+ * Otherwise registers each piece separately. */
 static tdict_status map_and_register(const tdict_pinner *p, size_t bytes, size_t piece, tdict_pinned_pages *out,
                                      tdict_error *err) {
   const bool whole = piece == 0 || bytes <= piece;
@@ -181,7 +182,7 @@ static tdict_status allocate_from_driver(const tdict_pinner *p, size_t bytes, td
   return status;
 }
 
-/* Logs that the pages were not obtained in the preferred way; once for each way. */
+/* Logs that the pages were not obtained in the preferred way. Logs only once for each way. */
 static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages, const char *instead,
                          const char *cause) {
   const int bit = 1 << pages->way;
@@ -189,8 +190,8 @@ static void log_fallback(const tdict_pinner *p, const tdict_pinned_pages *pages,
   tdict_log_write(p->log, LOG_WARNING, "pinned memory of %zu bytes %s: %s", pages->bytes, instead, cause);
 }
 
-/* Registers in pieces of TDICT_PINNED_GRAIN after a larger registration failed with the message `cause`. Returns false
- * if registering these pieces fails too or cannot help. */
+/* Registers the pages in pieces of TDICT_PINNED_GRAIN after a larger registration failed with the message `cause`.
+ * Returns false if registering these pieces fails too or cannot help. */
 static bool try_small_pieces(const tdict_pinner *p, size_t bytes, tdict_pinned_pages *out, const char *cause) {
   if (bytes <= TDICT_PINNED_GRAIN || p->piece == TDICT_PINNED_GRAIN) return false;
   if (map_and_register(p, bytes, TDICT_PINNED_GRAIN, out, NULL) != TDICT_OK) return false;

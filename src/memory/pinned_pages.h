@@ -28,7 +28,7 @@ typedef struct tdict_pin_ops {
   void (*free)(void *self, void *pages, size_t bytes);
   /* called with an errno if the system refused to bind pages to the node */
   void (*bind_refused)(void *self, int node, int code);
-  /* returns true in a fork of the creating process, where no other operation may be called */
+  /* returns true in a forked child of the creating process; the child must call no other operation */
   bool (*is_forked)(void *self);
   void (*retain)(void *self);
   void (*release)(void *self);
@@ -55,24 +55,22 @@ typedef struct tdict_pinned_pages {
   size_t bytes; /* a multiple of 4096 */
   tdict_pinned_way way;
   int node;     /* the node of the pinner */
-  size_t piece; /* borders are at multiples of this; SIZE_MAX: no borders */
+  size_t piece; /* borders of registrations are at multiples of `piece`; SIZE_MAX: no borders */
 } tdict_pinned_pages;
 
-/* Obtains `bytes` of page-locked memory, rounded up to 4096. Sets *out on success.
- * Large blocks are mapped with huge pages, touched in parallel and registered. If that fails, the driver allocates;
- * if that fails too, pieces of TDICT_PINNED_GRAIN are registered.
- * If the pinner asks for pieces, those small pieces are tried before the driver, which would block other copies for
- * a long time.
- * Small blocks are allocated by the driver. If that fails, they are registered.
- * Registered pages are bound to the node of the pinner before they are touched. The node is a preference: if the node
- * has no free pages, pages are placed on other nodes. If the system refuses to bind, no error is returned. Pages that
- * the driver allocates cannot be bound. Returns the status of the driver, such as TDICT_ENOMEM; TDICT_EOVERFLOW if the
- * bytes do not fit the address space. */
+/* Obtains `bytes` of page-locked memory, rounded up to 4096. Sets *out on success. Large blocks are mapped with huge
+ * pages, touched in parallel and registered. If registering fails, the driver allocates the pages. If the driver fails
+ * too, the pages are registered in pieces of TDICT_PINNED_GRAIN. If the pinner asks for pieces, those small pieces are
+ * tried before the driver, which would block other copies for a long time. The driver allocates small blocks. If the
+ * driver fails, small blocks are registered. Registered pages are bound to the node of the pinner before they are
+ * touched. The node is a preference: if the node has no free pages, pages are placed on other nodes. If the system
+ * refuses to bind, no error is returned. Pages that the driver allocates cannot be bound. Returns the status of the
+ * driver, such as TDICT_ENOMEM; TDICT_EOVERFLOW if the bytes do not fit the address space. */
 tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, tdict_pinned_pages *out,
                                     tdict_error *err);
 /* Unpins and frees the pages. */
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
-/* Returns the way that is tried first for this many bytes. */
+/* Returns the way in which tdict obtains a block of `bytes` bytes unless that way fails. */
 tdict_pinned_way tdict_pinned_first_way(size_t bytes);
 
 #endif

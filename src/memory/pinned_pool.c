@@ -13,12 +13,12 @@
 
 enum { PAGE_BYTES = 4096 };
 #define MIN_CACHE ((size_t)64 << 20)
-/* A block is split only if it is at most this many times larger. A small block with a long life would otherwise keep
- * a large run from being unpinned or reused. */
+/* A block is split only if its size is at most this many times the requested size. Otherwise a small block with a long
+ * life would keep a large run from being unpinned or reused. */
 enum { MAX_CUT_RATIO = 16 };
 
 typedef struct pool {
-  tdict_memory memory; /* first: a pool is a memory */
+  tdict_memory memory; /* the first member, because a pool is used as a memory */
   _Atomic(int64_t) refs;
   tdict_pinner pinner;
   atomic_int logged_ways; /* see tdict_pinner */
@@ -361,7 +361,7 @@ void tdict_pinned_pool_forget_threads(tdict_memory *memory) {
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
   if (memory->ops != &pool_ops) return;
   pool *p = (pool *)memory;
-  if (is_forked(p)) return; /* In a fork the pages are not mapped, and other data may be at their addresses. */
+  if (is_forked(p)) return; /* In a forked child the pages are not mapped, and other data may be at their addresses. */
   tdict_fence_list *done = NULL;
   pthread_mutex_lock(&p->lock);
   free_idle_blocks(p, &done);

@@ -14,11 +14,10 @@
 
 enum { HOST_ALIGNMENT = 256, HUGE_PAGE = 2 << 20 };
 #define HUGE_BYTES ((size_t)4 << 20) /* From this size on, whole huge pages cover most of a block. */
-/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is
- * often too small for the next call of the same size, so each call would get new pages. malloc() reuses freed
- * blocks. */
+/* Blocks between these sizes come from malloc() and are aligned by hand. A block freed after posix_memalign() is often
+ * too small for the next call of the same size. Each call would then get new pages. malloc() reuses freed blocks. */
 #define MALLOC_FROM ((size_t)64 << 10)
-#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each larger block */
+#define MALLOC_UP_TO ((size_t)(32 << 20) - 8192) /* glibc maps new pages for each block above this size */
 
 static tdict_status make_record(size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err) {
@@ -48,8 +47,8 @@ static void free_record(tdict_storage *s) {
   free(s);
 }
 
-/* Asks for huge pages: the first write to a small page costs as much as copying it. Only whole huge pages are
- * requested, since partial huge pages would use more memory. */
+/* Asks for huge pages, because the first write to a small page costs as much as copying the page. Only whole huge pages
+ * are requested, since partial huge pages would use more memory. */
 static void ask_for_huge_pages(char *data, size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)data % HUGE_PAGE) % HUGE_PAGE;
   if (bytes >= HUGE_BYTES) madvise(data + head, (bytes - head) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);

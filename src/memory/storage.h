@@ -19,7 +19,8 @@ typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
 /* A mark of a transfer on a storage. The mark is part of the transfer's plan, so marking allocates nothing. */
 struct tdict_fence_node {
-  /* owned by the storage; relaxed: the holder of the list writes it, and the mark's thread reads it too */
+  /* owned by the storage; relaxed: the thread that locked the list writes `next`, and the thread of the mark reads
+   * it */
   _Atomic(tdict_fence_node *) next;
   tdict_storage *storage; /* the plan holds the reference */
   tdict_fence *fence;
@@ -37,8 +38,8 @@ struct tdict_storage {
   size_t bytes;
   tdict_device device;
   uint32_t flags;
-  _Atomic(int32_t) busy_uses; /* acquire/release: num_uses, for readers without the lock */
-  _Atomic(bool) lost;         /* acquire/release: true if some bytes are lost; lost_bytes has these bytes */
+  _Atomic(int32_t) busy_uses; /* acquire/release: equals num_uses; for readers without the lock */
+  _Atomic(bool) lost;         /* acquire/release: true if some bytes are lost; lost_bytes says which */
   tdict_memory *memory;       /* retained; NULL: plain host memory or memory of the program */
   tdict_block block;          /* the block from `memory`; for plain host memory its data is passed to free() */
   void (*release)(void *user);
@@ -47,7 +48,7 @@ struct tdict_storage {
   _Atomic(uintptr_t) lock;
   tdict_fence **uses; /* retained fences of program streams; writing and freeing wait for them */
   int num_uses, cap_uses;
-  tdict_extent_set *lost_bytes; /* owned; NULL while `lost` is true: all bytes are lost */
+  tdict_extent_set *lost_bytes; /* owned; if NULL while `lost` is true, all bytes are lost */
 };
 
 /* Creates a storage with one reference. If `memory` is NULL, uses malloc(), aligned to 256 bytes. `zero` sets every

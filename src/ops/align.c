@@ -16,7 +16,7 @@ enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 typedef struct aligner {
   const char *what;
   const tdict_tree *const *trees;
-  bool checks_batch_size; /* tensors must begin with the batch size of their tree */
+  bool checks_batch_size; /* true: tensors must begin with the batch size of their tree */
   tdict_aligned *aligned;
   size_t cap;          /* capacity of aligned->leaves, in entries */
   tdict_cursor cursor; /* walks trees[0]; a frame's mark is 1 + the entry number of its node, 0 for the root */

@@ -1,6 +1,6 @@
-/* Matches several trees that must have the same keys: finds, for every entry of the first tree, the entries at the
- * same path in the other trees. The table is owned by one call; the trees are borrowed.
- * Thread rule: used by one thread at a time. */
+/* Matches several trees that must have the same keys. For every entry of the first tree, finds the entries at the same
+ * path in the other trees. The table is owned by one call; the trees are borrowed. Thread rule: used by one thread at a
+ * time. */
 #ifndef TDICT_OPS_ALIGN_H
 #define TDICT_OPS_ALIGN_H
 
@@ -9,15 +9,15 @@
 typedef struct tdict_aligned {
   size_t count;       /* number of trees */
   size_t num_entries; /* leaves and child trees of the first tree, in cursor order */
-  bool has_objects;   /* true if there are objects; those at one path have the same type in all trees */
+  bool has_objects;   /* true if there are objects; the objects at one path have the same type in all trees */
   tdict_leaf *leaves; /* borrowed; the entry e of tree t is leaves[e * count + t] */
 } tdict_aligned;
 
 /* Matches the entries of all trees. If `checks_batch_size` is true, each tensor must begin with the batch size of its
- * tree. Reset the table with tdict_aligned_reset() if the call succeeds.
- * Returns TDICT_EINVAL if there are no trees or a tree is NULL, and TDICT_ENOTFOUND if a key is missing in one of the
- * trees. Returns TDICT_ETYPE if the entries at a path differ in kind or in the type of the object. Returns TDICT_ESHAPE
- * if the check of the batch size fails; TDICT_ENOMEM. err->path names the key. */
+ * tree. Reset the table with tdict_aligned_reset() if the call succeeds. Returns TDICT_EINVAL if there are no trees or
+ * a tree is NULL, and TDICT_ENOTFOUND if a key is missing in one of the trees. Returns TDICT_ETYPE if the entries at a
+ * path differ in kind or in the type of the object. Returns TDICT_ESHAPE if the check of the batch size fails, and
+ * TDICT_ENOMEM if memory is exhausted. err->path names the key. */
 tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees, size_t count, bool checks_batch_size,
                                tdict_aligned *out, tdict_error *err);
 void tdict_aligned_reset(tdict_aligned *aligned);

@@ -17,7 +17,7 @@ struct tdict_map {
   const int64_t *batch_size;
   int more_dims;    /* upper bound of the dimensions that a tensor gains */
   bool drops_locks; /* true: the result is not locked, even if the source is locked */
-  /* memory of new elements; NULL: the memory of the source if on a device, else plain host memory */
+  /* memory of new elements; NULL: for a tensor on a device the memory of that tensor, else plain host memory */
   tdict_memory *memory;
   /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included.
    * If `fill` is set, called twice per tensor: once to measure, and once to create. */
@@ -34,17 +34,18 @@ struct tdict_map {
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
 };
-/* Makes the tree. Locks it like the source, unless drops_locks. Returns TDICT_ENOMEM. Returns TDICT_ESHAPE if a node
- * would have too many batch dimensions, or a tensor does not begin with the first batch_in batch dimensions of the
- * source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left it empty. Returns
- * TDICT_ENOTSUP for an object that cannot take part, and the errors of hooks. */
+/* Makes the tree. Unless drops_locks is true, locks the new tree like the source. Returns TDICT_ENOMEM. Returns
+ * TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin
+ * with the first batch_in batch dimensions of the source. Returns the errors of the callbacks, and sets err->path to
+ * the leaf if a callback left it empty. Returns TDICT_ENOTSUP for an object that cannot take part, and the errors of
+ * hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* Makes a copy of the nodes of a tree that shares key tables and leaves. The copy is not locked. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
 /* Prepares a leaf of one tree for a node of another tree. Returns a reference that the caller owns. A child tree is
- * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_tensor() and
- * tdict_agree_below(); TDICT_ENOMEM. */
+ * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_tensor() and tdict_agree_below().
+ * Returns TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
                              tdict_error *err);
 

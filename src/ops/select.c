@@ -57,7 +57,7 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
       if (status == TDICT_OK) status = put_selected_leaf(what, to, key, slot, leaf, err);
       break;
     }
-    /* Create the child on the way, unless an earlier path has created it. */
+    /* Create the child tree, unless an earlier path has created this child tree. */
     if (slot < 0) {
       node = tdict_node_create_under(tree);
       status =
@@ -115,8 +115,7 @@ tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size
   return tdict_select_paths("select", tree, &selection, out, err);
 }
 
-/* Puts the keys on a path into the replacements of their nodes. Stops at a tree that is kept whole. The path must
- * exist. */
+/* Puts each key of a path into the replacement of its node. Stops at a tree that is kept whole. The path must exist. */
 static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole_trees, tdict_tree *node, const char *text,
                               tdict_error *err) {
   tdict_path path;

@@ -63,7 +63,7 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
 typedef struct grouping {
   int ndim;
   int64_t shape[TDICT_MAX_BATCH_NDIM];
-  bool may_copy; /* tensors whose strides allow no view are copied */
+  bool may_copy; /* true: tensors whose strides allow no view are copied */
 } grouping;
 
 /* Describes a tensor with the new batch size: a view if its strides allow one, else a copy if copies are allowed. */
@@ -241,7 +241,7 @@ tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out, td
   tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, tree->batch_ndim, &only, err);
   if (status != TDICT_OK) return status;
   tdict_affine_init(&a, tree->batch_ndim, tree->batch_size);
-  /* Drop the dimensions of one element: all such dimensions, or only the given dimension. */
+  /* Drop dimensions of size 1: all such dimensions, or only the given dimension. */
   a.ndim_out = 0;
   for (int i = 0; i < tree->batch_ndim; i++)
     if (tree->batch_size[i] != 1 || (dim != TDICT_EVERY_DIM && i != only))

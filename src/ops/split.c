@@ -12,7 +12,7 @@ typedef struct cutter {
   const char *what;
   const tdict_tree *td;
   int dim;
-  bool drops_dim; /* the results lack the dimension */
+  bool drops_dim; /* true: the results do not have the dimension that is cut */
 } cutter;
 
 /* Checks the pointers that all functions share, and finds the dimension to cut. Functions without a parameter `trees`

@@ -155,7 +155,7 @@ tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(
 /* The state of a copy between trees. A frame's mark is the node of the destination. */
 typedef struct copier {
   const char *what;
-  bool needs_same_keys; /* both trees must have the same keys */
+  bool needs_same_keys; /* true: both trees must have the same keys */
   tdict_flat_pairs pairs;
 } copier;
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct tdict_latch {
-  pthread_mutex_t lock;   /* held while count changes */
+  pthread_mutex_t lock;   /* held while `count` changes */
   pthread_cond_t zero;    /* uses the monotonic clock */
   _Atomic(int64_t) count; /* may be read without the lock (relaxed); a zero is confirmed under the lock */
 } tdict_latch;

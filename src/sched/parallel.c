@@ -17,7 +17,7 @@ typedef struct loop {
   tdict_latch latch;
 } loop;
 typedef struct helper {
-  tdict_task task; /* first: the pool passes a pointer to it */
+  tdict_task task; /* the first member, because the pool passes a pointer to `task` */
   loop *loop;
 } helper;
 

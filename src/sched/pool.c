@@ -26,13 +26,13 @@ typedef struct sleeper {
 
 struct tdict_pool {
   pthread_mutex_t lock; /* guards: all fields up to max_spinning */
-  sleeper *sleep_stack; /* threads not yet woken, the last to sleep first */
-  int num_started;      /* threads that have taken their sleeper */
+  sleeper *sleep_stack; /* sleeping threads; the thread that fell asleep last is first */
+  int num_started;      /* number of threads that have chosen their sleeper */
   tdict_task *first, *last;
   bool stop;
   int num_queued, num_asleep;
-  int num_spinning;            /* threads that spin now */
-  int num_woken_to_spin;       /* threads woken to spin that have not run yet */
+  int num_spinning;            /* number of threads that are spinning */
+  int num_woken_to_spin;       /* number of threads woken to spin that have not run yet */
   _Atomic(bool) may_have_work; /* relaxed: only a hint to check the queue under the lock */
   int max_spinning;
   int num_threads, num_cpus;
@@ -175,7 +175,7 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
   for (int i = 0; i < num_threads; i++) pthread_cond_init(&sleepers[i].woken, NULL);
   pool->num_cpus = count_cpus();
   pool->max_spinning = pool->num_cpus < SPIN_MIN_CPUS ? 0 : pool->num_cpus - 1;
-  /* Start the threads. If a thread cannot be started, stop those that run. */
+  /* Start the threads. If a thread cannot be started, stop the threads that are running. */
   for (int i = 0; i < num_threads; i++) {
     int code = tdict_thread_create(&pool->threads[i], run_worker, pool);
     if (code == 0) continue;

@@ -11,11 +11,12 @@
 typedef struct tdict_pool tdict_pool;
 typedef struct tdict_task tdict_task;
 struct tdict_task {
-  void (*run)(tdict_task *task); /* may free the task */
+  void (*run)(tdict_task *task); /* runs the task; may free the task */
   tdict_task *next, *previous;   /* links of the pool's queue */
   bool queued;                   /* guarded by the pool's lock */
-  bool may_wait;                 /* the task may wait for other tasks, so a waiting thread must not run it meanwhile */
-  const void *owner;             /* a thread that waits for this owner may run the task anyway; see tdict_pool_help() */
+  /* true: the task may wait for other tasks, so a waiting thread must not run the task */
+  bool may_wait;
+  const void *owner; /* a thread that waits for this owner may run the task anyway; see tdict_pool_help() */
 };
 
 /* Returns the default pool size: the number of CPUs that this process may use, at least 8. */
@@ -48,12 +49,13 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
-/* Runs one queued task on the calling thread, which waits for `owner`. Only a task that never waits, or a task of
- * `owner`, is run. Returns false if there is no such task. */
+/* Runs one queued task on the calling thread while the thread waits for `owner`. The task is one that never waits, or a
+ * task of `owner`. Returns false if no such task is queued. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
-/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, else NULL. */
+/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread. Returns NULL if no pointer was
+ * stored. */
 void *tdict_pool_thread_data(void);
-/* Sets the calling thread's pointer. */
+/* Stores a pointer for the calling thread, which tdict_pool_thread_data() returns. */
 void tdict_pool_set_thread_data(void *note);
 
 /* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and

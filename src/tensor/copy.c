@@ -7,7 +7,7 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* The memory that copies the rectangles; NULL: the host. */
+/* The memory that copies the rectangles. If NULL, the host copies. */
 typedef struct mover {
   tdict_memory *memory;
   tdict_direction direction;

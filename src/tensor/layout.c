@@ -79,7 +79,8 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
   return true;
 }
 
-/* Returns true if a step of the outer dimension equals `count` steps of the inner one. The two can then be merged. */
+/* Returns true if a step of the outer dimension equals `count` steps of the inner dimension. The two dimensions can
+ * then be merged. */
 static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
   int64_t whole;
   return tdict_mul_i64(count, inner, &whole) && whole == outer;

@@ -38,10 +38,9 @@ typedef struct tdict_pair {
 /* Initializes the pair and merges adjacent dimensions. A NULL stride pointer means C order. */
 void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int64_t *dst_strides,
                      const int64_t *src_strides, size_t item_bytes);
-/* A part of a walk: the bytes [begin, end) in C order of two tensors. `dst` and `src` are the addresses of their
- * first elements.
- * Offsets are added to the addresses as numbers, so they may be NULL or device addresses. Bytes past the last byte are
- * ignored. */
+/* A part of a walk: the bytes [begin, end) in C order of two tensors. `dst` and `src` are the addresses of their first
+ * elements. Offsets are added to the addresses as numbers, so the addresses may be NULL or device addresses. Bytes past
+ * the last byte are ignored. */
 typedef struct tdict_pair_part {
   void *dst;
   const void *src;

@@ -3,7 +3,8 @@
 #include "tensor/layout.h"
 #include "tensor/tensor.h"
 
-/* The rows of larger tensors are not marked one by one, since the set of lost bytes could become as large. */
+/* If a tensor has more rows than this, the rows are not marked one by one. The set of lost bytes could otherwise get an
+ * entry for each row. */
 enum { MAX_REGAINED_ROWS = 1 << 20 };
 
 /* A dimension with more than one element and a step other than 0. */

@@ -10,7 +10,7 @@
 
 typedef struct tdict_slab tdict_slab;
 struct tdict_tensor {
-  _Atomic(int64_t) refs;  /* used by a single tensor; the references to tensors of a slab are counted in the slab */
+  _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
   tdict_slab *slab;       /* NULL: a single tensor */
   tdict_storage *storage; /* retained by the tensor, or by its slab for all of its tensors */
   /* address of the first element; NULL only without elements; never dereferenced for device memory */
@@ -25,8 +25,9 @@ static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { 
 /* Many tensors with one reference count, in one allocation. They are contiguous tensors over one storage, or views
  * over several storages. */
 struct tdict_slab {
-  _Atomic(int64_t) refs;  /* references to the slab and to all of its tensors */
-  tdict_storage *storage; /* NULL: a slab of views, in which consecutive tensors over one storage hold one reference */
+  _Atomic(int64_t) refs; /* references to the slab and to all of its tensors */
+  /* NULL: a slab of views, in which consecutive tensors over one storage hold one reference together */
+  tdict_storage *storage;
   size_t num_tensors, cap_tensors;
   int64_t *next_dims; /* room for the counts and strides of the next tensor */
   tdict_tensor tensors[];
@@ -75,7 +76,7 @@ static inline void tdict_tensor_regain(const tdict_tensor *t) {
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
   if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
 }
-/* Returns the result of tdict_tensor_bytes(). Inline, for loops. */
+/* Returns the result of tdict_tensor_bytes(). This version is inline, for use in loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
   return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));
 }

@@ -40,7 +40,7 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
   return TDICT_OK;
 }
 
-/* Returns TDICT_ETYPE with the kind that was found and the kind that was wanted. */
+/* Returns TDICT_ETYPE. The message names the kind that was found and the kind that was wanted. */
 static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
                                    tdict_error *err) {
   char found[TDICT_TEXT_LEAF_BYTES];

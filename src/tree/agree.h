@@ -30,8 +30,8 @@ static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor 
   return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
          (!node->has_device || tdict_device_equal(node->device, t->storage->device));
 }
-/* Returns true if every tensor that fits `node` also fits `above`, so that the tensors need no check: the tensors of a
- * node always fit the node. */
+/* Returns true if every tensor that fits `node` also fits `above`. The tensors of `node` then need no check, because
+ * they always fit `node`. */
 static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
   if (node->batch_ndim < above->batch_ndim) return false;
   for (int i = 0; i < above->batch_ndim; i++)
@@ -46,8 +46,8 @@ tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *
 /* Checks everything below the tree that the cursor was initialized with. Tensors are checked as in
  * tdict_agree_tensor(); objects always pass. A tree passes if the dimensions that both batch sizes have are equal, or
  * if it holds no tensor. A tree must not have another device, unless `in_place` is true: then the caller changes the
- * device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED. Also returns
- * TDICT_ENOMEM. */
+ * device. If `in_place` is true and a locked tree needs the change, returns TDICT_ELOCKED. Returns TDICT_ENOMEM if
+ * memory is exhausted. */
 tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
 /* Returns true if the batch size or device of the node does not meet the demand. */
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
@@ -55,8 +55,9 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
  * node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree, because
  * this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
-/* Writes to *out the tree to store for `child`. This is `child` itself with one more reference if it meets the demand,
- * else a copy of all its nodes that does. The copy shares all tensors. Returns the errors of tdict_agree_below(). */
+/* Writes to *out the tree to store for `child`. If `child` meets the demand, this is `child` itself with one more
+ * reference. Otherwise it is a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.
+ * Returns the errors of tdict_agree_below(). */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
 /* Returns TDICT_EINVAL if `node` is `child` or is below it, else TDICT_OK. Returns TDICT_ENOMEM for deep trees. */
 tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,

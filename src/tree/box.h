@@ -12,7 +12,8 @@ typedef struct tdict_box {
   _Atomic(int64_t) refs;
   const tdict_type *type;
   void *self;
-  bool kept; /* the program owns self: it is not released with the box. Set while one thread holds the box */
+  /* true: the program owns `self`, so the box does not release `self`. Set only while one thread holds the box */
+  bool kept;
 } tdict_box;
 
 /* Returns TDICT_EINVAL if the type has no size, name or release, or only one of flatten and unflatten. `what` begins
@@ -28,8 +29,8 @@ void tdict_box_release(tdict_box *box);
  * *out is `box` with one more reference. Takes ownership of `given`: on failure it is released. Returns
  * TDICT_ENOMEM. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
-/* The hook `member` of a type, or NULL if the type has none. A program that was compiled against an older header has a
- * shorter tdict_type, so struct_size is checked first. */
+/* Evaluates to the hook `member` of a type, or to NULL if the type has no such hook. A program that was compiled
+ * against an older header has a shorter tdict_type, so struct_size is checked first. */
 #define TDICT_HOOK_OF(type, member) \
   ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
 /* Completes the error of a failed hook and returns its status. A number that is not a tdict_status becomes TDICT_EHOOK.

@@ -5,7 +5,7 @@
 
 #include "tdict/tree.h"
 
-/* Makes a tree of batch size [count] with uninitialized elements. Errors as tdict_create_from(). */
+/* Makes a tree of batch size [count] with uninitialized elements. Returns the errors of tdict_create_from(). */
 tdict_status tdict_create_unset(const tdict_schema *schema, int64_t count, tdict_memory *memory, tdict_tree **out,
                                 tdict_error *err);
 /* Checks the fields like tdict_create_unset(), and allocates nothing. */

@@ -9,7 +9,7 @@
 typedef struct tdict_frame {
   tdict_tree *node;
   uint32_t slot;  /* the next slot to visit */
-  bool is_shared; /* for the caller, as is `mark`; false when the frame is pushed */
+  bool is_shared; /* for use by the caller, like `mark`; false when the frame is pushed */
   size_t mark;
 } tdict_frame;
 enum { TDICT_CURSOR_LOCAL = 24 };
@@ -27,7 +27,7 @@ void tdict_cursor_reset(tdict_cursor *cursor);
 /* Starts the walk again. A second walk through the same tree reuses the memory of the first and therefore cannot
  * fail. */
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
-/* Returns the next leaf, or 0 at the end. The caller enters trees by tdict_cursor_enter(). */
+/* Returns the next leaf, or 0 after the last leaf. To walk the entries of a child tree, call tdict_cursor_enter(). */
 tdict_leaf tdict_cursor_next(tdict_cursor *cursor);
 /* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. Returns false if memory
  * is exhausted. */

@@ -28,7 +28,7 @@ static tdict_status set_tensor_at_place(tdict_place *place, tdict_tensor *tensor
   return status == TDICT_OK ? tdict_place_set(place, tdict_leaf_of_tensor(tensor), err) : status;
 }
 
-/* Result of set_tensor_fast(). The tree is changed only by FAST_DONE. */
+/* Result of set_tensor_fast(). The tree has changed only if the result is FAST_DONE. */
 enum fast_result { FAST_DONE, FAST_NOT_POSSIBLE, FAST_NO_MEMORY };
 
 /* Sets a tensor at a path without backslashes whose trees all exist, the most common case of tdict_set(). */
@@ -241,7 +241,7 @@ tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bo
   tdict_place source, target;
   tdict_status status = tdict_place_get(&source, tree, from, "rename", err);
   if (status != TDICT_OK) return status;
-  /* Refuse to move an entry below itself. */
+  /* Return an error if the entry would be moved below itself. */
   if (passes_through_entry(tree, to, &source)) {
     tdict_place_reset(&source);
     tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");

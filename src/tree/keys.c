@@ -63,8 +63,8 @@ const char *tdict_keys_store_name(tdict_keys *keys, const tdict_name *name) {
   return stored;
 }
 
-/* Copies the slots of `from` and its live names to `to`, the names into one new chunk. `to` may be `from`. Returns
- * false if memory is exhausted. */
+/* Copies the slots and the live names of `from` to `to`. The names are copied into one new chunk. `to` may be `from`.
+ * Returns false if memory is exhausted. */
 static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   names_chunk *chunk = new_name_chunk(from->name_bytes);
   if (!chunk) return false;
@@ -89,7 +89,7 @@ static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
 
-/* Moves the bytes of a name from the names in use to the dead names. */
+/* Counts the bytes of a name as dead bytes, no longer as bytes in use. */
 static void count_dead_name(tdict_keys *keys, const tdict_key *key) {
   keys->name_bytes -= (size_t)key->length + 1;
   keys->dead_bytes += (size_t)key->length + 1;

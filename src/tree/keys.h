@@ -22,9 +22,11 @@ typedef struct tdict_keys {
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
   uint32_t room; /* slots that can be used before the slots or the index must grow */
   tdict_key *slots;
-  uint32_t *index;               /* a cell is 0, or slot + 1 in the bits below cap_index and hash bits in those above */
+  /* A cell is 0 if it is unused. Otherwise its low bits, up to those of cap_index - 1, hold slot + 1. Its other bits
+   * are bits of the hash. */
+  uint32_t *index;
   struct tdict_names *names;     /* the bytes of the names; 8 bytes may be read at each name */
-  size_t name_bytes, dead_bytes; /* bytes of the names in use, and of names that no slot uses any more */
+  size_t name_bytes, dead_bytes; /* bytes of names in use; bytes of names that no slot uses any more */
 } tdict_keys;
 
 tdict_keys *tdict_keys_create(void); /* returns NULL if memory is exhausted */
@@ -34,8 +36,9 @@ void tdict_keys_release(tdict_keys *keys);
 tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 /* Returns the slot of a key (`length` bytes, which need not end with 0), or -1. */
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
-/* The first function computes the hash of a name. The second one searches with a hash that is already computed. */
+/* Returns the hash of a name. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
+/* Like tdict_keys_find(), but uses a hash from tdict_keys_hash(). */
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
 /* The following functions change a table, which must have one reference. */
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if

@@ -72,7 +72,8 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
 /* These functions handle names of more than 8 bytes for the functions below. They take no tdict_name pointer, so that
  * the caller can keep its tdict_name in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
-tdict_name tdict_name_read_long(const char *text, const char *end); /* length 0: not read, as in tdict_name_read() */
+/* If the key cannot be read, the name has length 0, as in tdict_name_read(). */
+tdict_name tdict_name_read_long(const char *text, const char *end);
 
 /* Fills in the words of a name from its text and length. */
 static inline void tdict_name_words(tdict_name *name) {

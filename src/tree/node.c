@@ -276,7 +276,8 @@ bool tdict_node_reserve(tdict_tree *td, size_t count) {
   const bool shared = tdict_node_shares_leaves(td);
   if (count <= td->cap_leaves && !shared) return true;
   size_t cap = td->cap_leaves;
-  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2; /* not for a shared list that is long enough */
+  /* a shared list that is long enough is copied without growing */
+  if (cap < count) cap = cap < FIRST_LEAVES ? FIRST_LEAVES : cap * 2;
   if (cap < count) cap = count;
   if (cap > UINT32_MAX) return false;
   /* Replace a shared list, or grow a private list in place. */

@@ -43,10 +43,11 @@ struct tdict_tree {
   tdict_leaf *leaves; /* in a tdict_leaf_list, or NULL; one per slot; 0 for a deleted slot */
   uint32_t cap_leaves;
   int32_t batch_ndim;
-  bool has_device, locked; /* locked: by tdict_lock() on this node */
+  bool has_device, locked; /* locked: true if tdict_lock() has locked this node itself */
   tdict_device device;
-  _Atomic(int32_t) locks_above; /* relaxed: slots of locked nodes that hold this node; tdict_release() may lower it */
-  tdict_tree *pending; /* next node in the work list of release, lock or a deep copy, which replaces recursion */
+  /* relaxed: number of slots of locked nodes that hold this node; tdict_release() may decrease the number */
+  _Atomic(int32_t) locks_above;
+  tdict_tree *pending; /* Next node in a work list. Release, lock and deep copy use a work list instead of recursion. */
   int64_t batch_size[TDICT_MAX_BATCH_NDIM];
 };
 static inline bool tdict_node_is_locked(const tdict_tree *td) {

@@ -11,7 +11,7 @@
 /* How an operation handles an object that has the hook for it. Other objects are handled as tensors. */
 typedef enum tdict_object_method {
   TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors */
-  TDICT_OBJECT_SHARE,      /* no hook: every element keeps its index, so the result shares the object */
+  TDICT_OBJECT_SHARE,      /* no hook is called: every element keeps its index, so the result shares the object */
   TDICT_OBJECT_CLONE,
   TDICT_OBJECT_INDEX,
   TDICT_OBJECT_STACK
@@ -34,9 +34,10 @@ tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **
 /* How objects are flattened to trees. The tensors must begin with `batch_size`. */
 typedef struct tdict_flatten_rule {
   const char *what;
-  tdict_object_method way; /* objects that have the hook for this operation are not flattened */
-  bool tensors_first;      /* but objects whose type has `flatten` are flattened: hooks cannot allocate from a given
-                            * memory */
+  /* objects that have the hook of this method are not flattened, unless tensors_first is true */
+  tdict_object_method way;
+  /* true: flattens every object whose type has `flatten`, since hooks cannot allocate from a given memory */
+  bool tensors_first;
   int batch_ndim;
   const int64_t *batch_size;
   const char *above; /* path of the tree, for messages; NULL: none */

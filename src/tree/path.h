@@ -11,11 +11,12 @@
 
 typedef struct tdict_path {
   const char *whole, *what; /* the path, and the name of the public call, for errors */
-  const char *begin;        /* start of the key read last, escaped; set `rest` to it to read that key again */
-  const char *rest;         /* the text after the key read last and its dot */
-  const char *end;          /* end of the path */
-  tdict_name name;          /* the key read last, unescaped */
-  bool last;                /* the path ends with that key */
+  /* start of the last key read, in the escaped text. To read that key again, set `rest = begin`. */
+  const char *begin;
+  const char *rest; /* the text after the last key read and the dot that follows this key */
+  const char *end;  /* end of the path */
+  tdict_name name;  /* the last key read, unescaped */
+  bool last;        /* true: the path ends with the last key read */
   char *heap;
   char local[128];
 } tdict_path;
@@ -25,7 +26,7 @@ void tdict_path_reset(tdict_path *path);
 /* Reads the next key. Must not be called after the last key. Returns TDICT_EINVAL for an empty key or a backslash at
  * the end, and TDICT_ENOMEM. */
 tdict_status tdict_path_next(tdict_path *path, tdict_error *err);
-/* Returns TDICT_EINVAL if the text after the key read last is not a valid path. */
+/* Returns TDICT_EINVAL if the text after the last key read is not a valid path. */
 tdict_status tdict_path_check_rest(const tdict_path *path, tdict_error *err);
 
 #endif

@@ -78,7 +78,7 @@ static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err
   return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
 }
 
-/* Adds the key read last to `tail`, the last node of a chain. The value of the key is the leaf, or a new node if more
+/* Adds the last key read to `tail`, the last node of a chain. The value of the key is the leaf, or a new node if more
  * keys follow. *below is the new node, or NULL. */
 static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
                                       tdict_error *err) {

@@ -21,12 +21,12 @@ typedef struct text_output {
 
 typedef struct printer {
   text_output *to;        /* NULL in the first pass, since that pass only measures the columns */
-  size_t lines, left_out; /* keys printed, and keys beyond MOST_LINES */
+  size_t lines, left_out; /* number of keys printed, and number of keys beyond MOST_LINES */
   size_t name_width, dtype_width, shape_width;
   const tdict_tensor *tensors[MOST_LINES]; /* the tensors that are printed, in order */
   size_t overlaps[MOST_LINES];             /* for each printed tensor: how many tensors of the tree overlap it,
                                             * including itself */
-  size_t num_tensors;                      /* printed so far in this pass */
+  size_t num_tensors;                      /* number of tensors printed so far in this pass */
 } printer;
 
 static void emit(text_output *to, const char *text, size_t length) {
@@ -184,8 +184,8 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor_reset(&cursor);
 }
 
-/* Returns true if the byte ranges of two tensors overlap: they are the same tensor, or one is a view of the other, or
- * both are views of a third. */
+/* Returns true if the byte ranges of two tensors overlap. They are the same tensor, or one is a view of the other, or
+ * both are views of a third tensor. */
 static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   int64_t low_a, end_a, low_b, end_b;
   if (a->storage != b->storage || !a->numel || !b->numel) return false;
