@@ -1,4 +1,4 @@
-/* Copies trees and compares two trees. Thread rule: as in tdict/tree.h. */
+/* Copies a tree, and compares two trees. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CLONE_H
 #define TDICT_CLONE_H
 
@@ -12,28 +12,29 @@ TDICT_BEGIN_DECLS
  *  copy is not locked. Other threads may read @p tree, and change earlier copies, during the call.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Cost: O(nodes), and O(keys) for each node that has trees below it. No element is touched. Each node without
- *        child trees shares its list of tensors with its copy. The first change of keys in either tree copies that
+ *  @note Cost: O(nodes), plus O(keys) of each node that has child trees. No element is read or copied. A node without
+ *        child trees shares its list of tensors with its copy. The first change to the keys of either node copies that
  *        list, and may therefore return #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes and new elements, in C order, in one storage for each memory.
  *
- *  An object is copied by its `clone` hook, or else through its tensors. The copy is not locked.
- *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its memory, and a host tensor is
- *                      copied to plain host memory.
+ *  If the type of an object has a `clone` hook, the hook copies the object. Otherwise the tensors of the object are
+ *  copied. The copy is not locked.
+ *  @param[in]  memory  Memory of the copies. If NULL, the copy of a device tensor is in the memory of that tensor, and
+ *                      the copy of a host tensor is in plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
  *          see tdict/object.h.
- *  @note Cost: all bytes are copied, and O(tensors + nodes). */
+ *  @note Cost: one copy of all bytes, plus O(tensors + nodes). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                         tdict_error *err);
 
 /** Options of tdict_compare(). */
 typedef struct tdict_compare_options {
   size_t struct_size;
-  /** Tolerances: a and b are equal if |a - b| <= absolute + relative * |b|. Both 0 by default. */
+  /** Two elements a and b are equal if |a - b| <= absolute + relative * |b|. Both tolerances are 0 by default. */
   double relative, absolute;
-  bool nan_equal; /**< NaN equals NaN; default false */
+  bool nan_equal; /**< true: NaN equals NaN; default false */
 } tdict_compare_options;
 static inline tdict_compare_options tdict_compare_options_default(void) {
   tdict_compare_options o;
@@ -41,7 +42,8 @@ static inline tdict_compare_options tdict_compare_options_default(void) {
   o.struct_size = sizeof o;
   return o;
 }
-/** The first difference, in the order of a walk through the first tree, and in C order within a tensor. */
+/** The first difference that tdict_compare() finds. Entries are compared in the order of the first tree, and elements
+ *  in C order. */
 typedef struct tdict_difference {
   bool differs;
   int32_t ndim;                  /**< length of `index`; 0 if the difference is not in one element */
@@ -51,15 +53,15 @@ typedef struct tdict_difference {
 } tdict_difference;
 /** @brief Compares the keys (in any order), batch sizes, dtypes, shapes and elements of two trees.
  *
- *  Devices, locks and strides may differ. Tensors on a device are copied to the host one by one. Objects of one type
- *  are compared by their tensors.
+ *  Differences of devices, locks and strides are ignored. Tensors on a device are copied to the host one by one.
+ *  Two objects of the same type are compared by their tensors.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out  The first difference. If there is no difference, `differs` is false. Written on success only.
  *  @return #TDICT_OK whether the trees differ or not; #TDICT_EINVAL a NULL pointer, a negative tolerance, or a tensor
  *          whose bytes never arrived because a transfer failed (err->path names it); #TDICT_EWRONGDEVICE a tensor is on
- *          a device of no context; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
+ *          a device that belongs to no context; #TDICT_ENOTSUP two objects of a type without `flatten`; #TDICT_ENOMEM;
  *          #TDICT_EDEVICE.
- *  @note Cost: O(keys), and the bytes up to the first difference are read. */
+ *  @note Cost: O(keys), plus reading the bytes up to the first difference. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);

@@ -3,13 +3,13 @@
  * The trees must have the same keys, in any order. Tensors at the same path must have the same dtype. The result has
  * the key order, nested batch sizes and device of the first tree. The result is not locked. All tensors of the result
  * that are in one memory share one storage.
- * The tensors of one key must be on one device in all trees. The result may be in another memory. Objects of one
- * type are joined as tdict/object.h describes.
- * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The result takes one
- * storage per memory, one allocation for all tensors and one per node. The functions that write into `dst` allocate
+ * Tensors at the same path must be on the same device in all trees. The option `memory` may place the result in another
+ * memory. Objects are joined as tdict/object.h describes.
+ * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
+ * storage per memory, one block for all tensors, and one block per node. The functions that write into `dst` allocate
  * only a temporary list of the leaves.
- * Each function returns #TDICT_ESHAPE if a tensor of a child no longer begins with the batch size of its tree (see
- * tdict/tree.h).
+ * Each function returns #TDICT_ESHAPE if the shape of a tensor in a child tree no longer begins with the batch size of
+ * the tree (see tdict/tree.h).
  * Thread rule: as in tdict/tree.h. The input trees are read; a `dst` tree is written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
@@ -50,14 +50,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *item
                                                    tdict_error *err);
 /** @brief Concatenates trees along an existing batch dimension.
  *
- *  The trees may differ in the size of that dimension only. Its size in the result is the sum of the sizes.
- *  @return The same errors as tdict_stack(); #TDICT_EOVERFLOW if the sum does not fit. */
+ *  The trees may differ only in the size of this dimension. Its size in the result is the sum of the sizes.
+ *  @return The same errors as tdict_stack(); #TDICT_EOVERFLOW if the sum is too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
                                                  const tdict_join_options *options, tdict_tree **out, tdict_error *err);
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
  *  The addresses of @p dst stay valid, and @p dst may be locked. Everything is checked before the first byte is
- *  written. If tensors of @p dst share bytes, the bytes of the last write remain.
+ *  written. If tensors of @p dst share bytes, these bytes keep the values that are written last.
  *  @param[in] options  Only `dim` is used.
  *  @param[in,out] dst  Must have the keys of the trees, and the batch size and shapes of the result.
  *  @return The same errors as tdict_stack(); #TDICT_EREADONLY if a tensor of @p dst is read-only. */
@@ -69,7 +69,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const 
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
                                                       const tdict_join_options *options, tdict_tree *dst,
                                                       tdict_error *err);
-/** @brief Stacks sequences of different lengths and pads the shorter ones.
+/** @brief Stacks sequences of different lengths and pads the shorter sequences.
  *
  *  The first batch dimension of each tree is the sequence dimension. The result has the batch size [count, longest,
  *  ...]. Elements after the end of a sequence are set to @p value, converted to each dtype (bool: 0 or 1).

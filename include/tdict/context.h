@@ -19,12 +19,12 @@ typedef struct tdict_context_options {
   /** The default device. All zero (default) means "auto": cuda:0 if present, else sim:0 if `sim` is set, else the
    *  cpu. */
   tdict_device device;
-  /** Threads in the pool, 1 to 1024. -1 (default): one for each CPU in the process's affinity mask, at least 8. Pool
-   *  threads block all signals of the program. */
+  /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the process's affinity mask,
+   *  but at least 8. The threads of the pool block all signals. */
   int32_t num_threads;
   size_t staging_bytes; /**< size of each device's pinned staging ring; default 64 MiB, at least 64 KiB */
   size_t pinned_bytes;  /**< limit of the pinned pool, live and cached bytes; 0 (default): no limit */
-  /** Limit of freed device memory that is kept for reuse, per device; default SIZE_MAX: no limit. */
+  /** Maximum number of bytes of freed memory that each device keeps for reuse; default SIZE_MAX: no limit. */
   size_t device_cache_bytes;
   /** Receives log messages; NULL (default): no log. Called on any thread, with no lock held. `log` must not call the
    *  library. tdict_context_destroy() waits until running calls of `log` have returned. The library does not call `log`
@@ -34,7 +34,8 @@ typedef struct tdict_context_options {
   /** Path of a tuning table that `tdict-bench tune` wrote; NULL (default): the built-in table.
    *  tdict_context_create() reads the file. */
   const char *tuning_file;
-  /** Adds simulated devices. Borrowed for the call. NULL (default): no simulated device, unless `device` names one. */
+  /** Adds simulated devices. Borrowed for the call. NULL (default): no simulated device, unless `device` names a
+   *  simulated device. */
   const tdict_sim_options *sim;
   /** Piece size for registering pinned memory, in bytes, rounded up to a multiple of 4 MiB. 0 (default): each block is
    *  one registration. See tdict_pinned_memory(). */
@@ -66,12 +67,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_
 TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
- *  @param[out] why  May be NULL. If the device is not a GPU, receives the reason (#TDICT_ENODEVICE); else untouched. */
+ *  @param[out] why  Receives the reason (#TDICT_ENODEVICE) if the default device is not a GPU; otherwise untouched. May
+ *          be NULL. */
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees cached memory until at most @p keep_bytes are cached. If the device is tdict_cpu(), this is the cache
- *  of the pinned pool. For other devices, this is the cache of device memory. Does nothing for an absent device. */
+/** @brief Frees cached memory until at most @p keep_bytes are cached. For tdict_cpu(), the function frees cached pinned
+ *  memory. For another device, the function frees cached memory of that device. Does nothing for an absent device. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the pool of page-locked host memory for all devices of the context.
@@ -90,16 +92,19 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
  *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
- *  `bench/pinning` measured this on an NVIDIA H200. The longest wait is the longest time that a small copy on another
- *  thread waited. The pieces had 32 MiB.
- *  - Pinning 1 GiB takes 49 ms, and the longest wait is 28 ms. In pieces, the times are 36 ms and 1.2 ms.
- *  - Pinning 4 GiB takes 194 ms, and the longest wait is 110 ms. In pieces, the times are 151 ms and 1.3 ms.
- *  - Unpinning 4 GiB takes 88 ms, and the longest wait is 74 ms. In pieces, the times are 135 ms and 1 ms.
+ *  `bench/pinning` measured this on an NVIDIA H200. In this list, the longest wait is the longest time that a small
+ *  copy on another thread waited. Each piece had 32 MiB.
+ *  - Pinning 1 GiB at once takes 49 ms, with a longest wait of 28 ms. Pinning 1 GiB in pieces takes 36 ms, with a
+ *    longest wait of 1.2 ms.
+ *  - Pinning 4 GiB at once takes 194 ms, with a longest wait of 110 ms. Pinning 4 GiB in pieces takes 151 ms, with a
+ *    longest wait of 1.3 ms.
+ *  - Unpinning 4 GiB at once takes 88 ms, with a longest wait of 74 ms. Unpinning 4 GiB in pieces takes 135 ms, with a
+ *    longest wait of 1 ms.
  *
  *  If `pin_piece_bytes` is set, split your own copies of blocks larger than a piece at addresses that are multiples of
- *  the piece size. The library splits its own copies at the same addresses. A block that is no larger than a piece is
- *  one registration. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets
- *  the driver allocate the block. */
+ *  the piece size. The library splits its own copies at the same addresses. A block of at most the piece size is one
+ *  registration. If the driver refuses pieces of this size, the library first tries pieces of 4 MiB, and then lets the
+ *  driver allocate the block. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
 /** @brief Returns the memory of a device. For tdict_cpu(), this is ordinary host memory.
  *  The memory is owned by the context and never NULL. If the device is absent, every allocation fails with
@@ -138,10 +143,10 @@ TDICT_API void tdict_memory_release(tdict_memory *memory);
  *          #TDICT_EDEVICE the driver failed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *context, tdict_device device,
                                                            tdict_stream *out, tdict_error *err);
-/** @brief Destroys a stream. Work that is queued on the stream still runs. Does nothing in a forked child. */
+/** @brief Destroys a stream. Work that is queued on the stream still runs. Does nothing in a forked child process. */
 TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream);
 /** @brief Waits until all work that is queued on a stream is done, as cudaStreamSynchronize() does. A NULL handle means
- *  the device's legacy stream. Returns at once for the cpu.
+ *  the device's legacy stream. If the stream belongs to the cpu, returns at once.
  *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_EWRONGDEVICE the context does not have the stream's
  *          device, or the stream belongs to a simulated device of another context; #TDICT_ECAPTURE the stream is being
  *          captured; #TDICT_ELOST the device is lost; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED. */

@@ -1,7 +1,7 @@
 /* Datasets: the source of a loader's samples. A dataset is a table of functions. A program fills the table itself, or
  * calls a function of this header that creates a dataset.
  *
- * An index of 0 or more names a sample. Equal indices must give equal samples. A dataset has one or more of these
+ * The index of a sample is 0 or more. Equal indices must give equal samples. A dataset has one or more of these
  * functions:
  * - `fetch`, with `schema`, writes a sample into a row of the batch.
  * - `fetch_batch`, with `schema`, writes all samples of a batch into its rows.
@@ -30,7 +30,7 @@ typedef struct tdict_dataset {
   const tdict_schema *(*schema)(void *self);
   /** Writes sample @p index to row @p row of @p batch. The batch has the tensors of the schema, in host memory. The
    *  first dimension of each tensor is the row. Elements that are not written have unspecified values. The rows of one
-   *  batch are written one after the other. */
+   *  batch are fetched one after the other. */
   tdict_status (*fetch)(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err);
   /** Writes @p count samples to rows 0 to @p count - 1 of @p batch. The loader prefers `fetch_batch` to `fetch`, but
    *  does not call it for streams. An error message of `fetch_batch` should name the sample, since the loader knows
@@ -40,7 +40,7 @@ typedef struct tdict_dataset {
    *  schema, or if the loader's option `pad` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   void (*release)(void *self); /**< releases `self`; NULL: does nothing */
-  bool in_order;               /**< true: the functions are called one at a time, in the order of delivery */
+  bool in_order;               /**< true: calls run one at a time, in the order of delivery */
 } tdict_dataset;
 static inline tdict_dataset tdict_dataset_default(void) {
   tdict_dataset d;
@@ -54,13 +54,13 @@ TDICT_API void tdict_dataset_reset(tdict_dataset *dataset);
 
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
  *
- *  The dataset owns a shallow clone of the tree. The samples show elements that the program writes later. Keys that the
- *  program sets or deletes later do not change the samples.
+ *  The dataset owns a shallow clone of the tree. If the program later writes elements of the tree, the samples show the
+ *  new values. If the program later sets or deletes keys of the tree, the samples do not change.
  *  @param[out] out  a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a tensor
  *          does not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory;
  *          #TDICT_ENOTSUP the tree has an object, or a tensor with more than seven dimensions (err->path names it);
- *          #TDICT_ENOMEM no host memory. */
+ *          #TDICT_ENOMEM host memory is exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
                                                                tdict_error *err);
 
@@ -68,7 +68,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 typedef enum tdict_token_format {
   TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
   /** A shard of llm.c: a header of 256 little-endian int32, then the tokens. The header begins with a magic number, a
-   *  version and the number of tokens. 16-bit tokens: 20240520, version 1. 32-bit tokens: 20240801, version 7. */
+   *  version and the number of tokens. For 16-bit tokens, the magic number is 20240520 and the version is 1. For 32-bit
+   *  tokens, the magic number is 20240801 and the version is 7. */
   TDICT_TOKENS_LLMC,
   TDICT_TOKENS_U16, /**< little-endian 16-bit tokens without a header */
   TDICT_TOKENS_U32  /**< little-endian 32-bit tokens without a header */
@@ -79,7 +80,7 @@ typedef struct tdict_token_options {
   int64_t num_paths;
   int32_t format;    /**< a tdict_token_format, the same for all files */
   int64_t window;    /**< tokens in a sample, 1 or more */
-  int64_t step;      /**< tokens from the start of a window to the start of the next; 0 (default): `window` */
+  int64_t step;      /**< tokens between the starts of two adjacent windows; 0 (default): `window` */
   tdict_dtype dtype; /**< dtype of the samples: TDICT_I64 (default) or TDICT_I32 */
 } tdict_token_options;
 static inline tdict_token_options tdict_token_options_default(void) {
@@ -98,8 +99,8 @@ static inline tdict_token_options tdict_token_options_default(void) {
  *  @param[out] out      a dataset owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument or path is NULL, or an option is out of range; #TDICT_EIO a file cannot
  *          be read (err->path is its name, err->native the errno); #TDICT_EFORMAT a file's size or header is wrong, or
- *          it is not a regular file (err->path is its name); #TDICT_ESHAPE every file is shorter than window + 1
- *          tokens; #TDICT_ENOMEM no host memory.
+ *          the file is not a regular file (err->path is its name); #TDICT_ESHAPE every file is shorter than window + 1
+ *          tokens; #TDICT_ENOMEM host memory is exhausted.
  *  @note If the dtype is TDICT_I32 and a 32-bit token does not fit int32, fetching the sample fails with
  *  #TDICT_EOVERFLOW. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out,
@@ -107,12 +108,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_tok
 
 /** Returns sample @p index as a new tree owned by the caller. Returns #TDICT_ENOTFOUND at the end of a stream. */
 typedef tdict_status (*tdict_make_sample)(void *user, int64_t index, tdict_tree **out, tdict_error *err);
-/** @brief Creates a dataset whose samples a callback makes. At most one call of the callback runs at a time, and the
- *  calls are in order.
+/** @brief Creates a dataset that obtains its samples from a callback. At most one call of the callback runs at a time,
+ *  and the calls are in order.
  *  @param[in]  user    passed to @p make; must live as long as the dataset.
  *  @param[in]  length  samples in an epoch; negative: a stream.
  *  @param[out] out     a dataset owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL @p make or @p out is NULL; #TDICT_ENOMEM no host memory. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p make or @p out is NULL; #TDICT_ENOMEM host memory is exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_callback(tdict_make_sample make, void *user, int64_t length,
                                                                    tdict_dataset *out, tdict_error *err);
 

@@ -1,9 +1,9 @@
 /* Functions that a hook of a tdict_type may call while the hook runs.
  *
  * A hook may also call any other function of the library on the same context. If the hook runs on a pool thread, the
- * call does its work on the hook's thread, so it never waits for a free thread. If a hook waits for the transfer that
- * runs the hook, the wait returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread that runs the
- * hook, until the hook returns. */
+ * call does its work on the hook's thread. The call therefore never waits for a free thread. If a hook waits for the
+ * transfer that runs the hook, the wait returns #TDICT_EDEADLOCK. Thread rule: the tdict_hook belongs to the thread
+ * that runs the hook, until the hook returns. */
 #ifndef TDICT_HOOK_H
 #define TDICT_HOOK_H
 
@@ -21,23 +21,23 @@ TDICT_API tdict_device tdict_hook_device(const tdict_hook *hook);
 TDICT_API tdict_memory *tdict_hook_memory(const tdict_hook *hook);
 /** @brief Returns a stream for copies that the hook queues itself.
  *
- *  The object that the hook received is kept alive until these copies are done. The transfer ends after these copies.
- *  The handle is NULL if the hook's device is the cpu or no stream could be created. */
+ *  The library keeps the object that the hook received alive until these copies are done. The transfer does not end
+ *  before these copies are done. The handle is NULL if the hook's device is the cpu or no stream could be created. */
 TDICT_API tdict_stream tdict_hook_stream(const tdict_hook *hook);
 /** @brief Returns true if the transfer has failed or was cancelled. A long hook may then stop early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
-/** @brief Returns the tensor in pinned memory. If @p tensor is already pinned, returns @p tensor itself, retained; else
- *  a copy.
+/** @brief Returns the tensor in pinned memory. If @p tensor is already pinned, returns @p tensor itself, retained.
+ *  Otherwise returns a copy.
  *  @param[out] out  A new reference.
  *  @return #TDICT_OK; #TDICT_EWRONGDEVICE the tensor is on a device; #TDICT_ENODEVICE; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                       tdict_error *err);
 /** @brief Returns the tensor on the hook's device. If @p tensor is already on that device, returns @p tensor itself,
- *  retained; else a copy.
+ *  retained. Otherwise returns a copy.
  *
  *  The data of the copy is complete on return.
  *  @param[out] out  A new reference.
- *  @return Errors of tdict_to_device(). */
+ *  @return The errors of tdict_to_device(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                        tdict_error *err);
 

@@ -2,9 +2,9 @@
  *
  *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
  *
- * Integers, ranges, new axes and TDICT_REST return views that share storage. Lists of positions and masks return
- * copies. Only batch dimensions are indexed. All other dimensions stay whole, including additional batch dimensions of
- * child trees.
+ * An index of integers, ranges, new axes and TDICT_REST returns views that share storage. An index with a list of
+ * positions or a mask returns copies. Only batch dimensions are indexed. All other dimensions stay whole, including
+ * additional batch dimensions of child trees.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once
  * while no thread changes its keys. */
 #ifndef TDICT_INDEX_H
@@ -14,7 +14,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** As a bound of a range, leaves the range open at that side. */
+/** If a bound of a range is TDICT_NONE, the range is open at that side. */
 #define TDICT_NONE INT64_MIN
 
 enum tdict_index_kind {
@@ -25,7 +25,7 @@ enum tdict_index_kind {
   TDICT_INDEX_LIST,
   TDICT_INDEX_MASK
 };
-/** Describes what to do with one dimension. Created by the macros below. Pointers in it are borrowed. */
+/** One item of an index: says what to do with one dimension. The macros below create items. `data` is borrowed. */
 typedef struct tdict_index {
   int32_t kind; /**< A tdict_index_kind. */
   int64_t start, stop, step;
@@ -59,14 +59,14 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
  *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
 /** Selects the elements where a bool tensor in host memory is not 0. The mask must have the same sizes as the batch
- *  dimensions that it covers; these dimensions become one dimension. Functions that use the mask return #TDICT_EINVAL
- *  if a transfer that should have written it failed. */
+ *  dimensions that it covers; these dimensions become one dimension. If a transfer into the mask has failed, functions
+ *  that use the mask return #TDICT_EINVAL. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
-/** An index: one item per dimension, in order. Lists and masks are paired as in NumPy and PyTorch. Element i of the
- *  result is at position i of each list; a mask counts as the list of the positions where it is not 0. All lists
- *  must have the same number of positions, or one position, which is then used for every element. */
+/** An index: one item per dimension, in order. If an index has several lists, element i of the result is at the i-th
+ *  position of each list, as in NumPy and PyTorch. A mask counts as a list of the positions where the mask is not 0.
+ *  All lists must have the same number of positions. A list of one position is repeated. */
 typedef struct tdict_indices {
   int32_t count; /**< Number of items; more than TDICT_MAX_INDEX is rejected when the index is used. */
   tdict_index item[TDICT_MAX_INDEX];
@@ -81,7 +81,7 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
   all.count++;
   return all;
 }
-/** Creates an index of one to eight items. Use tdict_indices_add() for longer ones. */
+/** Creates an index of one to eight items. Use tdict_indices_add() for longer indices. */
 #define TDICT_INDEX(...)                                                                                         \
   tdict_index_pick_(__VA_ARGS__, tdict_index_8_, tdict_index_7_, tdict_index_6_, tdict_index_5_, tdict_index_4_, \
                     tdict_index_3_, tdict_index_2_, tdict_index_1_, 0)(__VA_ARGS__)
@@ -99,12 +99,12 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  indexed as tdict/object.h describes.
  *
  *  The batch dimensions of the result follow Python's index rules. Dimensions after the last item stay whole. All lists
- *  and masks together produce one dimension. If the lists and masks are adjacent (integers do not count), this
- *  dimension replaces the first dimension that they cover. If a range, TDICT_REST or a new axis is between them, this
- *  dimension is the first dimension of the result.
- *  Cost without lists and masks: O(tensors + nodes), with one allocation for all tensors and one per node; no
- *  element is read. With lists and masks, the bytes of the result are copied into one storage, in at least
- *  O(positions) pieces per tensor.
+ *  and masks together produce one dimension. If the lists and masks are adjacent (integers between them are ignored),
+ *  this dimension replaces the first dimension that they cover. If a range, TDICT_REST or a new axis is between them,
+ *  this dimension is the first dimension of the result.
+ *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
+ *  element is read. With lists and masks, the bytes of the result are copied into one storage, in at least O(positions)
+ *  pieces per tensor.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two
  *          TDICT_REST, a step is 0, or a position is outside its dimension; #TDICT_ESHAPE if a mask has other sizes
@@ -120,7 +120,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, t
  *  The addresses of @p dst stay valid, and @p dst may be pinned or locked.
  *  Cost: two passes of O(tensors + nodes), because everything is checked first, plus one copy of the result. Memory is
  *  allocated only for lists, masks and objects.
- *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If it
+ *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst
  *                      overlaps @p src, the overlapping elements are unspecified.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EREADONLY,
@@ -130,11 +130,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const t
                                                         tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
  *
- *  Addresses and keys do not change. The batch size of @p value must equal the batch size of tree[index], or only its
- *  last dimensions. In the second case, @p value is repeated along the other dimensions. If a list names a position
- *  twice, the last value written remains. Keys that @p value lacks are not written. Objects are written through their
- *  tensors. If @p tree has no keys, zeroed tensors and objects for all of @p tree are created first. Writing is allowed
- *  when @p tree is locked, but creating is not.
+ *  Addresses and keys do not change. The batch size of @p value must equal the batch size of tree[index], or the last
+ *  dimensions of that batch size. In the second case, @p value is repeated along the other dimensions. If a list names
+ *  a position twice, the element keeps the value that is written last. Keys that @p value lacks are not written.
+ *  Objects are written through their tensors. If @p tree has no keys, zeroed tensors and objects for all of @p tree are
+ *  created first. Writing is allowed when @p tree is locked, but creating is not.
  *  Cost: two passes of O(tensors of @p value), because everything is checked first, plus one copy of the elements.
  *  Memory is allocated only for lists, masks, objects and the tensors of an empty tree.
  *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree lacks a key of @p value; #TDICT_ETYPE if
@@ -153,7 +153,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t
                                                        tdict_error *err);
 /** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
  *
- *  tdict_index_set() describes the rules and errors. #TDICT_EINVAL if the rows do not fit.
+ *  tdict_index_set() describes the rules and errors. Returns #TDICT_EINVAL if the rows do not fit into @p tree.
  *  Cost: O(tensors), plus one copy of the rows. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);

@@ -1,11 +1,11 @@
-/* Makes trees with other keys from the same tensors: selection by paths, flat and nested keys, merges.
+/* Makes trees that have other keys and the same tensors: selection by paths, flat and nested keys, merges.
  *
  * Results have new nodes, share tensors and objects with the source trees, and are not locked. The trees that are read
  * do not change. Functions whose names end in `_in_place` change the tree instead of making a new one.
  * Each node of a result has the batch size and device of the node that its keys come from. No element is read or
  * copied, so all functions work on every device.
- * All functions return #TDICT_EINVAL for NULL or an invalid path, and #TDICT_ENOMEM. Cost of each function: O(keys
- * that are read or made).
+ * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL or an invalid path.
+ * Cost of each function: O(keys that are read or created).
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_KEYSETS_H
 #define TDICT_KEYSETS_H
@@ -14,8 +14,8 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Returns a new tree of the entries at the paths, in the order of the paths, with the nodes that lead to
- *  them.
+/** @brief Returns a new tree with the entries at the paths and the nodes that lead to these entries. The entries have
+ *  the order of the paths.
  *
  *  A path to a tree selects the whole tree. If several paths name one entry, the result has the entry once.
  *  @param[in] paths  @p count paths, borrowed.
@@ -29,12 +29,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, con
                                                      tdict_tree **out, tdict_error *err);
 /** @brief Removes every key of @p tree that no path names, and puts the other keys in the order of the paths.
  *
- *  Afterwards @p tree equals the result of tdict_select(), unless a child is at several paths. A key that is removed
- *  from a child is removed at all paths of the child. Child trees on the way to a path also lose keys, in every tree
- *  that holds these children. If a child tree is at several of the paths, the child keeps every key that any of the
- *  paths names.
- *  Handles of these trees and of @p tree stay valid. On failure nothing has changed. Cost: O(keys of the trees on the
- *  way to the paths), and the release of what is removed.
+ *  Afterwards @p tree equals the result of tdict_select(), unless a child is at several paths. Child trees that lead to
+ *  a path also lose their other keys. The keys are then missing in every tree that holds these children. If several of
+ *  the paths lead through the same child tree, the child keeps every key that at least one of these paths selects.
+ *  Handles of these trees and of @p tree stay valid. On failure nothing has changed. Cost: O(keys of the trees that
+ *  lead to the paths), plus the release of the removed entries.
  *  @param[in] strict  If false, paths that do not exist are ignored.
  *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,
@@ -57,8 +56,9 @@ typedef struct tdict_key_set {
  *  Each tree equals the result of tdict_select() for its set, with `strict` true. If several sets name an entry, each
  *  of their trees has the entry. Child trees without tensors and objects are left out of the last tree.
  *  @param[in] sets  @p num_sets sets, borrowed.
- *  @param[out] trees  The new trees, @p num_sets + 1; owned by the caller. Written on success only.
- *  @param[in,out] count  The capacity of @p trees; then the number of new trees. Written on success only.
+ *  @param[out] trees  The @p num_sets + 1 new trees, owned by the caller. Written on success only.
+ *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of new trees. Written on
+ *          success only.
  *  @return The same errors as tdict_select(); #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
                                                         size_t num_sets, tdict_tree **trees, size_t *count,
@@ -68,7 +68,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
  *  The keys have the order of tdict_walk(). Each key consists of the keys on the path, with @p separator between them.
  *  Empty trees are dropped.
  *  @param[in] separator  NULL means ".".
- *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second);
+ *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same key (err->path names the second entry);
  *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor of a child no longer has the batch size or device of @p tree
  *          (see tdict/tree.h); #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
@@ -93,9 +93,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tr
                                                             tdict_tree **out, tdict_error *err);
 /** @brief Replaces the contents of @p tree with the contents of the tree that tdict_unflatten_keys() returns.
  *
- *  New keys are added to existing children, and so appear in every tree that holds these children. The result may
- *  therefore differ from tdict_unflatten_keys() if a child is at several paths. If no key contains the separator,
- *  nothing changes. On failure nothing has changed.
+ *  New keys are added to existing child trees. They therefore appear in every tree that holds these children. The
+ *  result may therefore differ from tdict_unflatten_keys() if a child is at several paths. If no key contains the
+ *  separator, nothing changes. On failure nothing has changed.
  *  @return The same errors as tdict_unflatten_keys(); #TDICT_ELOCKED if a tree that must change is locked;
  *          #TDICT_EINVAL if a tree would contain itself. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,

@@ -38,25 +38,26 @@ typedef struct tdict_loader_options {
   /** Maximum number of batches that are begun and not yet delivered, up to 1048576; 0 (default): two for each
    *  worker. */
   int32_t prefetch;
-  /** The loader begins no batch while prefetched batches hold this many bytes; 0 (default): no limit. */
+  /** While prefetched batches hold at least this many bytes, the loader begins no other batch; 0 (default): no
+   *  limit. */
   size_t prefetch_bytes;
   bool drop_last; /**< true: leaves out the last batch of an epoch if that batch has fewer than `batch_size` samples */
-  /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): in sequence. Must not be set
-   *  together with `sampler`. */
+  /** true: draws samples in the order of a SHUFFLED sampler with `seed`. false (default): draws samples in sequence.
+   *  `shuffle` must not be set together with `sampler`. */
   bool shuffle;
   uint64_t seed;
-  /** The order of samples; retained. NULL (default): see `shuffle`. Its length must not exceed the dataset's length.
-   *  Must be NULL for streams. */
+  /** The sampler that gives the order of samples; retained. NULL (default): see `shuffle`. The sampler's length must
+   *  not exceed the dataset's length. For streams, `sampler` must be NULL. */
   const tdict_sampler *sampler;
   tdict_device device; /**< device on which batches are delivered; all zero (default): the context's device */
-  /** Pins batches that are delivered on the cpu. Objects are pinned by their hooks. The context must have a device that
-   *  reads pinned memory. Batches for a device are always fetched into pinned memory. */
+  /** true: pins batches that are delivered on the cpu. Objects are pinned by their hooks. The context must have a
+   *  device that reads pinned memory. Batches for a device are always fetched into pinned memory. */
   bool pin_memory;
   /** Makes batches from samples. NULL (default): the dataset writes rows into the batch, or the loader stacks the
    *  samples. */
   tdict_collate collate;
   void *user; /**< passed to `collate` */
-  bool pad;   /**< pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
+  bool pad;   /**< true: pads samples of different lengths with `pad_value`, as tdict_pad_sequence() does */
   double pad_value;
   /** true: after an error, the next call of tdict_loader_next() returns the following batch. false (default): every
    *  call returns the error until tdict_loader_set_state(). */
@@ -65,11 +66,11 @@ typedef struct tdict_loader_options {
    *  (default): no limit. */
   int64_t timeout_ns;
   /** This process takes the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. All
-   *  ranks draw the same number of samples: the first samples of the epoch complete the last round. Must be the default
-   *  for streams. Must also be the default if `sampler` is set, because the sampler has a rank. */
+   *  ranks draw the same number of samples: the first samples of the epoch complete the last round. For streams, both
+   *  fields must have their defaults. The same is required if `sampler` is set, because the sampler has a rank. */
   int32_t rank, world_size;
-  /** tdict_loader_next() never returns NULL: after the last batch of an epoch it returns the first batch of the next.
-   *  tdict_loader_get_state() returns the epoch. */
+  /** true: tdict_loader_next() never returns a NULL batch. After the last batch of an epoch, it returns the first batch
+   *  of the next epoch. tdict_loader_get_state() returns the number of the epoch. */
   bool endless;
 } tdict_loader_options;
 static inline tdict_loader_options tdict_loader_options_default(void) {
@@ -83,15 +84,15 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
 }
 
 /** @brief Creates a loader and starts its workers.
- *  @param[in]  dataset  taken on success only; its `release` is called when the loader is destroyed.
+ *  @param[in]  dataset  on success, the loader owns the dataset and calls its `release` when the loader is destroyed.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      the new loader; destroy it with tdict_loader_destroy().
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, an option is out of range, or two options contradict each
- *          other. Also if the sampler is longer than the dataset, the dataset has no function that fetches, or
- *          `endless` is set and an epoch has no batch; an error of tdict_create_from() for the dataset's schema
- *          (err->path names the field); #TDICT_ENODEVICE the device is absent, or `pin_memory` is set and no device
- *          reads pinned memory; #TDICT_EFORKED the process is a fork of the process that created the context;
- *          #TDICT_ENOMEM no host memory, or a thread cannot be started. */
+ *          other; #TDICT_EINVAL also if the sampler is longer than the dataset, the dataset has no function that
+ *          fetches, or `endless` is set and an epoch has no batch; an error of tdict_create_from() for the dataset's
+ *          schema (err->path names the field); #TDICT_ENODEVICE the device is absent, or `pin_memory` is set and no
+ *          device reads pinned memory; #TDICT_EFORKED the process is a fork of the process that created the context;
+ *          #TDICT_ENOMEM host memory is exhausted, or a thread cannot be started. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
@@ -144,16 +145,17 @@ static inline tdict_loader_state tdict_loader_state_default(void) {
   return s;
 }
 /** @brief Reads the state of the loader. Prefetched batches do not count as delivered.
- *  @param[in,out] out  from tdict_loader_state_default(). At most its struct_size bytes are written.
+ *  @param[in,out] out  from tdict_loader_state_default(). At most `out->struct_size` bytes are written.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or struct_size is wrong; #TDICT_EFORKED as for
  *          tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *loader, tdict_loader_state *out,
                                                               tdict_error *err);
 /** @brief Moves the loader to the position of a saved state, and drops prefetched batches. Clears an earlier failure.
  *  @param[in] state  from tdict_loader_get_state(). A program may change `epoch` and `batch` in it.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or an older version saved the state. Also if the state
- *          belongs to a loader with another order of samples; the message names the difference. Also if the epoch is
- *          negative or above INT64_MAX / 2, or has no such batch; #TDICT_EFORKED as for tdict_loader_next(). */
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or an older version saved the state; #TDICT_EINVAL also if the
+ *          state belongs to a loader with another order of samples (the message names the difference); #TDICT_EINVAL
+ *          also if the epoch is negative or above INT64_MAX / 2, or has fewer batches than `batch`; #TDICT_EFORKED as
+ *          for tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 
@@ -176,7 +178,7 @@ static inline tdict_loader_stats tdict_loader_stats_default(void) {
   return s;
 }
 /** @brief Reads the statistics.
- *  @param[in,out] out  from tdict_loader_stats_default(). At most its struct_size bytes are written.
+ *  @param[in,out] out  from tdict_loader_stats_default(). At most `out->struct_size` bytes are written.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or struct_size is wrong; #TDICT_EFORKED as for
  *          tdict_loader_next(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_stats(tdict_loader *loader, tdict_loader_stats *out,

@@ -13,12 +13,12 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Statistics of one memory. The size of a block is the requested size, rounded up to 4096 bytes for pinned memory and
- *  to 256 for device memory.
+/** Statistics of one memory. The size of a block is the requested size, rounded up to a multiple of 4096 bytes for
+ *  pinned memory and of 256 bytes for device memory.
  *  A reused block of device memory may be up to an eighth larger than requested. A reused block counts with its full
  *  size. */
 typedef struct tdict_memory_counts {
-  size_t live_bytes;       /**< bytes in storages that exist */
+  size_t live_bytes;       /**< bytes of storages that have not been freed */
   size_t cached_bytes;     /**< bytes that are free and kept for reuse */
   size_t peak_bytes;       /**< maximum of live and cached bytes together */
   int64_t num_allocations; /**< number of successful allocations */

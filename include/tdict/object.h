@@ -6,21 +6,22 @@
  * because other trees may hold its box; tdict_rename() moves it.
  *
  * Transfers. If a type lacks the hook that a transfer needs, the transfer passes the object through unchanged and
- * counts the object in the statistics of the transfer. Under `strict_objects` the transfer fails instead.
+ * counts the object in the statistics of the transfer. If the option `strict_objects` is set, the transfer fails
+ * instead.
  *
  * Operations on trees. Operations that only move keys share the box: tdict_set_tree(), tdict_select(), tdict_update(),
  * tdict_flatten_keys(), tdict_clone() and similar. Operations that leave every element at its index share the box too.
  * All other operations call the hook for the operation, if the type has the hook. Otherwise they call `flatten`, work
  * on the tensors, and call `unflatten` to make the object of the result:
  *
- * - tdict_clone_deep(): the `clone` hook, else the tensors.
+ * - tdict_clone_deep() calls the `clone` hook, or else uses the tensors.
  * - One element of each of the first dimensions (TDICT_AT, tdict_unbind()): the `index` hook per dimension, else the
  * tensors.
- * - tdict_stack() along dimension 0: the `stack` hook, else the tensors.
- * - Other indices and shapes, split, stack, cat, pad_sequence: the tensors.
- * - Writes in place, also to `out` trees: the tensors of both objects, which must have the same type.
- * - tdict_visit(), tdict_apply(), tdict_filter(): the tensors, with paths below the path of the object.
- * - tdict_compare(): the tensors, unless both trees hold the same object.
+ * - tdict_stack() along dimension 0 calls the `stack` hook, or else uses the tensors.
+ * - Other indices, shape changes, split, stack, cat and pad_sequence use the tensors.
+ * - Writes in place, also to `out` trees, use the tensors of both objects, which must have the same type.
+ * - tdict_visit(), tdict_apply() and tdict_filter() use the tensors, with paths below the path of the object.
+ * - tdict_compare() uses the tensors, unless both trees hold the same object.
  *
  * If the caller passes a memory, the call uses `flatten` and `unflatten` instead of these hooks if the type has them. A
  * hook cannot allocate from that memory. If the operation uses batch dimensions, the tensors of the object must begin
@@ -47,7 +48,7 @@ typedef struct tdict_hook tdict_hook;
  *  hook that makes an object may return `self` in *out: the result is then the same object, and its box is shared. The
  *  type must outlive its objects. The library never writes to the type, and compares types by address. */
 struct tdict_type {
-  size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size count as NULL */
+  size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< for messages and tdict_print(); not empty */
   void (*release)(void *self); /**< frees the struct; called once */
   /** Makes an object of the same type whose tensors are pinned. */
@@ -59,15 +60,15 @@ struct tdict_type {
   /** Makes a tree that shares the tensors of the object and holds no objects. The library moves or reads the tensors of
    *  this tree. The library may write elements, but does not change the tree itself. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
-  /** Makes an object like `self` from the tensors of `tree`. The tree has the keys that `flatten` gave, perhaps with
-   *  other dimensions. The tree is borrowed: the hook must retain the tensors that the object keeps. In a transfer the
-   *  bytes have not arrived yet, so do not read them. */
+  /** Makes an object like `self` from the tensors of `tree`. The tree has the keys that `flatten` returned; the shapes
+   *  may differ. The tree is borrowed: the hook must retain the tensors that the object keeps. During a transfer the
+   *  elements are not yet valid; the hook must not read them. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
   /** Makes a copy of the object. The copy shares no elements with `self`. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
   /** Makes the object of element `i` of the first batch dimension. `i` is in range. */
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
-  /** Makes one object of `count` objects of this type, with a new first batch dimension. */
+  /** Stacks `count` objects of this type into one new object, along a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);
   size_t (*bytes)(const void *self); /**< returns the number of bytes of the elements, for tdict_bytes() */
   /** Writes a text without a newline, cut to `bytes` and ended by 0. Returns the length of the full text, as snprintf
@@ -77,16 +78,16 @@ struct tdict_type {
 
 /** @brief Sets the object at a path, as tdict_set() sets a tensor.
  *
- *  Takes ownership of @p self on success only. Setting an object where it already is changes nothing. Objects are not
+ *  Takes ownership of @p self on success only. If the path already holds @p self, nothing changes. Objects are not
  *  checked against the batch size or device of the tree. No hook is called.
- *  @return as tdict_set(); #TDICT_EINVAL also if @p type has no name, no `release` or too small a `struct_size`, or has
- *          only one of `flatten` and `unflatten`. */
+ *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p type has no name, no `release` or too small a
+ *          `struct_size`, or has only one of `flatten` and `unflatten`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_type *type,
                                                         void *self, tdict_error *err);
 /** @brief Returns the object at a path.
  *  @param[out] out  Borrowed from the tree. Written on success only.
- *  @return as tdict_get(); #TDICT_ETYPE also if the path names a tensor, a tree or an object of another type than
- *          @p type. */
+ *  @return The same errors as tdict_get(); #TDICT_ETYPE also if the path names a tensor, a tree or an object of another
+ *          type than @p type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_object(const tdict_tree *tree, const char *path,
                                                         const tdict_type *type, void **out, tdict_error *err);
 /** @brief Returns the type of the object at a path, or NULL if there is no object at the path. */

@@ -1,6 +1,6 @@
 /* Samplers: the order in which a loader draws samples. A sampler maps an epoch and a position to the index of a sample.
- * The index depends only on the options of the sampler, the epoch and the position. It is the same on every machine and
- * for any number of workers.
+ * The index depends only on the options of the sampler, the epoch and the position. The index is the same on every
+ * machine and for any number of workers.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H
@@ -44,12 +44,12 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
 }
 
 /** @brief Creates a sampler of the indices 0 to @p length - 1.
- *  @param[in]  length   0 or more.
+ *  @param[in]  length   number of indices, 0 or more.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      a new reference; release it with tdict_sampler_release().
- *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length is negative, or an option is out of range. Also if the
- *          weights are missing, invalid, or their number is not @p length. Also if @p length is 0 and `num_samples` is
- *          not 0; #TDICT_ENOMEM no host memory. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length is negative, or an option is out of range; #TDICT_EINVAL
+ *          also if the weights are missing or invalid, or their number is not @p length; #TDICT_EINVAL also if @p
+ *          length is 0 and `num_samples` is not 0; #TDICT_ENOMEM host memory is exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
 /** @brief Adds a reference and returns @p sampler. */

@@ -3,14 +3,14 @@
  * All other dimensions are unchanged, including additional batch dimensions of child trees. Results have the keys and
  * locks of the source tree, except that results of tdict_unbind() are not locked. Negative dimensions count from the
  * end. Objects are handled as tdict/object.h describes.
- * All tensors of a result are views that share storage with the source. Only tdict_reshape() and tdict_flatten()
- * copy, and only tensors whose strides allow no view.
- * Cost of each result: O(tensors + nodes), with one allocation for all tensors and one per node. No element is read
- * or copied, except where a function says so.
- * All functions return #TDICT_EINVAL for NULL, an invalid dimension or an invalid size, and #TDICT_ENOMEM. They
- * return #TDICT_EOVERFLOW for sizes that no tensor can have. They return #TDICT_ESHAPE if a tree would have more
- * than TDICT_MAX_BATCH_NDIM batch dimensions, or if a tensor of a child no longer begins with the batch size (see
- * tdict/tree.h).
+ * The tensors of a result are views that share storage with the source. Only tdict_reshape() and tdict_flatten() copy a
+ * tensor if its strides allow no view.
+ * Cost of each result: O(tensors + nodes), with one block allocated for all tensors and one block per node. No element
+ * is read or copied, except where a function says so.
+ * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL, an invalid dimension
+ * or an invalid size. They return #TDICT_EOVERFLOW for sizes that no tensor can have. They return #TDICT_ESHAPE if a
+ * tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions, or if a tensor of a child no longer begins with the
+ * batch size (see tdict/tree.h).
  * All functions work on every device. Thread rule: as in tdict/tree.h; a result is a separate tree. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H
@@ -66,7 +66,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *tree, i
                                                        tdict_error *err);
 
 /* tdict_split(), tdict_split_every(), tdict_chunks() and tdict_unbind() write new trees into an array of the caller.
- * `*count` is its capacity before the call and the number of new trees after it. Both are written on success only.
+ * `*count` is the capacity of the array before the call, and the number of new trees after the call. The array and
+ * `*count` are written on success only.
  * If the array is too small, the call returns #TDICT_EINVAL. */
 
 /** @brief Cuts dimension @p dim into pieces of the given sizes.
@@ -78,7 +79,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int d
                                                    tdict_tree **trees, size_t *count, tdict_error *err);
 /** @brief Cuts dimension @p dim into pieces of @p size elements; the last piece may be shorter.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  The capacity of @p trees; then the number of pieces. An empty dimension gives one empty piece.
+ *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of pieces. An empty
+ *          dimension gives one empty piece.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
                                                          tdict_tree **trees, size_t *count, tdict_error *err);
@@ -90,14 +92,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree 
 /** @brief Cuts dimension @p dim into at most *@p count pieces of equal size. The last piece may be shorter, and there
  *  may be fewer pieces than *@p count.
  *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  The number of pieces wanted, which is also the capacity of @p trees; then the number of
- *          pieces.
+ *  @param[in,out] count  Before the call, the number of pieces wanted, which is also the capacity of @p trees;
+ *          afterwards, the number of pieces.
  *  @return #TDICT_OK; #TDICT_EINVAL if @p count is 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
 /** @brief Returns one tree for every element of dimension @p dim, without that dimension.
  *  @param[out] trees  The new trees; owned by the caller.
- *  @param[in,out] count  The capacity of @p trees; then the number of trees.
+ *  @param[in,out] count  Before the call, the capacity of @p trees; afterwards, the number of trees.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);

@@ -1,13 +1,13 @@
-/* Simulated devices follow the rules of a GPU on any machine. Simulated devices also reproduce the failures of programs
- * that break these rules.
+/* Simulated devices follow the rules of a GPU and run on any machine. If a program breaks these rules, a simulated
+ * device reproduces the failure.
  *
  * Device memory is not host memory: reading or writing a device address on the host is a segmentation fault.
  * Streams are queues served by threads. Copies from pinned memory are asynchronous: the destination holds its old bytes
  * until the copy finishes. Timings measured on a simulated device say nothing about a GPU.
  *
  * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). These devices belong to
- * one context: sim:0 of another context is a different device. If a call gets memory or a stream of another context's
- * simulated device, it returns #TDICT_EWRONGDEVICE.
+ * one context: sim:0 of another context is a different device. A call returns #TDICT_EWRONGDEVICE if its memory or
+ * stream belongs to a simulated device of another context.
  *
  * In a forked child of the process that created the context, every function of this header fails at once. Functions
  * that return a status return #TDICT_EFORKED. Functions that return a pointer return NULL. */
@@ -25,7 +25,7 @@ typedef struct tdict_context tdict_context;
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
-  bool held;           /**< starts with all queues stopped, as after tdict_sim_hold() */
+  bool held;           /**< true: starts with all queues stopped, as after tdict_sim_hold() */
   size_t memory_bytes; /**< memory of each device; default 16 GiB; pages are allocated at first use */
   double h2d_bytes_per_second, d2h_bytes_per_second; /**< 0 (default): no limit */
   int64_t latency_ns;                                /**< nanoseconds added to each copy, fill and launch; default 0 */
@@ -61,7 +61,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, 
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
 /** @brief Returns a host pointer to the bytes of a simulated device address. Call tdict_sim_host_pointer() only in a
- *  function that tdict_sim_launch() runs. Other accesses are not ordered with the device's work.
+ *  function that tdict_sim_launch() runs. Accesses by other functions are not ordered with the device's work.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 

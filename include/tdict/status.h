@@ -1,8 +1,8 @@
 /* Declares the status codes, and the error struct that failing calls fill.
  *
  * Every call that can fail returns a tdict_status and takes a `tdict_error *err` as its last argument. `err` may be
- * NULL. The struct is written only on failure. A call that fails changes nothing, unless its comment says otherwise.
- * Thread rule: only the thread that passes an error struct may use the struct during the call. */
+ * NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise. Thread
+ * rule: only the thread that passes an error struct may use the struct during the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 
@@ -42,7 +42,7 @@ typedef enum tdict_status {
   TDICT_ENOTSUP = 24       /**< this combination is not supported; the message names it */
 } tdict_status;
 
-/** The reason why a call failed. Always 512 bytes, in all versions. */
+/** The reason why a call failed. The size is 512 bytes in all versions. */
 typedef struct tdict_error {
   int32_t status; /**< a tdict_status */
   int32_t native; /**< error code of the driver, or errno; 0 if there is none */

@@ -35,7 +35,7 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_tensor tdict_tensor;
 
-/** The program has page-locked the bytes. A transfer checks this with the driver before it relies on it. */
+/** The program has page-locked the bytes. A transfer first asks the driver to confirm this. */
 #define TDICT_DESC_PINNED 1u
 /** The bytes must not be written: tdict_tensor_data() returns NULL. */
 #define TDICT_DESC_READ_ONLY 2u
@@ -80,17 +80,17 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor in plain host memory and fills it with copies of @p element.
- *  @return as tdict_tensor_empty(); also #TDICT_EINVAL if @p element is NULL. */
+ *  @return The same errors as tdict_tensor_empty(); also #TDICT_EINVAL if @p element is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                          const void *element, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor in plain host memory from an array of the program.
  *  @param[in] data  All elements in C order, borrowed for the call. May be NULL if the tensor has no elements.
- *  @return as tdict_tensor_empty(); also #TDICT_EINVAL if @p data is NULL and there are elements. */
+ *  @return The same errors as tdict_tensor_empty(); also #TDICT_EINVAL if @p data is NULL and there are elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor of one dimension with @p count values in plain host memory. Value i is start + i * step.
  *  Each value is computed in double and converted to @p dtype. Integers are truncated.
- *  @return as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types;
+ *  @return The same errors as tdict_tensor_empty(); #TDICT_ENOTSUP for bool, complex and 8-bit float types;
  *          #TDICT_EOVERFLOW if an integer type cannot hold a value. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
@@ -139,8 +139,8 @@ TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_te
  *  is on a device, the call does not wait. In a forked process, the call does not wait for threads of the parent
  *  process. */
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
-/** @brief Returns the address of the first element for reading, or NULL as tdict_tensor_data() does, except that
- *  read-only storage is allowed.
+/** @brief Returns the address of the first element for reading. Returns NULL in the same cases as tdict_tensor_data(),
+ *  except that read-only storage is allowed.
  *  If the tensor is in host memory, the call first waits until no transfer writes the storage. In a forked process, the
  *  call does not wait for threads of the parent process. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
@@ -171,8 +171,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *te
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 
-/** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. One size may be -1 and is then
- *  computed.
+/** @brief Returns a tensor with the elements of @p tensor, in C order, in another shape. One size may be -1; it is then
+ *  computed from the other sizes.
  *  The result is a view if strides can describe it, else a copy in C order. The copy is in the memory of @p tensor,
  *  or in plain host memory if the program owns the memory of @p tensor.
  *  @return #TDICT_OK; #TDICT_ESHAPE for another number of elements; #TDICT_EINVAL for NULL or an invalid
@@ -182,21 +182,21 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
                                                             tdict_tensor **out, tdict_error *err);
 
 /** @brief Copies all elements from @p src to @p dst and returns after the copy is done. Both tensors must have the same
- *  dtype and shape; their strides may differ. If both tensors are on devices, it must be the same device. If the
- *  tensors overlap, the result is unspecified. The call first waits for transfers that write @p src or use @p dst, and
- *  for work on @p dst noted by tdict_record_stream(). The call waits also if the tensors are in device memory.
+ *  dtype and shape; their strides may differ. Two device tensors must be on the same device. If the tensors overlap,
+ *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst, and for work on @p
+ *  dst recorded by tdict_record_stream(). For device memory too, the call returns only after the copy is done.
  *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY;
  *          #TDICT_EWRONGDEVICE
  *          for two devices, or device memory that belongs to no context; #TDICT_EINVAL for NULL, or if a transfer
  *          into @p src has failed; #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
- *  @return errors of tdict_tensor_empty() and tdict_tensor_copy(). */
+ *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
 /** @brief Returns @p tensor with a new reference if it is contiguous, else a clone. The clone is in the memory of @p
  *  tensor, or in plain host memory if the program owns the memory of @p tensor.
- *  @return errors of tdict_tensor_clone(). */
+ *  @return The errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
                                                                tdict_error *err);
 

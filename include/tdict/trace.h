@@ -1,9 +1,9 @@
 /* Records a timeline of transfers, as a JSON file for ui.perfetto.dev or chrome://tracing.
  *
- * While a recording is on, each thread that works on a transfer has a track, and so has each stream. Slices on threads
+ * The timeline has a track for each thread that works on a transfer, and a track for each stream. Slices on threads
  * show planning (plan), copies (copy), queueing of copies (submit), waits for slots and streams (wait), and hooks of
- * objects (hook). Slices on streams show the copies (transfer). Fetches of a loader are slices, too (fetch). A curve
- * shows how many batches the loader holds ready. Each slice records its number of bytes.
+ * objects (hook). Slices on streams show the copies (transfer). Slices also show the fetches of a loader (fetch). A
+ * curve shows how many batches the loader holds ready. Each slice records its number of bytes.
  * Two device events measure each slice on a stream. Copies that are queued together share one slice. A slice begins
  * when the stream reaches the copy and ends when the copy is done. The slice therefore includes the wait for the
  * device's copy engine. Device times are converted to the host's clock with an error of some microseconds. Then all
@@ -29,8 +29,7 @@ static inline tdict_trace_options tdict_trace_options_default(void) {
   return o;
 }
 
-/** @brief Starts a recording and drops the previous recording. Transfers that start from now on are recorded. Transfers
- *  that have started already are not.
+/** @brief Starts a recording and drops the previous recording. Only transfers that start after this call are recorded.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, max_events is out of range, or a recording is on;
  *          #TDICT_EFORKED; #TDICT_ENOMEM, and nothing is recorded. */
@@ -41,7 +40,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_start(tdict_context *context,
 TDICT_API void tdict_trace_stop(tdict_context *context);
 /** @brief Writes the slices recorded so far to a file, and replaces an existing file. A running recording continues.
  *
- *  Unfinished copies are left out, and the file says how many.
+ *  The file leaves out unfinished copies, and records their number.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or nothing was ever recorded; #TDICT_EIO the file cannot be
  *          written, for example because it is a directory, err->native has errno; #TDICT_EFORMAT @p path is neither a
  *          regular file nor a character device; #TDICT_EFORKED. */
@@ -51,7 +50,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context,
  *  Calls @p write on this thread and without holding a lock.
  *  @param[in] write  Receives a piece of text without a terminating zero byte. Returns #TDICT_OK to continue; any other
  *                    status ends the call.
- *  @return Errors of tdict_trace_write(); the status that @p write returned. */
+ *  @return The errors of tdict_trace_write(); the status that @p write returned. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write_to(tdict_context *context,
                                                             tdict_status (*write)(void *user, const char *text,
                                                                                   size_t bytes),

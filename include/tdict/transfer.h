@@ -9,13 +9,13 @@
  * a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). The library runs these calls after the
  * transfers that were started earlier on the same bytes. Their work is complete when they return.
  * Order among transfers. If transfers share bytes and at least one of them writes these bytes, they run in the order in
- * which they were started. A transfer with hooks takes its place in this order after its hooks have run.
+ * which they were started. In this order, a transfer with hooks counts as started when its hooks have run.
  * Failure. If a transfer fails or is cancelled, the bytes that the transfer should have written are lost. Accessors
  * return NULL for lost bytes, and no call of the library reads them. If several leaves share a storage, each leaf is
  * lost or valid independently of the others. A leaf is valid again after a transfer or another call has written all of
  * its bytes. Two kinds of tensors are valid again only after a call writes the tensor itself, or a dense tensor that
- * covers it. These are strided tensors of more than a million rows, and tensors rewritten in more than 4096 separate
- * parts.
+ * covers all of its bytes. These are strided tensors of more than a million rows, and tensors rewritten in more than
+ * 4096 separate parts.
  * Objects. Hooks of the object's type move an object before the copies begin. Hooks of several objects run at once.
  * `to_device` moves the object. If the type also has `pin_memory`, `to_device` receives the pinned object. If the type
  * has no hook for the transfer, the tensors that `flatten` returns are copied together with all other tensors. If the
@@ -89,21 +89,22 @@ typedef struct tdict_transfer_options {
    *  have at least n threads. -1 (default): the library chooses. If the value is -1, the caller of a blocking call may
    *  copy too, so that the call makes progress even if the pool is busy. The caller does not copy for trees of 2048
    *  leaves or more, and in other cases that docs/engine.md lists. The modes BLOCKING and NON_BLOCKING use one thread.
-   *  That thread is the caller in blocking calls and if the value is 0, else a thread of the pool. */
+   *  In a blocking call, or if the value is 0, that thread is the caller. Otherwise that thread is a thread of the
+   *  pool. */
   int32_t num_threads;
   /** Copies from and to devices wait for the work that is queued on this stream. NULL: copies from the host into new
    *  device memory wait for nothing, and other copies wait for the device's legacy stream.
    *  Until the first copy has run, the transfer leaves up to an eighth of the staging ring free for other transfers.
    *  An _async call with num_threads 0 does not leave slots free.
-   *  The stream orders device memory only. Host threads read host sources at once, so wait first for a stream that
-   *  still writes a source. Host destinations are written after the work that tdict_record_stream() recorded for
-   *  them. */
+   *  The stream orders device memory only. Host threads read host sources at once. If a stream still writes a host
+   *  source, wait for that stream before the call. Host destinations are written after the work that
+   *  tdict_record_stream() recorded for them. */
   const tdict_stream *after;
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL: the context's memory */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
-  bool strict_objects;  /**< fail with #TDICT_ENOTSUP if an object's type has no hook for this transfer */
-  /** Hash host sources before and after the copies. If a source has changed, the transfer fails with #TDICT_ECHANGED
-   *  and the leaf's path. The option costs two additional reads of the sources. */
+  bool strict_objects;  /**< true: fail with #TDICT_ENOTSUP if an object's type has no hook for this transfer */
+  /** true: hash host sources before and after the copies. If a source has changed, the transfer fails with
+   *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
   bool check_sources;
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds. Must be NULL for _async calls: use
                                     tdict_future_get_stats() */
@@ -157,8 +158,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *  another device of the context are copied from that device, even if they are strided. Such copies use the direct link
  *  between the devices if there is one.
  *  @param[in]  src     Borrowed. The transfer retains its storages until they are copied.
- *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO is the context's own device. A device
- *                      with an index that cannot exist, such as {TDICT_DEVICE_CPU, 5}, is #TDICT_EINVAL.
+ *  @param[in]  device  tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO means the default device of the
+ *                      context. If the index of the device cannot exist, such as {TDICT_DEVICE_CPU, 5}, the call
+ *                      returns #TDICT_EINVAL.
  *  @param[in]  options       NULL for the defaults.
  *  @param[out] out     A new reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; #TDICT_ENODEVICE the context has no such device;
@@ -175,8 +177,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, c
  *
  *  The call returns after the work is planned and submitted to the pool. If num_threads is 0, the call returns after
  *  the last copy is queued. If a transfer copies only a few pinned leaves, up to 64 MiB in all, the call queues these
- *  copies itself. The pool queues them if the transfer must wait for another transfer, or if there are too many copies
- *  to queue without waiting.
+ *  copies itself. The pool queues the copies if the transfer must wait for another transfer, or if there are too many
+ *  copies to queue without waiting.
  *  @param[out] out  A new future, released with tdict_future_release().
  *  @return Errors of tdict_to_device() that are found at once. The future reports all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
@@ -184,14 +186,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
                                                              tdict_future **out, tdict_error *err);
 /** @brief Copies all tensors of @p src into the tensors of @p dst and waits until the data is there.
  *
- *  @p dst must have the same keys, shapes and dtypes. It may be locked. Addresses in @p dst do not change. Two tensors
- *  of @p dst may share bytes only if their sources share bytes in the same way. The call may not detect strided tensors
- *  that overlap only in part, if their strides differ or more than 16 other tensors begin between them. The common
- *  bytes of such tensors are then unspecified. Where storages of @p dst overlap storages of @p src, bytes are
- *  unspecified.
+ *  @p dst must have the same keys, shapes and dtypes. @p dst may be locked. Addresses in @p dst do not change. Two
+ *  tensors of @p dst may share bytes only if their sources share bytes in the same way. The call may not detect strided
+ *  tensors that overlap only in part, if their strides differ or more than 16 other tensors begin between them. The
+ *  common bytes of such tensors are then unspecified. If storages of @p dst overlap storages of @p src, the common
+ *  bytes are unspecified.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
- *  @return Errors of tdict_to_device(). Nothing is written in these cases, and err->path names the leaf:
- *          #TDICT_ENOTFOUND a key is missing on either side; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
+ *  @return Errors of tdict_to_device(). Nothing is written in the following cases, and err->path names the leaf:
+ *          #TDICT_ENOTFOUND a key is missing in one of the trees; #TDICT_ETYPE; #TDICT_ESHAPE; #TDICT_EDTYPE;
  *          #TDICT_EREADONLY; #TDICT_ENOTSUP an object's type has no flatten; #TDICT_EINVAL two tensors of @p dst are
  *          the same or share bytes, but have different sources: err->path names the second tensor.
  *  @note If a later step fails, the bytes of @p dst are lost until a later call writes them. Transfers that read lost
@@ -213,8 +215,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, 
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. It is @p self if the hook returned @p self or the
- *                   type cannot pin.
+ *  @param[out] out  A new object of the type, owned by the caller. If the hook returned @p self or the type cannot pin,
+ *                   @p out receives @p self.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL an argument is NULL, or tdict_set_object() does not accept the
  *           type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
@@ -225,10 +227,10 @@ TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 
 /** @brief Records that the work queued on @p stream so far uses the tree.
  *
- *  The library does not free, reuse or overwrite any byte of the tree before that work is done. For objects this covers
- *  the tensors that their `flatten` returns. Never waits.
+ *  The library does not free, reuse or overwrite any byte of the tree before that work is done. For an object, the
+ *  tensors that its `flatten` returns are covered. Never waits.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL; #TDICT_EWRONGDEVICE no tensor of the tree is in memory that a
- *          context allocated on the stream's device or pinned for it; #TDICT_ECAPTURE; #TDICT_EDEVICE;
+ *          context allocated on the stream's device or pinned for this device; #TDICT_ECAPTURE; #TDICT_EDEVICE;
  *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream,
                                                            tdict_error *err);
@@ -236,8 +238,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tre
 /** @brief Waits until the transfer has ended. May be called several times.
  *  @param[out] out  NULL, or receives a new reference to the result, written on success only.
  *  @return #TDICT_OK; the error of the transfer with the path of the leaf, on every call; #TDICT_ECANCELLED;
- *          #TDICT_EDEADLOCK a hook of this transfer waits for it; #TDICT_EFORKED the process is a fork and the transfer
- *          had not ended; #TDICT_EINVAL @p future is NULL. */
+ *          #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the process is a fork and
+ *          the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
  *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended and the program may wait again;
@@ -247,17 +249,19 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
 /** @brief Makes a stream wait for the transfer. The host waits only until every copy is queued.
  *
  *  If the transfer fits the staging ring, all copies are queued soon after the start. A larger transfer queues its last
- *  copy only near its end. If the result is host memory, its accessors wait until the bytes are there.
+ *  copy only shortly before the transfer ends. If the result is host memory, its accessors wait until the bytes are
+ *  there.
  *  @param[out] out  NULL, or receives a new reference to the result.
  *  @return Errors of tdict_future_wait() if the transfer has ended; #TDICT_EWRONGDEVICE the stream belongs to the cpu,
  *          to a device that the context does not have, or to another kind of device than the transfer used;
  *          #TDICT_ECAPTURE the stream is being captured; #TDICT_EDEVICE. The stream is checked first, even if the
  *          transfer has ended.
- *  @note tdict_future_wait() reports a failure that occurs after the return. Accessors then return NULL. */
+ *  @note If the transfer fails after this call has returned, tdict_future_wait() reports the failure. Accessors then
+ *        return NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
 /** @brief Waits until the source may be written or freed, also through pointers obtained before the transfer.
- *  @return Errors of tdict_future_wait(). After a failure, the source may be written or freed, too. */
+ *  @return Errors of tdict_future_wait(). The source may also be written or freed after a failure. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns at once.
  *
@@ -276,7 +280,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future
                                                               tdict_error *err);
 /** @brief Adds a reference and returns @p future. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
-/** @brief Drops a reference. The transfer continues without it. NULL is allowed. An error that no call has reported is
+/** @brief Drops a reference. A running transfer continues. NULL is allowed. An error that no call has reported is
  *  written to the context's log. */
 TDICT_API void tdict_future_release(tdict_future *future);
 

@@ -12,11 +12,11 @@
  * a child match, the child takes the parent's batch size in the result.
  *
  * A path such as "next.obs.pixels" names nested keys. A backslash keeps the next character literal, so "h\\.0" in C
- * source is the single key `h.0`. Any other byte is legal. An empty key is an error.
+ * source is the single key `h.0`. All other bytes are allowed. An empty key is an error.
  *
  * Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops a
- * reference. Thread rule: many threads may read a tree, or one thread may write it. Counting references is thread-safe.
- * Trees follow the rules of TensorDict 0.14, except where this header says otherwise. */
+ * reference. Thread rule: many threads may read a tree, or one thread may write it. tdict_retain() and tdict_release()
+ * are thread-safe. Trees follow the rules of TensorDict 0.14, except where this header says otherwise. */
 #ifndef TDICT_TREE_H
 #define TDICT_TREE_H
 
@@ -33,7 +33,7 @@ typedef struct tdict_type tdict_type; /**< a type of object; see tdict/object.h 
 #define TDICT_MAX_BATCH_NDIM 16
 
 /** @brief Creates an empty tree.
- *  @param[in]  batch_size  @p batch_ndim counts of zero or more. May be NULL if @p batch_ndim is 0.
+ *  @param[in]  batch_size  @p batch_ndim sizes of zero or more. May be NULL if @p batch_ndim is 0.
  *  @param[out] out         New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL @p batch_ndim is negative or above #TDICT_MAX_BATCH_NDIM, a count is negative, or
  *          a pointer is NULL; #TDICT_ENOMEM. */
@@ -45,7 +45,7 @@ typedef struct tdict_field {
   const char *path;
   tdict_dtype dtype;
   int32_t ndim;
-  int64_t shape[6]; /**< without the batch dimensions, which precede it; entries from shape[ndim] on must be 0 */
+  int64_t shape[6]; /**< sizes after the batch dimensions; entries from shape[ndim] on must be 0 */
 } tdict_field;
 /** Initializes one tdict_field from a path, a dtype and up to six counts:
  *  `TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64)`. Works in C99 and C++11. */
@@ -72,11 +72,11 @@ typedef struct tdict_schema {
  *  All tensors are views of one storage, in the order of the fields. The storage and each tensor begin on a multiple of
  *  256 bytes.
  *  @param[in]  schema  Borrowed for the call.
- *  @param[in]  memory  Where the storage is allocated. NULL is plain host memory.
+ *  @param[in]  memory  Memory in which the storage is allocated. NULL is plain host memory.
  *  @param[out] out     New tree with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE the path of one field leads through
- *          the tensor of another; #TDICT_EINVAL a NULL pointer, or `shape` is not 0 from `shape[ndim]` on. Also returns
- *          the errors of tdict_create(), tdict_set() and tdict_tensor_empty(). err->path names the field. */
+ *  @return #TDICT_OK; #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE the path of one field leads through the
+ *          tensor of another field; #TDICT_EINVAL a NULL pointer, or `shape` is not 0 from `shape[ndim]` on. Also
+ *          returns the errors of tdict_create(), tdict_set() and tdict_tensor_empty(). err->path names the field. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim,
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);
@@ -105,7 +105,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *p
  *  them is stored. The copy has new nodes and shares all tensors; @p child itself is unchanged. If @p child is empty
  *  and its batch size differs, the stored copy has the batch size of the parent. A later change to a shared child is
  *  visible in every tree that holds the child. The top of this header says which functions may then fail.
- *  @return as tdict_set(); #TDICT_EINVAL also if @p child is the tree that it is set in, or contains that tree.
+ *  @return The same errors as tdict_set(); #TDICT_EINVAL also if @p child is the tree that it is set in, or contains
+ *          that tree.
  *  @note Cost: as tdict_set(), plus O(keys of @p child) to check the child. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child,
                                                       tdict_error *err);
@@ -120,8 +121,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
  *  @note Cost: O(length of the path) for any number of keys. Nothing is allocated. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief Returns the tree at a path, borrowed. Errors as tdict_get(), but #TDICT_ETYPE if the path names a tensor or
- *  an object. */
+/** @brief Returns the tree at a path, borrowed. Returns the same errors as tdict_get(), but #TDICT_ETYPE if the path
+ *  names a tensor or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_tree(const tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Returns tdict_tensor_data() of the tensor at a path, or NULL if there is no tensor at the path. */
@@ -138,18 +139,19 @@ TDICT_API bool tdict_has(const tdict_tree *tree, const char *path);
 TDICT_API TDICT_NODISCARD tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err);
 /** @brief Removes the tensor at a path and passes the tree's reference to the caller.
  *  @param[out] out  Owned by the caller. Written on success only.
- *  @return as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
+ *  @return The same errors as tdict_delete(); #TDICT_ETYPE also if the path names a tree or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
-/** @brief As tdict_pop(), for a tree. Returns #TDICT_ETYPE if the path names a tensor or an object. */
+/** @brief Removes the tree at a path, as tdict_pop() removes a tensor. Returns #TDICT_ETYPE if the path names a tensor
+ *  or an object. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
 /** @brief Moves the entry at @p from to @p to.
  *
- *  Missing trees on the way to @p to are created. Within one node the entry keeps its position in the order.
- *  @param[in] safe  If true, an entry at @p to is an error. If false, it is replaced.
- *  @return as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and @p to is in use; #TDICT_EINVAL @p to is
- *          below @p from.
+ *  Missing trees on the path @p to are created. Within one node the entry keeps its position in the order.
+ *  @param[in] safe  If true, an entry at @p to is an error. If false, the entry at @p to is replaced.
+ *  @return The same errors as tdict_delete() and tdict_set(); #TDICT_EEXIST @p safe is true and @p to is in use;
+ *          #TDICT_EINVAL @p to is below @p from.
  *  @note Cost: as tdict_set(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bool safe,
                                                     tdict_error *err);
@@ -163,7 +165,7 @@ TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
  *  A child with fewer dimensions takes @p batch_size. A child with more dimensions keeps its batch size. An empty child
  *  that does not match takes @p batch_size. Parents are not checked: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or child does not match, and err->path
- *          names the first; #TDICT_ELOCKED the tree, or a child that must change, is locked; #TDICT_ENOMEM.
+ *          names the first mismatch; #TDICT_ELOCKED the tree, or a child that must change, is locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size,
                                                             tdict_error *err);
@@ -171,9 +173,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_batch_size(tdict_tree *tree, in
 TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
 /** @brief Sets the device of a tree and of all trees below the tree. No tensor is moved.
  *  @param[in] device  Borrowed for the call. NULL removes the device.
- *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor is on another device, and err->path names the first; #TDICT_EINVAL
- *          @p device is invalid or @p tree is NULL; #TDICT_ELOCKED the tree, or a child that must change, is locked;
- *          #TDICT_ENOMEM.
+ *  @return #TDICT_OK; #TDICT_EWRONGDEVICE a tensor is on another device, and err->path names the first such tensor;
+ *          #TDICT_EINVAL @p device is invalid or @p tree is NULL; #TDICT_ELOCKED the tree, or a child that must change,
+ *          is locked; #TDICT_ENOMEM.
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err);
 
@@ -208,7 +210,7 @@ TDICT_API size_t tdict_bytes(const tdict_tree *tree);
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
 
-/** An entry of a tree: a key and its tensor, tree or object. A visitor borrows it for the call. */
+/** An entry of a tree: a key and its tensor, tree or object. A visitor borrows the entry for the call. */
 typedef struct tdict_entry {
   const char *path; /**< escaped; relative to the tree that is walked or searched */
   const char *key;  /**< the last key, unescaped */
@@ -222,12 +224,13 @@ typedef struct tdict_entry {
 /** A function that is called for each entry of a walk. Returns a tdict_status; any other number becomes
  *  #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
-/** @brief Calls @p visit for every tensor, tree and object below @p tree, in insertion order, a tree before its
- *  children.
+/** @brief Calls @p visit for every tensor, tree and object below @p tree, in insertion order. A tree is visited before
+ *  its children.
  *
  *  The visitor may read trees and write elements. It must not change any tree of the walk.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the first status other than #TDICT_OK from the
- *          visitor, which ends the walk. If the visitor left err->path empty, it is set to the path of the entry. */
+ *          visitor, which ends the walk. If the visitor left err->path empty, err->path is set to the path of the
+ *          entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
@@ -249,10 +252,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
 
 /** @brief Writes a text that describes the tree to @p buffer, cut to @p bytes and ended by 0.
  *
- *  The text has a line per key with the dtype, shape and device of its tensor, but never elements. Pinned tensors are
- *  marked `pinned`. Tensors that overlap another tensor of the tree are marked `shared`. The line of an object has the
- *  type and up to 255 bytes of text from the `print` hook. The text has at most 100 keys, and then the number of keys
- *  that were left out.
+ *  The text has one line per key, with the dtype, shape and device of its tensor. The text never shows elements. Pinned
+ *  tensors are marked `pinned`. Tensors that overlap another tensor of the tree are marked `shared`. The line of an
+ *  object has the type and up to 255 bytes of text from the `print` hook. The text has at most 100 keys, and then the
+ *  number of keys that were left out.
  *  @param[out] buffer  May be NULL if @p bytes is 0.
  *  @return the length of the full text without the 0, as snprintf does.
  *  @note Cost: O(keys), with at most 100 comparisons per tensor. Only very deep trees need an allocation. */

@@ -2,14 +2,14 @@
  * use the macros. The macros add nothing to the library's ABI.
  *
  * Each macro takes a call that returns a tdict_status, and evaluates the call once. If the status is #TDICT_OK, nothing
- * else happens. Otherwise they print one line to stderr, such as
+ * else happens. Otherwise the macro prints one line to stderr, such as
  *
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels
  *
- * and leave the function. The calling function must have a tdict_error variable `err`, and pass `&err` to the call.
+ * and leaves the function. The calling function must have a tdict_error variable `err`, and pass `&err` to the call.
  * If the call passes NULL instead, set `err` to zero first. The macros then print only the status.
  *
- * A function can return `err.status`, since it is written only on failure:
+ * A function can return `err.status`, since `err` is written only on failure:
  *
  *     tdict_status load(tdict_tree **out) {
  *       tdict_error err = {0};

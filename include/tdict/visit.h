@@ -1,12 +1,12 @@
 /* Calls a function for the tensors of one or several trees, in order or on the thread pool of a context. Makes new
  * trees from the results of such a function.
  *
- * Several trees must have the same keys, in any order; the order of the first tree is used. An object is visited as
- * the tensors that its type's `flatten` returns, with paths below the path of the object. tdict_apply() makes a new
- * object from the new tensors. The called function may read trees and write elements. The function must not change the
- * keys of any visited tree. On a thread pool, the function runs on several threads at once, for different paths.
- * tdict_walk() (tdict/tree.h) also reports trees and objects. Cost of each call, without the function: O(tensors of all
- * trees), and memory for a list of all paths. No element is read.
+ * If a call takes several trees, they must have the same keys. The order of keys may differ; the call uses the order of
+ * the first tree. An object is visited as the tensors that its type's `flatten` returns, with paths below the path of
+ * the object. tdict_apply() makes a new object from the new tensors. The called function may read trees and write
+ * elements. The function must not change the keys of any visited tree. On a thread pool, the function runs on several
+ * threads at once, for different paths. tdict_walk() (tdict/tree.h) also reports trees and objects. Cost of each call,
+ * without the function: O(tensors of all trees), and memory for a list of all paths. No element is read.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_VISIT_H
 #define TDICT_VISIT_H
@@ -47,14 +47,14 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
 
 /** @brief Calls @p visit for every path, with the tensors at that path in all trees.
  *
- *  If several calls of @p visit fail, the error of the first of their paths is returned. If no pool is used, @p visit
- *  is not called again after a failed call. On a pool, calls that have begun still finish.
+ *  If several calls of @p visit fail, the function returns the error of the path that comes first. If no pool is used,
+ *  @p visit is not called again after a failed call. On a pool, calls that have begun still finish.
  *  @param[in] trees  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL or there are no trees; #TDICT_ENOTFOUND if a key is missing
  *          in one of the trees; #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object has
- *          no `flatten`; #TDICT_ENOMEM; the status that @p visit returned, with err->path set to the path if @p
- *          visit left it empty. All errors except those of @p visit are returned before @p visit is called. */
+ *          no `flatten`; #TDICT_ENOMEM; the status that @p visit returned, with err->path set to the path if @p visit
+ *          left err->path empty. All errors except those of @p visit are returned before @p visit is called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_visitor visit, const tdict_visit_options *options,
                                                    tdict_error *err);
@@ -63,7 +63,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *tree
  *
  *  Keys that @p make leaves out are missing in the result; trees that become empty are kept. @p make must keep all
  *  tensors of an object, or drop all of them; the object is then dropped too. The dimensions after the batch size may
- *  differ from those of the source. The result is not locked.
+ *  differ from the dimensions of the source tensors. The result is not locked.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return The same errors as tdict_visit(); #TDICT_EINVAL if @p make drops only some tensors of an object;
  *          #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor that @p make returns does not have the batch size or

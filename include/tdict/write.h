@@ -4,10 +4,10 @@
  * the first byte is written. If the call returns #TDICT_EDEVICE after the checks, the elements of the destination are
  * unspecified. Each write waits for the same transfers as tdict_tensor_copy(), and supports the same devices.
  * Overlapping writes within one storage are unspecified, except for a tensor that is written to itself. A destination
- * may have one tensor at two paths, or tensors that share bytes. Then the paths are written in order, and the elements
- * of the last write remain. tdict_transfer_into() accepts such a tree only if the sources share bytes in the same way.
- * Objects are written through their tensors by tdict_fill(), tdict_copy() and tdict_update_in_place(). Values must have
- * the dtype of the destination; only the number given to tdict_fill() is converted.
+ * may have one tensor at two paths, or tensors that share bytes. In this case the paths are written in order, and the
+ * elements of the last write remain. tdict_transfer_into() accepts such a tree only if the sources share bytes in the
+ * same way. Objects are written through their tensors by tdict_fill(), tdict_copy() and tdict_update_in_place(). Values
+ * must have the dtype of the destination; only the number given to tdict_fill() is converted.
  * Cost of writing in place: two passes of O(tensors written), because everything is checked first, plus one copy of the
  * elements. Memory is allocated only for lists, masks, objects and very deep trees.
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different tensors at once. */
@@ -55,8 +55,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, co
                                                              tdict_error *err);
 /** @brief Merges the entries of @p src into @p dst. No element is copied: tensors and objects are shared.
  *
- *  A key that exists in @p dst is replaced; other keys are added after the existing ones. If both @p src and @p dst
- *  have a tree at a key, these two trees are merged. A tree that @p dst lacks is copied, and the copy shares its
+ *  If a key exists in @p dst, its entry is replaced. Other keys are added after the existing keys. If both @p src and
+ *  @p dst have a tree at a key, these two trees are merged. A tree that @p dst lacks is copied, and the copy shares its
  *  tensors. If @p src is @p dst, nothing changes. On failure nothing has changed.
  *  Cost: O(keys of the nodes that change + tensors of @p src).
  *  @param[in] paths  @p num_paths paths that select the part of @p src to merge; NULL for all of @p src.
