@@ -68,7 +68,7 @@ struct tdict_sim_op {
   tdict_sim_op *next;    /* next in the stream */
   tdict_sim_op *link;    /* next in an engine's queue or in a `blocked` list */
   tdict_sim_op *blocked; /* list of waits at the head of other streams for this operation */
-  tdict_sim_op *after;   /* WAIT: the operation that must be done first; counted */
+  tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* malloc'd copy of a pageable source */
   int64_t ready_ns;      /* simulated time of start; unused if no rate or latency is set */
@@ -94,7 +94,7 @@ struct tdict_cu_event {
   uint64_t magic;
   tdict_sim_device *device;
   bool timing;
-  tdict_sim_op *record;         /* the latest record, counted, or NULL */
+  tdict_sim_op *record;         /* the latest record, retained; or NULL */
   tdict_sim_event *prev, *next; /* of the device */
 };
 enum { TDICT_SIM_EVENT_MAGIC = 0x7364765 };
@@ -129,7 +129,7 @@ enum { TDICT_SIM_MAX_DEVICES = 8 };
 struct tdict_sim_driver {
   tdict_driver base; /* first */
   tdict_sim_options options;
-  tdict_forkmark *mark;     /* counted; constant. Stored here because tdict_sim_launch() has no context parameter */
+  tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
   pthread_mutex_t lock;     /* guards all later fields and everything they point to */
   pthread_cond_t changed;   /* signaled when an operation is done or a count or flag below changes */

@@ -134,11 +134,11 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
   return true;
 }
 
-/* The mark of one item also protects the following items of the same storage, whose nodes have no fence. Such a mark
- * is removed at the end. */
+/* The mark of one item also protects the following items of the same storage, whose nodes have no fence. A mark that
+ * protects several items is removed when the transfer ends. */
 void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
-  if (t->hashes) return; /* check_sources: the sources are hashed again at the end */
+  if (t->hashes) return; /* check_sources is set: the sources are hashed again when the transfer ends */
   uint32_t begin = chunk->first, end;
   while (begin < p->num_items && p->items[begin].offset < chunk->begin) begin++;
   for (end = begin; end < p->num_items && p->items[end].offset < chunk->end; end++)

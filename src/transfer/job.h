@@ -17,7 +17,7 @@ enum { TDICT_MAX_WAIT_EVENTS = 16 };
 typedef struct tdict_worker {
   tdict_task task; /* first: the pool passes it to the task's function */
   tdict_future *transfer;
-  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL if there is no tail */
+  tdict_gpu *tail_gpu; /* retained; the device of `tail`, NULL if there is no tail */
   tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
@@ -25,7 +25,7 @@ typedef struct tdict_worker {
 
 /* An edge of the order: `waiting` must not begin before `awaited` has ended. */
 typedef struct tdict_dependent {
-  tdict_future *waiting; /* not counted: this transfer cannot end while its num_pending is above 0 */
+  tdict_future *waiting; /* not retained: this transfer cannot end while its num_pending is above 0 */
   tdict_future *awaited;
   struct tdict_dependent *next;
 } tdict_dependent;
@@ -46,15 +46,15 @@ struct tdict_future {
   /* The parts of the context that the transfer uses */
   tdict_engine *engine; /* not touched after the end: the context may be gone */
   tdict_pool *pool;     /* the engine's pool; only the address is compared */
-  tdict_forkmark *mark; /* mark and log: counted */
+  tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
 
   /* Source and result */
   tdict_plan plan;
-  tdict_storage *arena;     /* counted; the storage of all new leaves, or NULL */
-  tdict_tree *result;       /* counted; returned to the caller after success */
-  tdict_tree *mirror;       /* counted; error paths are looked up in this tree. NULL: in `result` */
+  tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
+  tdict_tree *result;       /* retained; returned to the caller after success */
+  tdict_tree *mirror;       /* retained; error paths are looked up in this tree. NULL: in `result` */
   const tdict_tree *source; /* borrowed until the start returns; looks up error paths if `result` is NULL */
 
   /* Settings. Final before the transfer begins. */
@@ -71,12 +71,12 @@ struct tdict_future {
   bool is_pin_memory; /* the call is tdict_pin_memory() */
   bool caller_waits;  /* the starting call blocks until the end, so no stream can wait for the transfer */
   bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
-  tdict_gpu *gpu;     /* counted; the first device that takes part, or NULL */
+  tdict_gpu *gpu;     /* retained; the first device that takes part, or NULL */
 
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  tdict_fence **uses; /* counted: recorded uses of the bytes that are written. Copies wait for them */
+  tdict_fence **uses; /* retained: recorded uses of the bytes that are written. Copies wait for them */
   uint32_t num_uses;
 
   /* The order among transfers: order.c */

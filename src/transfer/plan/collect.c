@@ -29,7 +29,8 @@ typedef struct collector {
   tdict_device found_device; /* the device looked up last and its GPU; NULL: no lookup yet */
   tdict_gpu *found_gpu;
   tdict_uniform uniform;          /* state of the fast path for uniform leaves */
-  const tdict_tree *reached_node; /* the node checked last, and whether only one path reaches it */
+  const tdict_tree *reached_node; /* the node checked last, true if only one path leads to the node that was checked
+                                   * last */
   bool is_reached_once;
   const tdict_tree *reached_dst; /* the same for nodes of the destination */
   bool dst_is_reached_once;
@@ -276,7 +277,7 @@ static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
-  /* the first leaf reports the error */
+  /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
@@ -306,9 +307,9 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   return c->dst_is_reached_once;
 }
 
-/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. Destinations in the order
- * of their addresses do not overlap. A destination whose memory is not shared does not overlap with any other
- * destination. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. If each destination begins
+ * at or after the end of the previous destination, no two overlap. A destination whose memory is not shared does not
+ * overlap with any other destination. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;

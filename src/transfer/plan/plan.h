@@ -28,8 +28,8 @@ typedef enum tdict_way {
 
 /* A leaf to copy. */
 typedef struct tdict_item {
-  tdict_tensor *src;    /* counted */
-  tdict_tensor *dst;    /* counted; NULL: the destination is dst_data, in C order */
+  tdict_tensor *src;    /* retained */
+  tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
   const char *src_data; /* first element; kept here so that workers need not read the tensor */
   char *dst_data;       /* first element */
   size_t offset, bytes;
@@ -56,11 +56,11 @@ typedef enum tdict_object_action {
   TDICT_OBJECT_FLAT  /* its tensors are copied with all other tensors, and unflatten makes a new object */
 } tdict_object_action;
 typedef struct tdict_object_step {
-  tdict_box *box;    /* counted */
-  tdict_tree *flat;  /* counted: the tensors that flatten returned, or NULL */
-  tdict_box *result; /* counted, or NULL */
+  tdict_box *box;    /* retained */
+  tdict_tree *flat;  /* retained: the tensors that flatten returned, or NULL */
+  tdict_box *result; /* retained, or NULL */
   tdict_leaf *place; /* the object's place in the result tree */
-  /* counted: the counterpart of `flat`, while the tree is read (transfer_into) or the result is built */
+  /* retained: the counterpart of `flat`, while the tree is read (transfer_into) or the result is built */
   tdict_tree *moved;
   uint32_t first_leaf, num_leaves; /* the range of the leaves of `flat` */
   uint8_t action;
