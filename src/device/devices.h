@@ -13,8 +13,8 @@ typedef struct tdict_devices tdict_devices;
 typedef struct tdict_devices_config {
   const tdict_context_options *options; /* all fields are set; the call reads only the device, the sizes of memory,
                                          * cache and pieces, and `sim` */
-  tdict_driver *driver; /* retained. Tests pass a driver here; it is used for all devices. NULL: drivers are opened as
-                         * `options` says */
+  tdict_driver *driver; /* retained. If set, this driver is the context's only driver, for tests. NULL: drivers are
+                         * opened as `options` says */
   /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. If NULL, the
    * creation of such a context fails with TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);

@@ -29,8 +29,8 @@ typedef struct collector {
   tdict_device found_device; /* the device looked up last and its GPU; NULL: no lookup yet */
   tdict_gpu *found_gpu;
   tdict_uniform uniform;          /* state of the fast path for uniform leaves */
-  const tdict_tree *reached_node; /* the node checked last, true if only one path leads to the node that was checked
-                                   * last */
+  const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
+                                   * this node */
   bool is_reached_once;
   const tdict_tree *reached_dst; /* the same for nodes of the destination */
   bool dst_is_reached_once;

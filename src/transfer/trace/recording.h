@@ -46,7 +46,7 @@ typedef struct tdict_recording {
    * the thread has named its track and entered its GPU. The writer starts with an acquire load, so the writer sees the
    * names of all tracks that the slices use. `complete` orders the contents of a slice. */
   _Atomic(int64_t) next;
-  _Atomic(int64_t) dropped; /* relaxed: number of slices dropped although the array had room */
+  _Atomic(int64_t) dropped; /* relaxed: number of slices dropped because no track was free */
   int64_t capacity;
   _Atomic(int32_t) num_workers, num_callers; /* relaxed: counters that number the tracks */
   tdict_track tracks[TDICT_TRACE_TRACKS];
