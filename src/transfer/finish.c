@@ -113,9 +113,9 @@ static void release_slab(releasing *r) {
   r->count = 0;
 }
 
-/* Removes the mark of a source and releases it. `early`: the transfer still runs. If `early` is true and the program
- * owns the memory, returns false and keeps the source. The program's release callback must not run in the middle of a
- * transfer. */
+/* Removes the mark of a source and releases it. `early` is true if the transfer still runs. If `early` is true and the
+ * program owns the memory, returns false and keeps the source. The program's release callback must not run in the
+ * middle of a transfer. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
@@ -175,7 +175,7 @@ static void release_sources(tdict_future *t) {
   }
   for (; i < p->num_items; i++) release_source(p, i, false, &r);
   release_slab(&r);
-  p->borrows = true; /* no source is retained any more */
+  p->borrows = true; /* the plan retains no source any more */
 }
 
 /* Releases everything except the result. Releases may call functions of the program, so no lock is held. */
@@ -201,7 +201,7 @@ static void release_all(tdict_future *t) {
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
   TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
-  /* Make the outcome final. */
+  /* Make the transfer's outcome final. */
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);

@@ -32,7 +32,7 @@ typedef struct collector {
   const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
                                    * this node */
   bool is_reached_once;
-  const tdict_tree *reached_dst; /* the same for nodes of the destination */
+  const tdict_tree *reached_dst; /* the same two facts about nodes of the destination */
   bool dst_is_reached_once;
   uintptr_t dst_end; /* end of the last destination that other tensors may share */
   tdict_slab *slab;  /* the slab whose references grow by slab_count */
@@ -240,7 +240,7 @@ static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error 
   return TDICT_OK;
 }
 
-/* Collects a leaf for to_device and pin_memory: it is in place, is the same as an earlier leaf, or is copied. */
+/* Collects a leaf for to_device and pin_memory. The leaf is in place, is the same as an earlier leaf, or is copied. */
 static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                         tdict_error *err) {
   const tdict_plan_request *r = c->request;
@@ -404,7 +404,8 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return reserve_items(c->plan, node->keys->num_live);
 }
 
-/* Retains all sources so far. Hooks are code of the program and may release tensors that the caller keeps alive. */
+/* Retains all sources that were collected so far. Hooks are code of the program and may release tensors that the caller
+ * keeps alive. */
 static void end_borrowing(tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
   p->borrows = false;
@@ -424,7 +425,7 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* Flattens the counterpart of an object in the destination. It must have the same type. */
+/* Flattens the counterpart of an object in the destination. The counterpart must have the type of the object. */
 static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
   tdict_box *matching = tdict_leaf_box(other);
   if (!matching || matching->type != box->type)
@@ -434,7 +435,7 @@ static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_
   return flatten_object(matching, out, err);
 }
 
-/* Collects an object: it is kept, moved by hooks, or entered as a tree of its tensors. */
+/* Collects an object. The object is kept, moved by hooks, or read as a tree of its tensors. */
 static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
                                    tdict_error *err) {
   tdict_tree *other_flat = NULL;
@@ -538,7 +539,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
       const uint32_t before = plan->num_items;
       const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
       c.uniform.packs_pinned =
-          /* a single leaf is one copy, so packing gains nothing */
+          /* a single leaf needs only one copy, so packing saves nothing */
           c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
       tdict_uniform_collect(&c.uniform, &cursor.frames[cursor.depth - 1]);
       c.misses = plan->num_items > before ? 0 : c.misses + 1;

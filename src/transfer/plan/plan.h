@@ -14,12 +14,12 @@
 #include "tree/node.h"
 
 enum { TDICT_LEAF_ALIGNMENT = 256 };
-enum { TDICT_DIRECT_IN_FLIGHT = 4 };                /* maximum number of driver copies that a thread queues before it
-                                                     * waits */
-#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10) /* packing a leaf below this size costs less than a driver copy of
-                                                     * the leaf */
-#define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20) /* larger chunks would make the program's own copies wait too
-                                                     * long */
+/* Maximum number of driver copies that a thread queues before it waits. */
+enum { TDICT_DIRECT_IN_FLIGHT = 4 };
+/* Packing a leaf below this size costs less than a driver copy of the leaf. */
+#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10)
+/* Larger chunks would make the program's own copies wait too long. */
+#define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20)
 
 typedef enum tdict_way {
   TDICT_WAY_STAGE_IN,    /* from host memory with any strides, through a slot, to the device */
