@@ -126,16 +126,13 @@ typedef struct tdict_driver_ops {
   tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
   tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
   tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
-  tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) returns after all work of the device is
-                                                                     * done */
+  tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) first waits for the device */
 
   tdict_cu (*host_alloc)(tdict_driver *d, void **out, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) `bytes` is the allocated size */
   tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
-  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* also returns SUCCESS for
-                                                                                         * addresses that the driver
-                                                                                         * does not know */
+  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* unknown address: SUCCESS */
 
   tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes); /* (ctx) waits */
   tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes); /* (ctx) waits */
@@ -159,8 +156,7 @@ typedef struct tdict_driver_ops {
                                tdict_cu_stream s);
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
-  tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* work that is already queued still
-                                                                                     * runs */
+  tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
   /* Returns the driver that created a stream, and the ordinal of the stream's device; NULL if the handle is not a
    * stream. This function has no driver parameter, so that a stream can be checked after its driver is closed. If the
    * driver detects streams of other drivers in every call, the entry is NULL. */

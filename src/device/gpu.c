@@ -122,8 +122,7 @@ static void destroy_resources(tdict_gpu *gpu) {
 
 void tdict_gpu_release(tdict_gpu *gpu) {
   if (!gpu || atomic_fetch_sub_explicit(&gpu->refs, 1, memory_order_acq_rel) != 1) return;
-  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* in a forked child, all resources belong to the parent
-                                                              * process */
+  if (gpu->mark && tdict_forkmark_forked(gpu->mark)) return; /* all resources belong to the parent process */
   if (gpu->context) {
     tdict_gpu_scope scope;
     enter_for_cleanup(gpu, &scope);
