@@ -68,7 +68,7 @@ static tdict_status create_parts(tdict_context *c, const tdict_context_options *
   tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
-  place_workers(c); /* needs the gpu that tdict_devices_create() opened */
+  place_workers(c); /* must come after tdict_devices_create(), which opens the gpu */
   tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
                                 c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);

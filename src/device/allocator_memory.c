@@ -1,6 +1,6 @@
 /* Implements a memory that calls the program's allocator. Copies and fills of device memory use the gpu, which the
- * memory retains. The memory is counted: the program holds one reference, each storage another. Thread rule: safe from
- * any thread. */
+ * memory retains. The memory is reference counted: the program holds one reference, each storage another. Thread rule:
+ * safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct allocator_memory {
   tdict_memory memory; /* first, so that an allocator_memory * is also a tdict_memory * */
   _Atomic(int64_t) refs;
   tdict_allocator allocator;
-  tdict_gpu *gpu;                         /* counted; NULL: on the cpu */
+  tdict_gpu *gpu;                         /* retained; NULL: the memory is host memory */
   _Atomic(size_t) live_bytes, peak_bytes; /* relaxed: statistics only */
   _Atomic(int64_t) num_allocations;
 } allocator_memory;

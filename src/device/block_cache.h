@@ -13,14 +13,15 @@ enum { TDICT_KEPT_BLOCKS = 32 };
 typedef struct tdict_kept_block {
   void *data;
   size_t bytes;
-  tdict_cu_event event; /* recorded on the gpu's free_stream after the block's last use; NULL: no use is pending */
-  bool done;            /* a query has found the event done */
+  tdict_cu_event event; /* recorded on the gpu's free_stream after the block's last use; NULL: no stream uses the block
+                         * any more */
+  bool done;            /* a query has returned that the event is done */
 } tdict_kept_block;
 typedef struct tdict_block_cache {
   pthread_mutex_t lock; /* guards: bytes, count, blocks */
   size_t bytes;
   int count;
-  tdict_kept_block blocks[TDICT_KEPT_BLOCKS]; /* oldest free first */
+  tdict_kept_block blocks[TDICT_KEPT_BLOCKS]; /* sorted by the time of the free, oldest first */
 } tdict_block_cache;
 
 void tdict_block_cache_init(tdict_block_cache *cache);

@@ -23,7 +23,7 @@ tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *
   tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);
   if (status != TDICT_OK) return status;
   if (!a.allocate || !a.release) return tdict_fail(err, TDICT_EINVAL, "memory: allocate or release is NULL");
-  /* Find the gpu of the memory; the cpu has none. */
+  /* Find the gpu of the memory. Host memory has no gpu. */
   if (a.device.type == TDICT_DEVICE_AUTO) a.device = tdict_devices_default(tdict_context_devices(context), NULL);
   status = tdict_device_check(a.device, "memory", err);
   if (status != TDICT_OK) return status;

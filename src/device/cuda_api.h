@@ -1,6 +1,7 @@
-/* Declares the part of the CUDA driver API that driver_cuda.c uses, so that building needs no CUDA toolkit. It has the
- * handles, struct layouts and constants, and for each entry its name, version, symbol and signature. The source is
- * NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every declaration with cuda.h.
+/* Declares the part of the CUDA driver API that driver_cuda.c uses, so that building needs no CUDA toolkit. The file
+ * declares the handles, struct layouts and constants. For each entry it lists the name, version, symbol and signature.
+ * The source is NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every declaration with
+ * cuda.h.
  *
  * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
  * is defined, cuda.h must be included first, and the enum types of cuda.h are used. The comparison of signatures is

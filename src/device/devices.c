@@ -15,12 +15,12 @@
 enum { MAX_GPUS = 64 };
 
 struct tdict_devices {
-  tdict_driver *cuda, *sim;    /* counted; NULL: absent */
+  tdict_driver *cuda, *sim;    /* retained; NULL: the driver is absent */
   tdict_error no_cuda, no_sim; /* why the driver is absent */
   tdict_stream_range streams;
   size_t cache_bytes, pin_piece;
-  tdict_forkmark *mark; /* counted */
-  tdict_log *log;       /* counted; may be NULL */
+  tdict_forkmark *mark; /* retained */
+  tdict_log *log;       /* retained; may be NULL */
   const char *sysfs;    /* borrowed; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
@@ -32,8 +32,8 @@ struct tdict_devices {
   int num_absent, cap_absent;
 };
 
-/* Opens the CUDA driver. A failure here is not an error. Its message is reported if a program requests a cuda
- * device. */
+/* Opens the CUDA driver. A failure is not an error of the context. Its message is kept and reported if the program
+ * requests a cuda device. */
 static void open_cuda(tdict_devices *d) {
 #if TDICT_CUDA
   (void)!tdict_driver_cuda_open(&d->cuda, &d->no_cuda);
@@ -126,7 +126,7 @@ static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, t
   return tdict_pinned_pool_create(&pinner, limit_bytes, &d->pinned, err);
 }
 
-/* Rounds the piece size up. A size that overflows is larger than any block, so 0 (no pieces) has the same effect. */
+/* Rounds the piece size up. If the sum overflows, returns 0 (no pieces), because no block is that large. */
 static size_t round_piece_bytes(size_t wanted) {
   size_t rounded;
   return tdict_round_up(wanted, TDICT_PINNED_GRAIN, &rounded) ? rounded : 0;

@@ -9,21 +9,22 @@
 
 typedef struct tdict_devices tdict_devices;
 
-/* What tdict_devices_create() needs. Pointers are borrowed for the call unless a comment says otherwise. */
+/* The parameters of tdict_devices_create(). Pointers are borrowed for the call unless a comment says otherwise. */
 typedef struct tdict_devices_config {
-  const tdict_context_options *options; /* all fields are set; only the device, the sizes of memory, cache and pieces,
-                                         * and `sim` are read */
-  tdict_driver *driver; /* replaces the drivers that options would open, for tests; may be NULL; retained */
+  const tdict_context_options *options; /* all fields are set; the call reads only the device, the sizes of memory,
+                                         * cache and pieces, and `sim` */
+  tdict_driver *driver; /* retained. If set, this driver is the context's only driver, for tests. NULL: drivers are
+                         * opened as `options` says */
   /* Checks the options and opens the simulated driver. Called only if the context has simulated devices. If NULL, the
    * creation of such a context fails with TDICT_ENODEVICE. */
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
   tdict_pool *pool;     /* must outlive the devices */
   tdict_forkmark *mark; /* retained by the gpus */
   tdict_log *log;       /* retained; may be NULL */
-  const char *sysfs;    /* root of sysfs, to find a gpu's NUMA node; NULL: skip the search. Must outlive the devices */
+  const char *sysfs;    /* root of sysfs, where NUMA nodes are looked up; NULL: no lookup. Must outlive the devices */
 } tdict_devices_config;
-/* Opens the drivers and the default device. TDICT_ENODEVICE the default device is absent; TDICT_EINVAL; TDICT_ENOMEM;
- * TDICT_EDEVICE. */
+/* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the default device is absent; TDICT_EINVAL;
+ * TDICT_ENOMEM; TDICT_EDEVICE. */
 tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devices **out, tdict_error *err);
 void tdict_devices_destroy(tdict_devices *devices);
 /* Returns the default device. If no cuda device is used, writes the reason to *why. `why` may be NULL. */
@@ -45,11 +46,12 @@ tdict_status tdict_devices_check_fork(const tdict_devices *devices, const char *
 /* Returns TDICT_ENODEVICE and the reason if pinned memory is unavailable because no device can read it. `what` begins
  * the message. */
 tdict_status tdict_devices_can_pin(const tdict_devices *devices, const char *what, tdict_error *err);
-/* The values that tdict_stream_check() compares a stream with. They are a copy, so a transfer can check a stream after
- * its context is destroyed. */
+/* The values that tdict_stream_check() compares a stream with. The struct is a copy, so a transfer can check a stream
+ * after the transfer's context is destroyed. */
 typedef struct tdict_stream_range {
   int32_t num_cuda, num_sim; /* number of devices of each kind */
-  const tdict_driver *sim;   /* never dereferenced: its address is compared with the stream's driver */
+  const tdict_driver *sim;   /* never dereferenced; only the address is compared with the address of the stream's
+                              * driver */
   tdict_stream_owner sim_owner;
 } tdict_stream_range;
 /* Returns the range of streams that belong to these devices. */

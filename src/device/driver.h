@@ -1,5 +1,5 @@
-/* The table of driver calls that a gpu uses. driver_cuda.c implements the table over libcuda, src/sim simulates a GPU.
- * A wrapper may implement the table over another driver.
+/* The table of driver calls that a gpu uses. driver_cuda.c implements the table over libcuda, and src/sim implements
+ * the table for a simulated GPU. A wrapper may implement the table over another driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
  * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never accesses
@@ -101,7 +101,7 @@ typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* called after the last release; frees d */
 
   tdict_cu (*error_text)(tdict_driver *d, tdict_cu result, const char **name, const char **text);
-  tdict_cu (*driver_version)(tdict_driver *d, int *version); /* 13000 is 13.0 */
+  tdict_cu (*driver_version)(tdict_driver *d, int *version); /* version of the driver: 13000 means 13.0 */
   tdict_cu (*device_count)(tdict_driver *d, int *count);
   tdict_cu (*device_name)(tdict_driver *d, int ordinal, char *buffer, int bytes);
   tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
@@ -114,7 +114,7 @@ typedef struct tdict_driver_ops {
   tdict_cu (*ctx_push)(tdict_driver *d, tdict_cu_context context);
   tdict_cu (*ctx_pop)(tdict_driver *d, tdict_cu_context *out);     /* (ctx) */
   tdict_cu (*ctx_current)(tdict_driver *d, tdict_cu_context *out); /* *out is NULL if no context is current */
-  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);            /* exchanges the thread's capture mode with *mode */
+  tdict_cu (*capture_mode)(tdict_driver *d, int *mode);            /* swaps the thread's capture mode and *mode */
 
   tdict_cu (*pool_create)(tdict_driver *d, int ordinal, tdict_cu_pool *out);
   tdict_cu (*pool_destroy)(tdict_driver *d, tdict_cu_pool pool);
@@ -126,14 +126,13 @@ typedef struct tdict_driver_ops {
   tdict_cu (*mem_alloc_async)(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream);
   tdict_cu (*mem_free_async)(tdict_driver *d, void *device, tdict_cu_stream stream);
   tdict_cu (*mem_alloc)(tdict_driver *d, void **out, size_t bytes); /* (ctx) */
-  tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) waits for the device */
+  tdict_cu (*mem_free)(tdict_driver *d, void *device);              /* (ctx) first waits for the device */
 
   tdict_cu (*host_alloc)(tdict_driver *d, void **out, size_t bytes, unsigned flags); /* (ctx) */
-  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) bytes: the allocated size */
+  tdict_cu (*host_free)(tdict_driver *d, void *host, size_t bytes); /* (ctx) `bytes` is the allocated size */
   tdict_cu (*host_register)(tdict_driver *d, void *host, size_t bytes, unsigned flags); /* (ctx) */
   tdict_cu (*host_unregister)(tdict_driver *d, void *host, size_t bytes);               /* (ctx) */
-  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* succeeds for unknown
-                                                                                         * addresses */
+  tdict_cu (*pointer)(tdict_driver *d, const void *address, tdict_cu_pointer *out);     /* unknown address: SUCCESS */
 
   tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host, size_t bytes); /* (ctx) waits */
   tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device, size_t bytes); /* (ctx) waits */
@@ -151,16 +150,16 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
                          tdict_cu_stream s); /* (ctx) */
-  /* (ctx) Queues up to TDICT_CU_MOST_LINES copies in order. On failure some of them may be queued. `s` must not be the
-   * legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
+  /* (ctx) Queues up to TDICT_CU_MOST_LINES copies in order. On failure some of the copies may be queued. `s` must not
+   * be the legacy stream. TDICT_CU_NOT_SUPPORTED: the driver has no such call. */
   tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                tdict_cu_stream s);
 
   tdict_cu (*stream_create)(tdict_driver *d, tdict_cu_stream *out, unsigned flags); /* (ctx) */
   tdict_cu (*stream_destroy)(tdict_driver *d, tdict_cu_stream s);                   /* queued work still runs */
   /* Returns the driver that created a stream, and the ordinal of the stream's device; NULL if the handle is not a
-   * stream. This function has no driver parameter, so that a stream can be checked after its driver is closed. The
-   * entry itself is NULL if the driver itself detects streams of other drivers. */
+   * stream. This function has no driver parameter, so that a stream can be checked after its driver is closed. If the
+   * driver detects streams of other drivers in every call, the entry is NULL. */
   tdict_stream_owner stream_owner;
   tdict_cu (*stream_query)(tdict_driver *d, tdict_cu_stream s); /* SUCCESS or NOT_READY */
   tdict_cu (*stream_synchronize)(tdict_driver *d, tdict_cu_stream s);
@@ -170,7 +169,7 @@ typedef struct tdict_driver_ops {
   tdict_cu (*event_create)(tdict_driver *d, tdict_cu_event *out, unsigned flags); /* (ctx) */
   tdict_cu (*event_destroy)(tdict_driver *d, tdict_cu_event e);
   tdict_cu (*event_record)(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s);
-  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e); /* SUCCESS if never recorded */
+  tdict_cu (*event_query)(tdict_driver *d, tdict_cu_event e); /* returns SUCCESS if the event was never recorded */
   tdict_cu (*event_synchronize)(tdict_driver *d, tdict_cu_event e);
   tdict_cu (*event_elapsed)(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to);
 } tdict_driver_ops;
@@ -178,7 +177,7 @@ typedef struct tdict_driver_ops {
 struct tdict_driver {
   const tdict_driver_ops *ops;
   int32_t device_type; /* TDICT_DEVICE_CUDA or TDICT_DEVICE_SIM */
-  tdict_driver *inner; /* the driver inside this wrapper, counted; NULL: not a wrapper; constant */
+  tdict_driver *inner; /* retained; the driver inside this wrapper; NULL: this driver is not a wrapper; constant */
   _Atomic(int64_t) refs;
   /* The functions of counted.h update these counts, initially 0. Relaxed: statistics only. */
   _Atomic(size_t) pinned_bytes, peak_pinned_bytes;

@@ -280,7 +280,7 @@ static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const
                                       tdict_cu_stream s) {
   tdict_cuda_address dsts[TDICT_CU_MOST_LINES], srcs[TDICT_CU_MOST_LINES];
   size_t sizes[TDICT_CU_MOST_LINES], first = 0;
-  (void)kind; /* the driver derives the direction from the addresses */
+  (void)kind; /* the driver determines the direction from the addresses */
   if (!api_of(d)->batch_async) return TDICT_CU_NOT_SUPPORTED;
   if (count == 0 || count > TDICT_CU_MOST_LINES) return TDICT_CU_INVALID_VALUE;
   for (size_t i = 0; i < count; i++) {

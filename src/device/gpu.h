@@ -1,5 +1,5 @@
-/* One GPU, built on a driver's table: its context, its memory, and its pooled streams and events. A gpu is counted, and
- * each storage in its memory holds a reference. Thread rule: safe from any thread. */
+/* One GPU, built on a driver's table: its context, its memory, and its pooled streams and events. A gpu is reference
+ * counted, and each storage in its memory holds a reference. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_GPU_H
 #define TDICT_DEVICE_GPU_H
 
@@ -18,7 +18,7 @@ typedef struct tdict_gpu tdict_gpu;
 struct tdict_gpu {
   tdict_memory memory; /* first, so that a tdict_gpu * is also a tdict_memory * */
   _Atomic(int64_t) refs;
-  tdict_driver *driver; /* counted */
+  tdict_driver *driver; /* retained */
   int ordinal;
   tdict_cu_context context;
   tdict_cu_pool pool;
@@ -30,8 +30,8 @@ struct tdict_gpu {
   size_t pin_piece; /* piece size in bytes, see tdict_pinner. Set before other threads use the gpu */
   _Atomic(bool) logged_refused_node; /* relaxed: the log already has a warning that memory could not be bound to the
                                       * node */
-  tdict_forkmark *mark;              /* counted; NULL: forks are not detected */
-  tdict_log *log;                    /* counted; NULL: no log */
+  tdict_forkmark *mark;              /* retained; NULL: forks are not detected */
+  tdict_log *log;                    /* retained; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* bit n: allow_peer_access() ran for ordinal n; relaxed: no other data depends on
                                       * it */
   _Atomic(int32_t) lost;             /* the driver's code if the device is lost, else 0; relaxed: no other data depends

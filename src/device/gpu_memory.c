@@ -241,7 +241,8 @@ static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict
         &(tdict_cu_rect){kind, r->dst, r->src, (size_t)r->dst_pitch, (size_t)r->src_pitch, r->width, r->height}, stream,
         err);
   tdict_status status =
-      TDICT_OK; /* row by row: pitches are too small, negative or too large, or a registration ends inside */
+      TDICT_OK; /* copy row by row: a pitch is too small, negative or too large, or a registration ends inside the
+                 * rectangle */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
     status = queue_contiguous(gpu, from, kind,
                               &(tdict_rect){.dst = (char *)r->dst + (int64_t)i * r->dst_pitch,
@@ -319,8 +320,8 @@ static tdict_status copy_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_s
       status = copy_piece_to_host(gpu, &piece, stream, err);
     }
   if (status != TDICT_OK)
-    gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* wait for the stream: the next thread uses the
-                                                                * buffer */
+    gpu->driver->ops->stream_synchronize(gpu->driver, stream); /* wait for the stream, because the next thread
+                                                                * overwrites the buffer */
   pthread_mutex_unlock(&gpu->bounce_lock);
   return status;
 }
@@ -389,7 +390,7 @@ void tdict_gpu_trim(tdict_gpu *gpu, size_t keep_bytes) {
     size_t live = gpu->counts.live_bytes;
     pthread_mutex_unlock(&gpu->lock);
     size_t held = get_pool_bytes(gpu);
-    if (held > live && held - live > keep_bytes) /* without this check, live + keep_bytes may overflow */
+    if (held > live && held - live > keep_bytes) /* this check avoids an overflow of live + keep_bytes */
       gpu->driver->ops->pool_trim(gpu->driver, gpu->pool, live + keep_bytes);
   }
   tdict_gpu_leave(gpu, &scope);

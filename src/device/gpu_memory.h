@@ -1,4 +1,4 @@
-/* Implements tdict_memory for a gpu. gpu_memory.c also defines the functions of gpu.h that copy. */
+/* Implements tdict_memory for a gpu. gpu_memory.c also defines the copy functions that gpu.h declares. */
 #ifndef TDICT_DEVICE_GPU_MEMORY_H
 #define TDICT_DEVICE_GPU_MEMORY_H
 

@@ -48,12 +48,12 @@ tdict_placement tdict_placement_find(const char *root, const char *bus, const cp
   tdict_placement p = {TDICT_PLACEMENT_ONE_NODE, 1, -1, *mask};
   char path[MAX_PATH], text[MAX_LIST];
   cpu_set_t nodes, cpus;
-  /* Count the nodes. */
+  /* Count the machine's NUMA nodes. */
   snprintf(path, sizeof path, "%.100s/devices/system/node/online", root);
   if (!read_text(path, text, sizeof text) || !parse_list(text, &nodes) || CPU_COUNT(&nodes) < 2) return p;
   p.num_nodes = CPU_COUNT(&nodes);
   p.kind = TDICT_PLACEMENT_UNKNOWN;
-  /* Find the node of the device. */
+  /* Find the NUMA node of the device. */
   snprintf(path, sizeof path, "%.100s/bus/pci/devices/%.32s/numa_node", root, bus);
   if (!read_text(path, text, sizeof text)) return p;
   long node = strtol(text, NULL, 10);

@@ -1,6 +1,6 @@
-/* Finds the NUMA node of a GPU and binds the threads of a pool to those processors of the node that the process may
- * use. The library reads sysfs when a context is created and when a gpu is opened. These functions store nothing.
- * Thread rule: safe from any thread. */
+/* Finds the NUMA node of a GPU and binds the threads of a pool to the node's processors. Processors that the process
+ * may not use are left out. The library reads sysfs when a context is created and when a gpu is opened. These functions
+ * store nothing. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_PLACEMENT_H
 #define TDICT_DEVICE_PLACEMENT_H
 
@@ -21,8 +21,8 @@ typedef struct tdict_placement {
   cpu_set_t cpus;      /* processors of the node that the process may use */
 } tdict_placement;
 
-/* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or a test's copy. `mask` holds
- * the processors that the process may use. */
+/* Finds the node of the device at PCI address `bus` ("0000:1b:00.0"). `root` is "/sys", or the copy that a test made.
+ * `mask` holds the processors that the process may use. */
 tdict_placement tdict_placement_find(const char *root, const char *bus, const cpu_set_t *mask);
 /* Writes the gpu's PCI address to `buffer`. Returns false if the driver does not give the address. */
 bool tdict_placement_bus(const tdict_gpu *gpu, char *buffer, size_t bytes);

@@ -1,5 +1,5 @@
-/* A use: an event on a program's stream, as a tdict_fence. The fence can be polled, waited for, or queued as a wait on
- * another stream. See use.h for ownership and threads. */
+/* A use implements tdict_fence by an event on a stream of the program. The fence can be polled, waited for, or queued
+ * as a wait on another stream. See use.h for ownership and threads. */
 #include "device/use.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 typedef struct use {
   tdict_fence fence; /* first, so that a use * is also a tdict_fence * */
   _Atomic(int64_t) refs;
-  tdict_gpu *gpu; /* counted */
+  tdict_gpu *gpu; /* retained */
   tdict_cu_event event;
 } use;
 

@@ -109,7 +109,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
 
 tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  bool alive = false; /* compares addresses only, because the handle may be invalid */
+  bool alive = false; /* compares only addresses, because the handle may be invalid */
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++)
     if (context == &d->devices[i]) alive = d->devices[i].context_refs > 0;

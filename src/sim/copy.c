@@ -57,7 +57,7 @@ static void *copy_source(const tdict_cu_rect *r) {
   return buffer;
 }
 
-/* The device that accesses each side: the current device, or the devices that a peer copy names. */
+/* The devices that access the source and the destination: the current device, or the devices that a peer copy names. */
 typedef struct copy_devices {
   const tdict_sim_device *dst, *src;
 } copy_devices;

@@ -1,6 +1,6 @@
-/* The simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its streams.
- * The driver owns its devices, their memory, streams, events and threads, and frees all of it when it closes.
- * Thread rule: safe from any thread. No thread may use a driver while it closes. */
+/* The simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its streams. The
+ * driver owns its devices, their memory, streams, events and threads. Closing the driver frees all of these. Thread
+ * rule: safe from any thread. No thread may use a driver while it closes. */
 #include "sim/driver.h"
 
 #include <math.h>

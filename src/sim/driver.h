@@ -12,25 +12,26 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
 /* Checks the options. TDICT_EINVAL num_devices is not in 1..8, memory_bytes is below 1 MiB, a rate is negative or not
  * finite, or the latency is negative. */
 tdict_status tdict_driver_sim_check(const tdict_sim_options *options, tdict_error *err);
-/* Holds, steps or resumes the queues of all devices of the driver, as tdict/sim.h describes.
- * A step counts copies, fills and launched functions. Event records, waits, allocations and frees need no step: they
- * finish as soon as they reach the head of their stream, even while the queues are stopped. A step runs the operation
- * that was queued first, among those that can run now. Each device has one engine for copies to the device, one for
- * copies to the host, and one for all other work.
- * A hold returns once no bytes are being copied. It does not wait for a launched function that is running. The next
- * step or resume lets that function finish. A step also waits until the function returns. */
+/* Holds, steps or resumes the queues of all devices of the driver, as tdict/sim.h describes. A step counts copies,
+ * fills and launched functions. Event records, waits, allocations and frees need no step: they finish as soon as they
+ * reach the head of their stream, even while the queues are stopped. A step runs the operation that was queued first,
+ * among those that can run now. Each device has one engine for copies to the device, one for copies to the host, and
+ * one for all other work. A hold returns when no bytes are being copied. A hold does not wait for a launched function
+ * that is running. The next step or resume lets that function finish. A step also waits until the function returns. */
 void tdict_driver_sim_hold(tdict_driver *base);
 tdict_status tdict_driver_sim_step(tdict_driver *base, int64_t count, tdict_error *err);
 void tdict_driver_sim_resume(tdict_driver *base);
 
-/* Counts that the simulated driver keeps itself. They do not depend on the counts of counted.h. */
+/* Numbers that the simulated driver counts, independently of counted.h. */
 typedef struct tdict_driver_sim_count {
-  size_t pinned_bytes;             /* whole driver: registered and allocated host memory */
-  int64_t num_pending;             /* whole driver: copies, fills and functions that are not finished */
-  int64_t num_finished;            /* whole driver: copies, fills and functions finished since the open */
-  size_t device_bytes;             /* live allocations and cached bytes of pools */
-  int64_t num_allocations;         /* device allocations whose free has not run */
-  int64_t num_streams, num_events; /* created and not destroyed */
+  size_t pinned_bytes;             /* of the whole driver: bytes of registered and allocated host memory */
+  int64_t num_pending;             /* of the whole driver: number of copies, fills and functions that are not
+                                    * finished */
+  int64_t num_finished;            /* of the whole driver: number of copies, fills and functions finished since the
+                                    * driver was opened */
+  size_t device_bytes;             /* bytes of live allocations and of the pools' caches */
+  int64_t num_allocations;         /* number of device allocations whose free has not run */
+  int64_t num_streams, num_events; /* numbers of streams and events that were created and not destroyed */
 } tdict_driver_sim_count;
 /* Reads the counts. `ordinal` must be a device of the driver. */
 void tdict_driver_sim_counts(tdict_driver *base, int ordinal, tdict_driver_sim_count *out);

@@ -72,7 +72,7 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
     op->work.fn(op->work.user);
     tdict_sim_lock(d);
     if (hold_number != d->hold_number)
-      wait_while_held(engine); /* a hold began while the function ran: wait for a step or a resume */
+      wait_while_held(engine); /* a hold began while the function ran, so wait for a step or a resume */
     return;
   }
   void *buffer = op->buffer;

@@ -7,9 +7,9 @@
 
 /* Starts the threads of a device's engines that are not running. OUT_OF_MEMORY if a thread cannot be created. */
 tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
-/* Stops and joins the threads of all engines. All work must be done. Call without the lock. */
+/* Stops and joins the threads of all engines. All work must be done. Call without the driver's lock. */
 void tdict_sim_engines_stop(tdict_sim_driver *d);
-/* Wakes all engines, so that they check the driver's flags again. */
+/* Wakes the threads of all engines, so that they check the driver's flags again. */
 void tdict_sim_engines_wake(tdict_sim_driver *d);
 
 #endif

@@ -1,9 +1,8 @@
 /* Address ranges of the simulated driver: sorted tables of ranges, the memory of a device, and pools.
  *
  * A device's memory is one mapping of twice its size. The first half is protected and gives the device addresses. The
- * second half holds the bytes. An access to a device address on the host therefore causes a segmentation fault.
- * A space owns its mapping and its table of live ranges. Thread rule: no function locks; the driver's lock guards all
- * data. */
+ * second half holds the bytes. If host code accesses a device address, a segmentation fault therefore occurs. A space
+ * owns its mapping and its table of live ranges. Thread rule: no function locks; the driver's lock guards all data. */
 #ifndef TDICT_SIM_MEMORY_H
 #define TDICT_SIM_MEMORY_H
 
@@ -14,12 +13,12 @@ typedef struct tdict_cu_pool tdict_sim_pool;
 /* An allocation of device memory or a registration of host memory. */
 typedef struct tdict_sim_range {
   uintptr_t start;
-  size_t bytes;         /* as requested, not rounded */
-  uint64_t id;          /* never used again, so that a reused address is recognized */
+  size_t bytes;         /* the requested bytes, not rounded */
+  uint64_t id;          /* number that is never used again, so that a reused address is recognized */
   tdict_sim_pool *pool; /* the pool from which the memory was allocated, else NULL */
   int32_t ordinal;      /* the owning device */
-  bool free_queued;     /* new calls must not use the range */
-  bool mapped;          /* host memory that the driver allocated, not registered */
+  bool free_queued;     /* true: the free is queued, so new calls must not use the range */
+  bool mapped;          /* true: the driver allocated this host memory; false: the program registered it */
 } tdict_sim_range;
 
 /* Ranges that do not overlap, sorted by address. */
@@ -58,7 +57,7 @@ static inline bool tdict_sim_space_has(const tdict_sim_space *space, const void 
 static inline void *tdict_sim_space_bytes(const tdict_sim_space *space, const void *address) {
   return space->base + space->span + ((uintptr_t)address - (uintptr_t)space->base);
 }
-/* Allocates device memory without clearing it. Uses the pool's cached bytes first; `pool` may be NULL. */
+/* Allocates device memory without clearing it. If `pool` is not NULL, uses the pool's cached bytes first. */
 tdict_cu tdict_sim_space_alloc(tdict_sim_space *space, tdict_sim_pool *pool, size_t bytes, int32_t ordinal, void **out);
 /* Frees the allocation that starts at the address. */
 void tdict_sim_space_free(tdict_sim_space *space, void *start);
@@ -71,7 +70,7 @@ struct tdict_cu_pool {
   int32_t ordinal;
   uint32_t allowed_peers; /* bit n: copies of device n may access this pool's memory */
   bool destroyed;         /* the struct is freed with its last allocation */
-  uint64_t reuse[3];      /* the three REUSE attributes: stored, but they have no effect */
+  uint64_t reuse[3];      /* the three REUSE attributes: stored without effect */
   uint64_t threshold;     /* maximum number of freed bytes that the pool keeps reserved */
   size_t reserved, used;  /* bytes */
 };

@@ -244,7 +244,8 @@ void tdict_sim_wait_stream(tdict_sim_stream *stream) {
     uint64_t seq = d->next_seq;
     while (has_ops_up_to(device, true, seq)) tdict_sim_wait_change(d);
   } else if (stream->tail) {
-    tdict_sim_wait_op(d, stream->tail); /* wait for the operation: another thread may free the stream */
+    tdict_sim_wait_op(d, stream->tail); /* wait for the operation and not the stream, because another thread may free
+                                         * the stream */
   }
 }
 

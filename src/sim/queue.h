@@ -3,11 +3,11 @@
  * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). A marker
  * at the head of a stream is done at once, by the thread that moved the marker to the head. Work is done by an engine's
  * thread. Each device has one engine for copies to the device, one for copies to the host, and one for all other work.
- * An engine moves the bytes at the end of the simulated time, so a copy reads and writes all its bytes together.
+ * An engine moves all bytes of a copy together, when the simulated time of the copy has passed.
  *
- * An operation is counted. References are held by its stream, by the event that it records, by operations that wait for
- * it, and by waiting threads. Thread rule: the driver's lock guards everything. The lock is released while bytes are
- * copied or a function runs. */
+ * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
+ * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
+ * everything. The lock is released while bytes are copied or a function runs. */
 #ifndef TDICT_SIM_QUEUE_H
 #define TDICT_SIM_QUEUE_H
 
@@ -22,7 +22,7 @@ typedef struct tdict_cu_context tdict_sim_device; /* the device is also its prim
 typedef struct tdict_cu_stream tdict_sim_stream;
 typedef struct tdict_cu_event tdict_sim_event;
 typedef struct tdict_sim_op tdict_sim_op;
-typedef struct tdict_sim_thread tdict_sim_thread; /* sim/context.c */
+typedef struct tdict_sim_thread tdict_sim_thread; /* defined in sim/context.c */
 
 typedef enum tdict_sim_engine_index {
   TDICT_SIM_ENGINE_IN,
@@ -32,8 +32,8 @@ typedef enum tdict_sim_engine_index {
 } tdict_sim_engine_index;
 
 typedef enum tdict_sim_op_kind {
-  TDICT_SIM_OP_WAIT,   /* waits for another operation */
-  TDICT_SIM_OP_RECORD, /* stores the time */
+  TDICT_SIM_OP_WAIT,   /* waits until another operation is done */
+  TDICT_SIM_OP_RECORD, /* records an event, which stores the current time */
   TDICT_SIM_OP_FREE,   /* frees device memory */
   TDICT_SIM_OP_COPY,   /* COPY and later kinds are work, not markers */
   TDICT_SIM_OP_FILL,
@@ -61,19 +61,19 @@ typedef struct tdict_sim_work {
 struct tdict_sim_op {
   int64_t refs;
   int32_t kind, engine;
-  bool started; /* given to an engine, or in the `blocked` list of the operation it waits for */
+  bool started; /* true: given to an engine, or in the `blocked` list of the operation that must be done first */
   bool done;
   uint64_t seq; /* number in the order of queueing, unique among all streams */
   tdict_sim_stream *stream;
-  tdict_sim_op *next;    /* next in the stream */
-  tdict_sim_op *link;    /* next in an engine's queue or in a `blocked` list */
+  tdict_sim_op *next;    /* next operation of the stream */
+  tdict_sim_op *link;    /* next operation in an engine's queue or in a `blocked` list */
   tdict_sim_op *blocked; /* list of waits at the head of other streams for this operation */
-  tdict_sim_op *after;   /* WAIT: the operation that must be done first; counted */
+  tdict_sim_op *after;   /* WAIT: the operation that must be done first; retained */
   void *memory;          /* FREE: the start of the allocation; its space is in work.dst_use */
   void *buffer;          /* malloc'd copy of a pageable source */
-  int64_t ready_ns;      /* simulated time of start; unused if no rate or latency is set */
-  int64_t finish_ns;     /* simulated time of end */
-  int64_t done_ns;       /* RECORD: real time of the record */
+  int64_t ready_ns;      /* simulated time at which the operation starts; unused if no rate or latency is set */
+  int64_t finish_ns;     /* simulated time at which the operation ends */
+  int64_t done_ns;       /* RECORD: real time at which the record was done */
   tdict_sim_work work;
 };
 
@@ -82,8 +82,8 @@ struct tdict_cu_stream {
   tdict_sim_device *device;
   bool non_blocking, destroyed, is_runnable; /* is_runnable: in the driver's list `runnable` */
   tdict_sim_op *head, *tail;
-  uint64_t seen_seq;             /* this stream already waits for operations of the legacy stream up to this number */
-  uint64_t legacy_seen_seq;      /* the legacy stream already waits for this stream up to this number */
+  uint64_t seen_seq;             /* this stream waits for all operations of the legacy stream up to this number */
+  uint64_t legacy_seen_seq;      /* the legacy stream waits for all operations of this stream up to this number */
   int64_t clock_ns;              /* simulated time at which the last operation ended */
   tdict_sim_stream *prev, *next; /* of the device */
   tdict_sim_stream *next_runnable;
@@ -94,7 +94,7 @@ struct tdict_cu_event {
   uint64_t magic;
   tdict_sim_device *device;
   bool timing;
-  tdict_sim_op *record;         /* the latest record, counted, or NULL */
+  tdict_sim_op *record;         /* the latest record, retained; or NULL */
   tdict_sim_event *prev, *next; /* of the device */
 };
 enum { TDICT_SIM_EVENT_MAGIC = 0x7364765 };
@@ -103,11 +103,11 @@ typedef struct tdict_sim_engine {
   tdict_sim_device *device;
   pthread_t thread;
   pthread_cond_t wake; /* signaled for new work, a step, a resume or a close; CLOCK_MONOTONIC */
-  bool running, idle;  /* running: has a thread; idle: the thread waits for work */
-  bool may_finish;     /* a step lets the current work finish while the driver is held */
+  bool running, idle;  /* running: the engine has a thread. idle: the thread waits for work */
+  bool may_finish;     /* true: a step lets the current work finish while the driver is held */
   tdict_sim_op *head;  /* work that can start, sorted by seq */
   tdict_sim_op *current;
-  double bytes_per_second; /* 0: no limit */
+  double bytes_per_second; /* bytes per second; 0: no limit */
   int64_t free_ns;         /* simulated time at which the last work ended */
 } tdict_sim_engine;
 
@@ -115,12 +115,12 @@ struct tdict_cu_context {
   tdict_sim_driver *driver;
   int32_t ordinal;
   int64_t context_refs;
-  tdict_cu fault; /* sticky: the first error of queued work; every later call returns it */
+  tdict_cu fault; /* sticky: the first error of queued work. Every later call returns this error */
   tdict_sim_space space;
   tdict_sim_stream legacy, per_thread;
-  tdict_sim_stream *streams; /* list of all streams, including legacy and per_thread */
+  tdict_sim_stream *streams; /* all streams of the device, including legacy and per_thread */
   tdict_sim_event *events;
-  int64_t num_streams, num_events; /* created by the user and not destroyed */
+  int64_t num_streams, num_events; /* number of streams that the user created and has not destroyed */
   tdict_sim_engine engines[TDICT_SIM_NUM_ENGINES];
 };
 
@@ -129,19 +129,19 @@ enum { TDICT_SIM_MAX_DEVICES = 8 };
 struct tdict_sim_driver {
   tdict_driver base; /* first */
   tdict_sim_options options;
-  tdict_forkmark *mark;     /* counted; constant. Stored here because tdict_sim_launch() has no context parameter */
+  tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
   pthread_mutex_t lock;     /* guards all later fields and everything they point to */
   pthread_cond_t changed;   /* signaled when an operation is done or a count or flag below changes */
   int64_t num_waiting;      /* threads that wait for `changed` */
   bool held, stepping, closing;
-  uint64_t hold_number; /* counts the holds */
-  int64_t num_copying;  /* engines that are copying bytes */
-  int64_t num_finished; /* copies, fills and calls since the open */
+  uint64_t hold_number; /* number of holds so far */
+  int64_t num_copying;  /* number of engines that are copying bytes */
+  int64_t num_finished; /* number of copies, fills and calls finished since the driver was opened */
   int64_t num_pending;
   uint64_t next_seq;
   tdict_sim_stream *runnable; /* streams whose head may be able to run */
-  tdict_sim_ranges hosts;     /* registered and allocated host memory */
+  tdict_sim_ranges hosts;     /* ranges of host memory that are registered or allocated */
   uint64_t next_host_id;
   size_t pinned_bytes; /* bytes of host memory in `hosts` */
   tdict_sim_pool *pools;
@@ -165,17 +165,17 @@ tdict_sim_op *tdict_sim_op_new(tdict_sim_op_kind kind);
 tdict_sim_op *tdict_sim_op_retain(tdict_sim_op *op);
 void tdict_sim_op_release(tdict_sim_op *op); /* NULL is allowed */
 
-/* Queues an operation on a stream, after the waits on the legacy stream that CUDA's rules require. The caller keeps its
- * reference. OUT_OF_MEMORY: the operation is not queued; some of the waits may be, which is harmless. */
+/* Queues an operation on a stream. First queues the waits for the legacy stream that CUDA's rules require. The caller
+ * keeps its reference. OUT_OF_MEMORY: the operation is not queued. Some waits may be queued, which is harmless. */
 tdict_cu tdict_sim_push(tdict_sim_stream *stream, tdict_sim_op *op);
 /* Waits until the operation is done. */
 void tdict_sim_wait_op(tdict_sim_driver *d, tdict_sim_op *op);
 
 /* Returns true if the stream has unfinished work. Work of all blocking streams counts as work of the legacy stream. */
 bool tdict_sim_stream_busy(const tdict_sim_stream *stream);
-/* Waits for the work that is queued now on the stream. The legacy stream includes all blocking streams. */
+/* Waits until the work that is queued now on the stream is done. The legacy stream includes all blocking streams. */
 void tdict_sim_wait_stream(tdict_sim_stream *stream);
-/* Waits for the work that is queued now on all streams of the device. */
+/* Waits until the work that is queued now on all streams of the device is done. */
 void tdict_sim_wait_device(tdict_sim_device *device);
 
 /* Adds a stream to its device. */
@@ -183,12 +183,12 @@ void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, b
 /* Destroys a stream. Queued work still runs; then the stream is freed. */
 void tdict_sim_stream_end(tdict_sim_stream *stream);
 
-/* Frees an allocation of device memory, and its pool if the pool is destroyed and now empty. */
+/* Frees an allocation of device memory. Also frees the allocation's pool if the pool is destroyed and now empty. */
 void tdict_sim_release_memory(tdict_sim_driver *d, tdict_sim_space *space, void *start);
 /* Removes a pool from the driver and frees the struct. */
 void tdict_sim_pool_free(tdict_sim_driver *d, tdict_sim_pool *pool);
 
-/* Removes finished work from the head of its stream and starts the operations that waited for it. */
+/* Removes a finished operation from the head of its stream. Starts the operations that waited for this operation. */
 void tdict_sim_op_finish(tdict_sim_op *op);
 
 #endif

@@ -165,7 +165,7 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
       place.node->has_device && (!tdict_device_equal(place.node->device, tdict_tensor_device(tensor)) ||
                                  !tdict_devices_own_storage(tdict_context_devices(context), tensor->storage));
   const tdict_device device = place.node->device;
-  if (moves) status = tdict_place_check_lock(&place, err); /* check the lock before any bytes are copied */
+  if (moves) status = tdict_place_check_lock(&place, err); /* fail before any bytes are copied if the tree is locked */
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
   if (!moves) return tdict_set(tree, path, tensor, err);

@@ -76,7 +76,7 @@ void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
 }
 
 tdict_status tdict_engine_ring(tdict_engine *e, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
-  /* The lock is held while the ring is created, so that two workers do not create two rings. */
+  /* Hold the lock while a ring is created, so that two workers do not create two rings of one GPU. */
   tdict_ring *ring = NULL;
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&e->ring_lock);

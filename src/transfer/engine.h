@@ -20,7 +20,7 @@ typedef struct tdict_engine_config {
   size_t staging_bytes;
   tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
-  const tdict_tuning *tuning; /* copied; NULL: the built-in table */
+  const tdict_tuning *tuning; /* copied; NULL: the engine uses the built-in table */
 } tdict_engine_config;
 
 typedef struct tdict_engine {
@@ -29,7 +29,7 @@ typedef struct tdict_engine {
   size_t slot_bytes;   /* bytes of a slot in each ring */
   size_t num_slots;
   tdict_stream_kind best_stores; /* the fastest stores of this processor that bypass the cache */
-  /* guards num_live and spare_plan, and num_pending, dependents and finished of every transfer */
+  /* guards num_live and spare_plan. Also guards num_pending, dependents and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int64_t num_live;
@@ -38,11 +38,11 @@ typedef struct tdict_engine {
   tdict_ring *rings[TDICT_MAX_RINGS];
   int num_rings;
   tdict_tracer tracer;
-  _Atomic(int32_t) last_helpers; /* relaxed, a hint: number of pool threads that the last transfer used */
+  _Atomic(int32_t) last_helpers; /* relaxed: number of pool threads that the last transfer used, a hint only */
 } tdict_engine;
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
-void tdict_engine_wait(tdict_engine *engine);    /* waits until no transfer is running */
+void tdict_engine_wait(tdict_engine *engine);    /* returns after all running transfers have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
 /* Returns the ring of a GPU, borrowed. The first call creates it. Call inside a scope of the GPU. TDICT_ENOMEM,
  * TDICT_EDEVICE. */

@@ -113,9 +113,9 @@ static void release_slab(releasing *r) {
   r->count = 0;
 }
 
-/* Removes the mark of a source and releases it. `early`: the transfer still runs. If `early` is true and the program
- * owns the memory, returns false and keeps the source. The program's release callback must not run in the middle of a
- * transfer. */
+/* Removes the mark of a source and releases it. `early` is true if the transfer still runs. If `early` is true and the
+ * program owns the memory, returns false and keeps the source. The program's release callback must not run in the
+ * middle of a transfer. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
@@ -134,11 +134,11 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
   return true;
 }
 
-/* The mark of one item also protects the following items of the same storage, whose nodes have no fence. Such a mark
- * is removed at the end. */
+/* The mark of one item also protects the following items of the same storage, whose nodes have no fence. A mark that
+ * protects several items is removed when the transfer ends. */
 void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
-  if (t->hashes) return; /* check_sources: the sources are hashed again at the end */
+  if (t->hashes) return; /* check_sources is set: the sources are hashed again when the transfer ends */
   uint32_t begin = chunk->first, end;
   while (begin < p->num_items && p->items[begin].offset < chunk->begin) begin++;
   for (end = begin; end < p->num_items && p->items[end].offset < chunk->end; end++)
@@ -175,7 +175,7 @@ static void release_sources(tdict_future *t) {
   }
   for (; i < p->num_items; i++) release_source(p, i, false, &r);
   release_slab(&r);
-  p->borrows = true; /* no source is retained any more */
+  p->borrows = true; /* the plan retains no source any more */
 }
 
 /* Releases everything except the result. Releases may call functions of the program, so no lock is held. */
@@ -201,7 +201,7 @@ static void release_all(tdict_future *t) {
 void tdict_transfer_finish(tdict_future *t) {
   tdict_engine *e = t->engine;
   TDICT_ASSERT(!tdict_latch_is_zero(&t->ended) && t->num_pending == 0);
-  /* Make the outcome final. */
+  /* Make the transfer's outcome final. */
   if (t->chunk_parts) tdict_chunk_parts_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->error_lock);

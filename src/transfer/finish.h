@@ -1,13 +1,13 @@
-/* Ends a transfer, and releases its sources before the end where possible. The end of a transfer drops the reference
- * that the work holds. Thread rule: the last worker ends a transfer. The thread that filled a chunk calls
+/* Ends a transfer. Some sources are released before the transfer ends. When a transfer ends, the reference that its
+ * work holds is dropped. Thread rule: the last worker ends a transfer. The thread that filled a chunk calls
  * tdict_transfer_chunk_read(). */
 #ifndef TDICT_TRANSFER_FINISH_H
 #define TDICT_TRANSFER_FINISH_H
 
 #include "transfer/job.h"
 
-/* Ends a transfer: removes its marks, opens its latches and launches the transfers that waited for it. May free the
- * transfer. */
+/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches the transfers that waited.
+ * May free the transfer. */
 void tdict_transfer_finish(tdict_future *transfer);
 /* Delays the end until tdict_transfer_built(), which the starting thread calls after it has built the result. Call
  * before the transfer begins. */
@@ -15,8 +15,8 @@ void tdict_transfer_will_build(tdict_future *transfer);
 void tdict_transfer_built(tdict_future *transfer);
 /* Ends a transfer that has nothing to copy. */
 void tdict_transfer_end_at_once(tdict_future *transfer);
-/* Releases the sources that lie completely in the chunk, after its bytes were copied into a slot. Does nothing if
- * check_sources is set, because the sources are hashed again later. */
+/* Releases the sources that lie completely in the chunk. Call after the chunk's bytes were copied into a slot. Does
+ * nothing if check_sources is set, because the sources are hashed again later. */
 void tdict_transfer_chunk_read(tdict_future *transfer, const tdict_chunk *chunk);
 
 #endif

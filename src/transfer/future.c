@@ -82,10 +82,10 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
  * yet.
  * Once the outcome is final, the tail events are returned to their pools. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
-  tdict_gpu *stream_gpu; /* the stream's device: handle 0 is the legacy stream of the device whose context is current */
+  tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
   tdict_gpu_scope scope;
   TDICT_ASSERT(tdict_lock_is_held(&f->error_lock));
-  if (!f->gpu) return TDICT_OK; /* copies between host memories have no tail event */
+  if (!f->gpu) return TDICT_OK; /* a worker that copied only between host memories has no tail event */
   tdict_status status = tdict_devices_gpu(f->engine->config.devices, s.device, &stream_gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(stream_gpu, &scope, err);

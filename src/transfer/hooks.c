@@ -15,7 +15,7 @@ typedef struct frame {
 } frame;
 
 typedef struct hook_task {
-  tdict_task task; /* first: the pool passes it to run_hook_task() */
+  tdict_task task; /* first member, because the pool passes a pointer to the task to run_hook_task() */
   tdict_future *transfer;
   tdict_object_step *step;
 } hook_task;
@@ -172,6 +172,7 @@ void tdict_hooks_run(tdict_future *t) {
     if (here)
       run_hook_task(&h->tasks[i].task);
     else
-      tdict_pool_submit(pool, &h->tasks[i].task); /* the transfer may be freed after the last submit */
+      tdict_pool_submit(pool, &h->tasks[i].task); /* do not use the transfer after the last submit, because it may be
+                                                   * freed */
   }
 }

@@ -8,14 +8,14 @@
 #include "tdict/hook.h"
 #include "transfer/job.h"
 
-/* The argument of a hook. Lives while its step runs. */
+/* The argument of a hook. The argument is valid while its step runs. */
 struct tdict_hook {
   tdict_future *transfer;
   tdict_context *context;
   tdict_device device;    /* the hook's device: the cpu while pin_memory runs, else the target */
   bool pins;              /* true while pin_memory runs */
   tdict_gpu *gpu;         /* device of `stream`; NULL: the target is the cpu */
-  tdict_cu_stream stream; /* taken on the first tdict_hook_stream() */
+  tdict_cu_stream stream; /* NULL until the hook first calls tdict_hook_stream() */
 };
 
 /* Finds the hooks to run in the transfer's plan. Hooks may use `context`. TDICT_ENOMEM. */

@@ -15,9 +15,9 @@ enum { TDICT_MAX_WAIT_EVENTS = 16 };
 
 /* The work of a transfer on one thread, see run/worker.h. */
 typedef struct tdict_worker {
-  tdict_task task; /* first: the pool passes it to the task's function */
+  tdict_task task; /* first member, because the pool passes a pointer to the task to the task's function */
   tdict_future *transfer;
-  tdict_gpu *tail_gpu; /* counted; the device of `tail`, NULL if there is no tail */
+  tdict_gpu *tail_gpu; /* retained; the device of `tail`, NULL if there is no tail */
   tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
@@ -25,7 +25,7 @@ typedef struct tdict_worker {
 
 /* An edge of the order: `waiting` must not begin before `awaited` has ended. */
 typedef struct tdict_dependent {
-  tdict_future *waiting; /* not counted: this transfer cannot end while its num_pending is above 0 */
+  tdict_future *waiting; /* not retained: this transfer cannot end while its num_pending is above 0 */
   tdict_future *awaited;
   struct tdict_dependent *next;
 } tdict_dependent;
@@ -41,48 +41,52 @@ struct tdict_future {
 
   /* References */
   _Atomic(int64_t) refs;    /* the program's handles, attached fences and the work itself */
-  _Atomic(int64_t) handles; /* acq_rel: the program's references. The release of the last handle drops the result */
+  _Atomic(int64_t) handles; /* acq_rel: number of references that the program holds. The release of the last handle
+                             * drops the result. acq_rel */
 
   /* The parts of the context that the transfer uses */
-  tdict_engine *engine; /* not touched after the end: the context may be gone */
+  tdict_engine *engine; /* must not be used after the transfer has ended, because the context may be destroyed */
   tdict_pool *pool;     /* the engine's pool; only the address is compared */
-  tdict_forkmark *mark; /* mark and log: counted */
+  tdict_forkmark *mark; /* mark and log: retained */
   tdict_log *log;
   tdict_stream_range streams; /* devices whose streams may wait for the transfer */
 
   /* Source and result */
   tdict_plan plan;
-  tdict_storage *arena;     /* counted; the storage of all new leaves, or NULL */
-  tdict_tree *result;       /* counted; returned to the caller after success */
-  tdict_tree *mirror;       /* counted; error paths are looked up in this tree. NULL: in `result` */
-  const tdict_tree *source; /* borrowed until the start returns; looks up error paths if `result` is NULL */
+  tdict_storage *arena;     /* retained; the storage of all new leaves, or NULL */
+  tdict_tree *result;       /* retained; returned to the caller after success */
+  tdict_tree *mirror;       /* retained; error paths are looked up in this tree. NULL: in `result` */
+  const tdict_tree *source; /* borrowed until the starting call returns; error paths are looked up in this tree if
+                             * `result` is NULL */
 
-  /* Settings. Final before the transfer begins. */
+  /* Settings. They do not change after the transfer begins. */
   int32_t mode;
   tdict_tuning_row row;      /* chunk sizes, threads and slots */
   tdict_stream_kind stores;  /* store instructions with which host threads copy */
-  int64_t spin_ns;           /* a wait for the end spins for this time before it sleeps */
+  int64_t spin_ns;           /* a thread that waits for the transfer's end spins for this time before it sleeps */
   uint32_t num_parts;        /* maximum number of parts of a chunk; threads fill the parts in parallel */
   int num_helpers;           /* threads that may help the starting thread to mark many sources */
   bool places_while_marking; /* true for many items: the thread that marks an item also sets its dst_data */
-  bool on_caller;            /* the starting thread is the first worker; pool threads are the others */
-  /* on_caller becomes false if the transfer must wait for another transfer. Both flags are final after the begin */
+  bool on_caller;            /* true: the starting thread is the first worker, and pool threads are the other workers */
+  /* on_caller becomes false if the transfer must wait for another transfer. Both flags are final after the transfer has
+   * begun */
   bool on_caller_if_ready;
   bool is_pin_memory; /* the call is tdict_pin_memory() */
-  bool caller_waits;  /* the starting call blocks until the end, so no stream can wait for the transfer */
+  bool caller_waits;  /* the starting call blocks until the transfer has ended, so no stream can wait for the
+                       * transfer */
   bool skips_stats;   /* no caller can read the statistics, so they are not gathered */
-  tdict_gpu *gpu;     /* counted; the first device that takes part, or NULL */
+  tdict_gpu *gpu;     /* retained; the first device that takes part, or NULL */
 
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  tdict_fence **uses; /* counted: recorded uses of the bytes that are written. Copies wait for them */
+  tdict_fence **uses; /* retained: recorded uses of the bytes that the transfer writes. Copies wait for these uses */
   uint32_t num_uses;
 
-  /* The order among transfers: order.c */
+  /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* the marks are attached. The marks of sources that were read are removed again: storage is NULL */
+  bool marked; /* true while marks are attached. If the mark of a source was removed early, its storage is NULL */
   tdict_dependent *waits_for;
   /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
    * have not ended */
@@ -92,7 +96,7 @@ struct tdict_future {
   tdict_latch may_start; /* opened when the starting thread may copy */
 
   /* Optional parts */
-  /* owned, one for each item: check_sources.h. NULL: sources are not checked */
+  /* owned, one for each item, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
   struct tdict_hooks *hooks; /* owned: hooks.h. NULL: the tree has no objects */
   /* owned: run/worker.h. NULL: every worker waits for its copies itself */
@@ -100,11 +104,11 @@ struct tdict_future {
   /* owned, one for each chunk: run/chunk_parts.h. NULL: every chunk has one part */
   struct tdict_chunk_parts *chunk_parts;
   struct tdict_batch *batch;  /* owned: run/batch.h. NULL: each copy is queued at once */
-  pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues them */
+  pthread_mutex_t batch_lock; /* guards: the copies in the batch. Held while the driver queues these copies */
 
   /* Progress of the workers */
   tdict_latch queued; /* counts workers that still queue copies */
-  /* relaxed: a worker could not record its tail, so waiters wait for `ended`. The latch `queued` orders it */
+  /* relaxed: a worker could not record its tail, so waiters wait for `ended`. The latch `queued` orders this flag */
   _Atomic(bool) missing_tail_event;
   _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
@@ -115,18 +119,19 @@ struct tdict_future {
   _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
 
   /* The first error */
-  _Atomic(bool) failed;             /* relaxed: a hint to stop early. The error itself is guarded by error_lock */
-  _Atomic(bool) error_was_reported; /* relaxed: a call has returned the error, so the error is not logged */
+  _Atomic(bool) failed;             /* relaxed: a hint that workers should stop. error_lock guards the error itself */
+  _Atomic(bool) error_was_reported; /* relaxed: true if a call has returned the error. The error is then not logged */
   /* guards: error, error_item, the two flags below, and the workers' tails until the outcome is final */
   pthread_mutex_t error_lock;
   tdict_error error; /* status 0: no error */
-  /* the item whose leaf the error names. UINT32_MAX: no leaf, or the path is set already */
+  /* the item whose leaf the error names. UINT32_MAX: the error names no leaf, or the error's path is set already */
   uint32_t error_item;
-  bool outcome_is_final;    /* later errors and cancels are ignored */
-  bool result_was_returned; /* the program has the result and may change it, so no path is looked up in it */
+  bool outcome_is_final;    /* true: the outcome is final, and later errors and cancels are ignored */
+  bool result_was_returned; /* true: the program has the result and may change the result, so no path is looked up
+                             * there */
 
   /* State after the end */
-  tdict_latch ended; /* after this latch opens, all fields are only read */
+  tdict_latch ended; /* after this latch has opened, no field changes */
   int64_t begin_ns;
   tdict_traced traced;
   tdict_transfer_stats stats;
@@ -141,14 +146,14 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, tdict_
 void tdict_transfer_release(tdict_future *f);
 /* Stores the first error; later ones are ignored. `item` names the leaf, or is UINT32_MAX. */
 void tdict_transfer_fail(tdict_future *transfer, uint32_t item, const tdict_error *error);
-/* As tdict_transfer_fail(), with a known path instead of an item. */
+/* Like tdict_transfer_fail(), but stores a known path instead of an item. */
 void tdict_transfer_fail_at(tdict_future *transfer, const char *path, const tdict_error *error);
-/* Returns true if an error was stored or the transfer was cancelled. The result may be out of date: use it only to stop
- * early. */
+/* Returns true if an error was stored or the transfer was cancelled. The returned value may be out of date, so use it
+ * only to stop early. */
 static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
   return atomic_load_explicit(&transfer->failed, memory_order_relaxed);
 }
-/* Returns true if the latch is open. Safe in a fork. */
+/* Returns true if the latch is open. May be called in a forked child. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
 /* Waits for a latch of the transfer until a deadline, and returns true if it is open. A pool thread runs other tasks
  * meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */

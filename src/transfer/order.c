@@ -116,7 +116,7 @@ static void gather_conflict(void *user, tdict_fence *fence) {
   t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
 }
 
-/* Stores the first fence of another engine. */
+/* Stores the first fence that belongs to another engine in g->foreign. */
 static void find_foreign(void *user, tdict_fence *fence) {
   conflict_search *g = user;
   bool foreign = fence->ops != g->self->fence.ops || ((tdict_future *)fence)->engine != g->self->engine;

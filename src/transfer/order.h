@@ -1,5 +1,6 @@
-/* Orders transfers that share bytes. The engine's lock guards which transfer waits for which.
- * Thread rule: the starting thread begins a transfer. The thread that ends the last awaited transfer launches it. */
+/* Orders transfers that share bytes. The engine's lock guards which transfer waits for which. Thread rule: the starting
+ * thread begins a transfer. If the transfer waits for other transfers, the thread that ends the last of these launches
+ * it. */
 #ifndef TDICT_TRANSFER_ORDER_H
 #define TDICT_TRANSFER_ORDER_H
 
@@ -7,13 +8,13 @@
 
 /* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
  * Otherwise the last awaited transfer launches it when that transfer ends. The plan, the result, the wait events and
- * the workers' tasks must be set. On failure nothing has begun. TDICT_ENOMEM; TDICT_EINVAL a source's bytes are
+ * the workers' tasks must be set. On failure no copy has begun. TDICT_ENOMEM; TDICT_EINVAL a source's bytes are
  * lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
 /* Submits the transfer's tasks, or lets the starting thread work. Call when the transfer waits for no earlier
  * transfer. */
 void tdict_transfer_launch(tdict_future *transfer);
-/* Removes the first num_writes marks on written storages, and those marks on sources that finish.c has not removed
+/* Removes the first num_writes marks on written storages, and all marks on sources that finish.c has not removed
  * yet. */
 void tdict_transfer_unmark(tdict_future *transfer, uint32_t num_writes);
 /* Adds the reference of the transfer's work, and counts the transfer as running. The engine's lock must be held. */

@@ -34,8 +34,8 @@ typedef struct starter {
   const tdict_start *start;
   tdict_device device;
   tdict_gpu *gpu;       /* the target's GPU; NULL: the target is the cpu, or there is a destination */
-  tdict_memory *memory; /* memory of the result; NULL: ordinary host memory */
-  bool want_pinned;     /* host leaves that are not pinned must be copied */
+  tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
+  bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   tdict_plan plan;
   int32_t mode;
   tdict_choice choice;
@@ -246,7 +246,7 @@ static bool is_queued_without_waiting(const tdict_plan *plan) {
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-/* Prepares everything that copies need: memory, result, chunks, optional parts and wait events. */
+/* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
 static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
     t->result = tdict_retain(s->start->src);
@@ -266,8 +266,8 @@ static tdict_status prepare_transfer(const starter *s, tdict_future *t, tdict_co
   return status == TDICT_OK ? make_wait_events(s, t, err) : status;
 }
 
-/* Works on the starting thread, if the transfer works on its caller. If it had to wait for another transfer, a pool
- * thread may have taken the work over. */
+/* Works on the starting thread, if the transfer works on its caller. If the transfer had to wait for another transfer,
+ * a pool thread may have taken over the work. */
 static void work_on_caller(tdict_future *t, bool returns_early) {
   if (!t->on_caller) return;
   (void)tdict_transfer_wait(t, &t->may_start, INT64_MAX);

@@ -8,15 +8,17 @@
 typedef struct tdict_start {
   const char *what; /* name of the public call, for messages */
   const tdict_tree *src;
-  tdict_tree *dst;                /* for transfer_into; else NULL */
-  tdict_device device;            /* for to_device; TDICT_DEVICE_AUTO is the context's own device */
-  tdict_transfer_options options; /* all fields set */
-  bool caller_waits;              /* the call blocks until the end */
-  bool pin;                       /* pin_memory: keeps the tree's device; leaves on devices are an error */
+  tdict_tree *dst;                /* the destination of tdict_transfer_into(); NULL in all other calls */
+  tdict_device device;            /* the target of tdict_to_device(); TDICT_DEVICE_AUTO means the context's default
+                                   * device */
+  tdict_transfer_options options; /* all fields are set */
+  bool caller_waits;              /* true if the public call blocks until the transfer has ended */
+  bool pin;                       /* true for pin_memory. The result keeps the device of the source tree. A leaf on a
+                                   * device is an error. */
 } tdict_start;
 
-/* Starts a transfer and returns a new future. The transfer is running, or has already ended. Errors of the public
- * calls. */
+/* Starts a transfer and returns a new future. The transfer is then running or has already ended. Returns the errors of
+ * the public transfer calls. */
 tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
                                   tdict_error *err);
 

@@ -6,8 +6,8 @@ enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
 /* above this size, the time to wake a waiting caller is negligible */
 #define SPIN_MAX_BYTES ((size_t)80 << 20)
 
-/* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. Only an estimate:
- * leaves have no addresses yet. */
+/* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
+ * estimate, because leaves have no addresses yet. */
 static size_t packed_bytes(const tdict_plan *p) {
   size_t bytes = 0;
   if (!p->way_bytes[TDICT_WAY_DIRECT]) return bytes;
@@ -93,7 +93,7 @@ static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice
   }
   if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
   bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
-  size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* with the padding between leaves */
+  size_t line_bytes = r->plan->line_bytes - r->plan->total_bytes + bytes; /* includes the padding between leaves */
   bool pages =
       find_direction(r->plan) == TDICT_TUNING_OUT_NEW; /* chunks are whole huge pages, so that one thread touches each
                                                         * page */

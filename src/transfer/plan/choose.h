@@ -13,9 +13,9 @@ typedef struct tdict_choice_request {
   const tdict_tuning *tuning;
   size_t slot_bytes; /* bytes of a slot in a staging ring */
   size_t num_slots;
-  int32_t num_threads; /* the option num_threads; -1: the tuning table decides */
+  int32_t num_threads; /* value of the option num_threads; -1: the tuning table determines the number */
   int32_t mode;        /* never TDICT_MODE_AUTO */
-  bool caller_waits;   /* the call blocks until the end */
+  bool caller_waits;   /* the call blocks until the transfer has ended */
 } tdict_choice_request;
 typedef struct tdict_choice {
   tdict_tuning_row row; /* chunk_bytes is at most the engine's slot size */

@@ -29,9 +29,10 @@ typedef struct collector {
   tdict_device found_device; /* the device looked up last and its GPU; NULL: no lookup yet */
   tdict_gpu *found_gpu;
   tdict_uniform uniform;          /* state of the fast path for uniform leaves */
-  const tdict_tree *reached_node; /* the node checked last, and whether only one path reaches it */
+  const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
+                                   * this node */
   bool is_reached_once;
-  const tdict_tree *reached_dst; /* the same for nodes of the destination */
+  const tdict_tree *reached_dst; /* the same two facts about nodes of the destination */
   bool dst_is_reached_once;
   uintptr_t dst_end; /* end of the last destination that other tensors may share */
   tdict_slab *slab;  /* the slab whose references grow by slab_count */
@@ -239,7 +240,7 @@ static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error 
   return TDICT_OK;
 }
 
-/* Collects a leaf for to_device and pin_memory: it is in place, is the same as an earlier leaf, or is copied. */
+/* Collects a leaf for to_device and pin_memory. The leaf is in place, is the same as an earlier leaf, or is copied. */
 static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                         tdict_error *err) {
   const tdict_plan_request *r = c->request;
@@ -276,7 +277,7 @@ static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
   c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->device.type == TDICT_DEVICE_CPU) return;
-  /* the first leaf reports the error */
+  /* the error is reported when the first leaf is collected */
   if (find_device_gpu(c, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
   c->uniform.way = r->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
@@ -306,9 +307,9 @@ static bool dst_node_is_reached_once(collector *c, const tdict_cursor *cursor) {
   return c->dst_is_reached_once;
 }
 
-/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. Destinations in the order
- * of their addresses do not overlap. A destination whose memory is not shared does not overlap with any other
- * destination. */
+/* Notes whether destinations may overlap. Call before the item adds its reference to `dst`. If each destination begins
+ * at or after the end of the previous destination, no two overlap. A destination whose memory is not shared does not
+ * overlap with any other destination. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
   if (begin == end || c->plan->may_overlap) return;
@@ -403,7 +404,8 @@ static bool reserve_node(collector *c, const tdict_tree *node) {
   return reserve_items(c->plan, node->keys->num_live);
 }
 
-/* Retains all sources so far. Hooks are code of the program and may release tensors that the caller keeps alive. */
+/* Retains all sources that were collected so far. Hooks are code of the program and may release tensors that the caller
+ * keeps alive. */
 static void end_borrowing(tdict_plan *p) {
   for (uint32_t i = 0; i < p->num_items && p->borrows; i++) tdict_tensor_retain(p->items[i].src);
   p->borrows = false;
@@ -423,7 +425,7 @@ static tdict_status add_step(collector *c, const tdict_cursor *cursor, tdict_box
   return TDICT_OK;
 }
 
-/* Flattens the counterpart of an object in the destination. It must have the same type. */
+/* Flattens the counterpart of an object in the destination. The counterpart must have the type of the object. */
 static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_tree **out, tdict_error *err) {
   tdict_box *matching = tdict_leaf_box(other);
   if (!matching || matching->type != box->type)
@@ -433,7 +435,7 @@ static tdict_status flatten_other(const tdict_box *box, tdict_leaf other, tdict_
   return flatten_object(matching, out, err);
 }
 
-/* Collects an object: it is kept, moved by hooks, or entered as a tree of its tensors. */
+/* Collects an object. The object is kept, moved by hooks, or read as a tree of its tensors. */
 static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box *box, tdict_leaf other,
                                    tdict_error *err) {
   tdict_tree *other_flat = NULL;
@@ -537,7 +539,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
       const uint32_t before = plan->num_items;
       const tdict_tree *node = cursor.frames[cursor.depth - 1].node;
       c.uniform.packs_pinned =
-          /* a single leaf is one copy, so packing gains nothing */
+          /* a single leaf needs only one copy, so packing saves nothing */
           c.uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
       tdict_uniform_collect(&c.uniform, &cursor.frames[cursor.depth - 1]);
       c.misses = plan->num_items > before ? 0 : c.misses + 1;

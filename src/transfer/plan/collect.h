@@ -11,9 +11,9 @@ typedef struct tdict_plan_request {
   tdict_devices *devices;
   tdict_device device;   /* the target device; not used if `dst` is set */
   tdict_gpu *gpu;        /* the target's GPU; NULL: the GPU is looked up */
-  const tdict_tree *dst; /* transfer_into; else NULL */
+  const tdict_tree *dst; /* the destination of tdict_transfer_into(); else NULL */
   bool want_pinned;      /* the result is pinned host memory, so host leaves that are not pinned are copied */
-  bool host_only;        /* pin_memory: a leaf on a device is an error, and objects are pinned by their hooks */
+  bool host_only;        /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
   bool strict_objects;   /* an object without a hook for this transfer is an error */
   int32_t mode;          /* BLOCKING, NON_BLOCKING, NON_BLOCKING_PIN */
   /* the caller keeps the tree alive until the transfer has ended, so sources are not retained */

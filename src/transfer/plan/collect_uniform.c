@@ -34,7 +34,7 @@ static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {
          atomic_load_explicit(&s->refs, memory_order_relaxed) == 1 && is_plain(t);
 }
 
-/* Adds a uniform leaf at the end of the line and moves *line. Returns false if the leaf is not uniform. */
+/* Adds a uniform leaf at offset *line and sets *line to the leaf's end. Returns false if the leaf is not uniform. */
 static inline bool add_uniform_leaf(const tdict_uniform *m, tdict_leaf leaf, uint32_t n, uint32_t number,
                                     size_t *line) {
   if (!is_uniform(m, leaf)) return false;
@@ -89,7 +89,7 @@ static void read_stretch(void *user, long i) {
   p->stretches[i] = s;
 }
 
-/* Places the stretches one after the other on the plan's line. Returns false if a stretch stopped early or the line
+/* Places the stretches one after another on the plan's line. Returns false if a stretch stopped early or the line
  * overflows. */
 static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   size_t line = plan->line_bytes, bytes = 0;

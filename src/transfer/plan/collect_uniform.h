@@ -1,7 +1,7 @@
-/* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory, is referenced by the tree only,
- * and is copied to one GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf can be the
- * same bytes, so no table is searched, and several threads read stretches of leaves.
- * Owned by one collection. Thread rule: one thread calls. */
+/* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory. Only the tree references the
+ * leaf, and the leaf is copied to one GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
+ * can be the same bytes, so no table is searched, and several threads read stretches of leaves. Owned by one
+ * collection. Thread rule: one thread calls. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 #define TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 
@@ -32,12 +32,12 @@ static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint3
     const tdict_tensor *near = tdict_leaf_tensor(node->leaves[slot + TDICT_LOOK_NEAR]);
     const tdict_storage *storage = near ? near->storage : NULL;
     __builtin_prefetch(storage, 1);
-    if (storage) __builtin_prefetch(&storage->flags, 1); /* on the next cache line in half of the cases */
+    if (storage) __builtin_prefetch(&storage->flags, 1); /* half of the time, this field is on the next cache line */
   }
 }
 
-/* Reads leaves from the frame's slot on, stops at the first leaf that is not uniform, and moves the frame to it. The
- * plan must have room for all leaves of the node. The node must be reached by one path only. */
+/* Reads leaves from the frame's slot on, stops at the first leaf that is not uniform, and moves the frame to that leaf.
+ * The plan must have room for all leaves of the node. Only one path may lead to the node. */
 void tdict_uniform_collect(tdict_uniform *uniform, tdict_frame *frame);
 
 /* Returns true if the elements are in C order without gaps. Checks the most frequent shapes first. */

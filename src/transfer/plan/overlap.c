@@ -68,7 +68,7 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
          have_same_strides(a->src, a->dst) && have_same_strides(b->src, b->dst);
 }
 
-/* Returns TDICT_EINVAL if two spans share bytes and have different sources. */
+/* If two spans share bytes and have different sources, returns TDICT_EINVAL. */
 static tdict_status check_spans(const tdict_plan *plan, const span *x, const span *y, const tdict_tree *mirror,
                                 tdict_error *err) {
   const tdict_item *a = &plan->items[x->item < y->item ? x->item : y->item];

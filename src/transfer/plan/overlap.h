@@ -4,8 +4,9 @@
 
 #include "transfer/plan/plan.h"
 
-/* Returns TDICT_EINVAL if the plan writes a byte from two sources. err->path is then the later leaf of `mirror`, and
- * the message names the earlier leaf. TDICT_ENOMEM. Overlaps of tensors whose strides differ may not be found. */
+/* Returns TDICT_EINVAL if the plan writes a byte from two sources. err->path is then the path of the later leaf in
+ * `mirror`. The message names the earlier leaf. TDICT_ENOMEM. Overlaps of tensors whose strides differ may not be
+ * found. */
 tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err);
 
 #endif

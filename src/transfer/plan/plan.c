@@ -51,7 +51,7 @@ void tdict_plan_reset(tdict_plan *plan) {
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {
-  /* if there is no data, all leaves are empty and need no address */
+  /* if the arena has no data, all leaves are empty and need no address */
   for (uint32_t i = 0; i < plan->num_items && arena->data; i++)
     if (!plan->items[i].dst) plan->items[i].dst_data = (char *)arena->data + plan->items[i].offset;
 }

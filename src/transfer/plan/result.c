@@ -10,7 +10,7 @@ typedef struct builder {
   const tdict_plan *plan;
   tdict_slab *slab;
   const tdict_device *device;
-  bool mirror; /* the build makes a mirror: it has the source's leaves, and flattened objects are trees */
+  bool mirror; /* true: the new tree is a mirror, which has the source's leaves and has flattened objects as trees */
   uint32_t leaf, object;
 } builder;
 
@@ -174,7 +174,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
   status = fill_nodes(b, src, result, err);
-  if (b->slab) /* also after a failure: the release of the tree drops these references */
+  if (b->slab) /* needed after a failure, too: the release of the tree drops these references */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);

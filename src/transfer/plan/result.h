@@ -6,7 +6,8 @@
 #include "transfer/plan/plan.h"
 
 /* Builds a tree with the keys and locks of `src`. Shared leaves are leaves of `src`; all others are new tensors in
- * `arena`. device: of the result; NULL: as in `src`. TDICT_ENOMEM; errors of unflatten. */
+ * `arena`. `device` is the device of the result; NULL: the result has the device of `src`. TDICT_ENOMEM; errors of
+ * unflatten. */
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in

@@ -8,7 +8,8 @@
 enum { TDICT_SAME_BYTES_RUNS = 8 };
 
 typedef struct tdict_same_bytes {
-  uint32_t *table; /* number of an item + 1, or 0; hashed by the address of the first element */
+  uint32_t *table; /* number of an item plus 1; 0: the entry is empty. The hash key is the address of the first
+                    * element */
   const tdict_tensor **tensors;
   size_t cap, count; /* cap is a power of two, or 0 */
   const tdict_storage
@@ -18,12 +19,12 @@ typedef struct tdict_same_bytes {
   uintptr_t run_end;
 } tdict_same_bytes;
 
-/* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this
- * function. Then no earlier leaf is the same bytes. After it has returned false, all leaves must be added to the
+/* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this function.
+ * No earlier leaf is then the same bytes. After the function has returned false, all leaves must be added to the
  * table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* Writes the number of an item that is the same bytes to *place. Leaves *place unchanged if there is none. */
+/* If an item is the same bytes, writes the item's number to *place. Otherwise leaves *place unchanged. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Returns true if no other tensor can hold these bytes: the tensor and its storage have one reference each. */
 bool tdict_same_bytes_is_unshared(const tdict_tensor *t);

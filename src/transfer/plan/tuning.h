@@ -1,6 +1,6 @@
 /* The tuning table: for each size of a transfer, the number of threads, the bytes of a chunk and the kind of stores.
- * Each direction has its own rows. A context uses the built-in table unless it has a tuning file.
- * Plain data, owned by its holder. Thread rule: no thread may write a table while others read it. */
+ * Each direction has its own rows. A context uses the built-in table unless it has a tuning file. A table is plain data
+ * and owns no memory. Thread rule: no thread may write a table while others read it. */
 #ifndef TDICT_TRANSFER_PLAN_TUNING_H
 #define TDICT_TRANSFER_PLAN_TUNING_H
 
@@ -23,14 +23,15 @@ typedef enum tdict_tuning_direction {
 /* One row: settings for transfers of up to up_to_bytes. Rows are in rising order. */
 typedef struct tdict_tuning_row {
   size_t up_to_bytes; /* SIZE_MAX in the last row */
-  size_t chunk_bytes; /* maximum number of bytes of one copy: a multiple of 256, reduced to the slot size if that is
+  size_t chunk_bytes; /* maximum number of bytes of one copy: a multiple of 256. Reduced to the slot size if slots are
                        * smaller */
   size_t first_bytes; /* bytes of the first chunks: a multiple of 256, at most chunk_bytes. Later chunks grow */
-  int32_t workers;    /* threads, at least 1, including the caller if it works */
+  int32_t workers;    /* number of threads, at least 1. Includes the caller if the caller works */
   int32_t slots;      /* maximum number of slots that a thread has in flight, at least 1 */
   int32_t streaming;  /* 1: fill slots with stores that bypass the cache */
   int32_t caller;     /* 1: the caller of a blocking call works as one of the threads */
-  /* microseconds to spin before a wait for the end sleeps. Ignored above 80 MiB and with fewer than three processors */
+  /* microseconds that a thread spins before it sleeps, while it waits for the transfer's end. Ignored above 80 MiB and
+   * if there are fewer than three processors */
   int32_t spin_us;
 } tdict_tuning_row;
 

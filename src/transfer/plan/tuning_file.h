@@ -21,8 +21,8 @@ enum { TDICT_TUNING_VERSION = 1, TDICT_TUNING_MACHINE = 256 };
  * TDICT_EIO the file cannot be read; TDICT_EFORMAT with the file, the line, what was wanted and what was found.
  * Writes nothing on failure. */
 tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machine, tdict_error *err);
-/* Writes a table, and replaces an existing file. TDICT_EIO; TDICT_EINVAL the machine's name has a line end or is too
- * long, or the table is invalid. */
+/* Writes a table to a file. An existing file is replaced. TDICT_EIO the file cannot be written; TDICT_EINVAL the
+ * machine's name has a line end or is too long, or the table is invalid. */
 tdict_status tdict_tuning_write(const char *path, const tdict_tuning *tuning, const char *machine, tdict_error *err);
 
 #endif

@@ -31,9 +31,9 @@ static void lock_batch(tdict_future *t) {
 }
 static void unlock_batch(tdict_future *t) { pthread_mutex_unlock(&t->batch_lock); }
 
-/* Returns true if more copies may be gathered. In that case the batch before the last batch has not ended yet, so the
- * link is busy. Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that is gathered then
- * leave 14 of 32 slots for up to twelve threads. */
+/* Returns true if more copies may be gathered. Copies are gathered while the batch before the last batch has not ended,
+ * because the link is then busy. Gathered copies take at most 3/16 of the slots. Two batches in flight and a third that
+ * is gathered then leave 14 of 32 slots for up to twelve threads. */
 static bool may_gather(const tdict_future *t, tdict_gpu *gpu) {
   const tdict_batch *b = t->batch;
   const size_t part = t->engine->num_slots * 3 / 16;

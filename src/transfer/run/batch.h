@@ -1,10 +1,9 @@
 /* Batches: copies of several slots that the driver queues together. Each submission costs the link some microseconds,
  * regardless of its number of copies. So while the link is busy, copies are gathered. A batch is queued if the batch
  * before the last batch has ended, or if the batch is full. A batch is also queued if a thread is about to wait for a
- * slot in the batch, or has no more work.
- * Slots belong to the lanes that posted them. A transfer has at most one batch, for one GPU.
- * Thread rule: one thread creates the batch while no other thread works. Any worker may call the other functions,
- * inside a scope of the GPU. */
+ * slot in the batch, or has no more work. A slot belongs to the lane that added the slot's copy. A transfer has at most
+ * one batch, for one GPU. Thread rule: one thread creates the batch while no other thread works. Any worker may call
+ * the other functions, inside a scope of the GPU. */
 #ifndef TDICT_TRANSFER_RUN_BATCH_H
 #define TDICT_TRANSFER_RUN_BATCH_H
 
@@ -21,10 +20,10 @@ typedef struct tdict_batch {
   tdict_cu_kind kind;
   int count;
   tdict_slot *slots[TDICT_BATCH_MOST];
-  const void *lanes[TDICT_BATCH_MOST]; /* the owners of the slots; compared only */
+  const void *lanes[TDICT_BATCH_MOST]; /* the owners of the slots; used only for comparisons */
   tdict_cu_line lines[TDICT_BATCH_MOST];
   uint32_t items[TDICT_BATCH_MOST]; /* the first item of each chunk, named in the error if queueing fails */
-  /* events of slots, recorded after the last batch and after the batch before it; or NULL */
+  /* events of slots, recorded after the last two batches; NULL: no such batch */
   tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
@@ -32,8 +31,8 @@ typedef struct tdict_batch {
 typedef struct tdict_batch_stream {
   tdict_gpu *gpu;
   tdict_cu_stream stream;
-  const void *lane;       /* the thread's lane; compared only */
-  bool queued_for_others; /* out: copies of other lanes' slots were queued on the stream */
+  const void *lane;       /* the thread's lane; used only for comparisons */
+  bool queued_for_others; /* output: true if copies of other lanes' slots were queued on the stream */
 } tdict_batch_stream;
 
 /* Creates the transfer's batch if it has at least TDICT_BATCH_CHUNKS chunks and copies through slots. TDICT_ENOMEM. */

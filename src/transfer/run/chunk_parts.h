@@ -1,10 +1,9 @@
 /* Chunks that several threads fill together. Each copy costs the link some microseconds regardless of its size, so
- * copies should be large. But the first copy should begin soon. So each thread gathers one part of a chunk into the
- * chunk's slot, and the thread that fills the last part queues the copy.
- * A thread that waits long for a chunk's slot returns its finished slots to the ring. The thread of the first part can
- * then take a slot.
- * Thread rule: one thread calls create and close while no other thread works. Workers call the other functions, each
- * with a different lane. */
+ * copies should be large. However, the first copy should begin soon. Therefore each thread gathers one part of a chunk
+ * into the chunk's slot, and the thread that fills the last part queues the copy. A thread that waits long for a
+ * chunk's slot returns its finished slots to the ring. The thread of the first part can then take a slot. Thread rule:
+ * one thread calls create and close while no other thread works. Workers call the other functions, each with a
+ * different lane. */
 #ifndef TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 #define TDICT_TRANSFER_RUN_CHUNK_PARTS_H
 
@@ -27,7 +26,7 @@ void tdict_chunk_parts_close(tdict_future *transfer);
 uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk *chunk);
 /* Returns the n-th part: an interval of the chunk whose begin is a multiple of 256 from the chunk's begin. */
 tdict_chunk tdict_chunk_part_at(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
-/* Returns the slot of the chunk. The thread of the first part takes a slot; all others wait for it. NULL: the
+/* Returns the slot of the chunk. The thread of the first part takes a slot; all others wait for it. *out is NULL if the
  * transfer has failed. TDICT_EDEVICE. */
 tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err);

@@ -47,7 +47,7 @@ tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chu
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
   tdict_future *t = lane->worker->transfer;
   if (!lane->gpu || t->batch->gpu != lane->gpu || tdict_batch_is_empty(t)) return TDICT_OK;
-  tdict_status status = tdict_lane_begin(lane, err); /* this may wait, so the batch is not locked here */
+  tdict_status status = tdict_lane_begin(lane, err); /* this call may wait, so do not hold the batch's lock here */
   if (status != TDICT_OK) return status;
   tdict_batch_stream stream = {lane->gpu, lane->stream, lane, false};
   status = tdict_batch_flush(t, &stream, err);
@@ -265,7 +265,8 @@ static void end_flights(tdict_lane *lane) {
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
   tdict_status status = abandon ? TDICT_OK : tdict_lane_wait_all(lane, err);
-  if (abandon || lane->has_untracked_copies || status != TDICT_OK) { /* else the event of every copy was waited for */
+  if (abandon || lane->has_untracked_copies || status != TDICT_OK) { /* otherwise every copy has an event, and all
+                                                                      * events were waited for */
     tdict_error later;
     tdict_status sync_status = tdict_lane_synchronize(lane, &later);
     if (status == TDICT_OK && sync_status != TDICT_OK) {

@@ -26,7 +26,7 @@ typedef struct tdict_lane {
   const tdict_chunk *unrecorded;
   size_t unrecorded_bytes;
   tdict_slot *spare;
-  bool begun;                /* the stream waits for the transfer's wait events and uses */
+  bool begun;                /* true: the stream already waits for the transfer's wait events and uses */
   bool has_untracked_copies; /* copies may be in flight on the stream that no flight of this lane tracks */
 } tdict_lane;
 
@@ -35,7 +35,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
 /* Makes the stream wait for the transfer's wait events and uses. Call only if a copy follows: the stream is pooled,
  * and a queued wait would delay its next user. */
 tdict_status tdict_lane_begin(tdict_lane *lane, tdict_error *err);
-/* Waits for all copies, then closes the lane. abandon: do not copy slots to the host. TDICT_EDEVICE. */
+/* Waits for all copies, then closes the lane. If `abandon` is true, slots are not copied to the host. TDICT_EDEVICE. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
 /* Waits for the oldest flight if there is no room for another flight. Call before queueing a copy without a slot.
  * TDICT_EDEVICE. */
@@ -44,8 +44,8 @@ tdict_status tdict_lane_make_room(tdict_lane *lane, tdict_error *err);
  * slots waits for any slot of the ring. *out is NULL if the transfer has failed meanwhile. While a stream may block
  * the transfer, some slots are left free for other transfers. TDICT_EDEVICE. */
 tdict_status tdict_lane_take_slot(tdict_lane *lane, tdict_slot **out, tdict_error *err);
-/* Stops counting the slot that was just taken: several threads fill it, and the lane that takes it over queues its
- * copy. */
+/* Stops counting the slot that was just taken. Several threads fill the slot, and the lane that takes the slot over
+ * queues its copy. */
 void tdict_lane_hand_over(tdict_lane *lane);
 /* Counts a slot that another lane handed over, and makes room for its flight. May wait for copies of this lane.
  * TDICT_EDEVICE. */
@@ -57,18 +57,19 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
 /* Adds a flight. There must be room for it. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
-/* Records an event after the copy that was just queued for the chunk, and adds the flight. slot NULL: the copy needs no
- * slot. On failure, waits for the stream, and the lane keeps the slot. TDICT_EDEVICE. */
+/* Records an event after the copy that was just queued for the chunk, and adds the flight. If `slot` is NULL, the copy
+ * needs no slot. On failure, waits for the stream, and the lane keeps the slot. TDICT_EDEVICE. */
 tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, bool out,
                                       tdict_error *err);
 /* Adds the slot's copy to the transfer's batch, and adds the flight. The batch queues the copy now or later. The
  * lane must have begun. TDICT_EDEVICE: see tdict_batch_post(). */
 tdict_status tdict_lane_post(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, const tdict_cu_line *line,
                              tdict_error *err);
-/* Queues the transfer's batch if the lane is on the batch's GPU. The transfer must have a batch. TDICT_EDEVICE as
- * for post. */
+/* Queues the transfer's batch if the lane is on the batch's GPU. The transfer must have a batch. TDICT_EDEVICE as for
+ * tdict_lane_post(). */
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
-/* Records the worker's tail after the last copy, for streams that wait for the transfer. Returns false on failure. */
+/* Records the worker's tail event after the last copy. Streams that wait for the transfer wait for this event. Returns
+ * false on failure. */
 bool tdict_lane_record_tail(tdict_lane *lane);
 /* Pause and resume hand the lane from one thread to another. Pause returns slots to the ring while their copies are
  * in flight. */

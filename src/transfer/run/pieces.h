@@ -16,7 +16,7 @@ void tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk, tdict_s
 /* Writes one byte to each page of the chunk's destinations in a new host result, so that page faults happen before
  * the bytes arrive. */
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
-/* Returns true and writes the copy to *out, if one copy between the slot and the device is enough for the chunk. */
+/* If one copy between the slot and the device is enough for the chunk, writes the copy to *out and returns true. */
 bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
 /* Queues copies between the slot and the device, as few as the layout allows. On failure, queue->item is the leaf that
  * the error names. */

@@ -51,7 +51,7 @@ tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_
   pthread_condattr_destroy(&attributes);
   ring->gpu = gpu;
   ring->pinner = tdict_gpu_pinner(gpu, pool);
-  /* pieces are allowed because only the library copies from the ring */
+  /* the memory may be pinned in pieces, because only the library copies from the ring */
   if (!ring->pinner.piece) ring->pinner.piece = TDICT_PINNED_PIECE;
   ring->slot_bytes = tdict_ring_slot_bytes(staging_bytes);
   ring->num_slots = (int)(staging_bytes / ring->slot_bytes < 4096 ? staging_bytes / ring->slot_bytes : 4096);

@@ -16,13 +16,14 @@ struct tdict_slot {
   char *data;
   tdict_cu_event event; /* recorded after the copy that uses the bytes */
   tdict_slot *next;     /* link of the ring's lists */
-  _Atomic(bool) posted; /* acquire/release: its copy waits in a batch, and its event is not recorded yet */
+  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch. The slot's event is then not
+                         * recorded yet */
 };
 typedef struct tdict_ring {
   tdict_gpu *gpu; /* borrowed */
   tdict_pinner pinner;
   tdict_pinned_pages pages;
-  void *pageable; /* used if no memory could be pinned; else NULL */
+  void *pageable; /* ordinary memory, used if no memory could be pinned; else NULL */
   size_t slot_bytes;
   int num_slots;
   tdict_slot *slots;
@@ -40,11 +41,12 @@ size_t tdict_ring_slot_bytes(size_t staging_bytes);
 tdict_status tdict_ring_create(tdict_gpu *gpu, tdict_pool *pool, size_t staging_bytes, tdict_ring **out,
                                tdict_error *err);
 void tdict_ring_destroy(tdict_ring *ring); /* all slots must be returned; waits for their copies */
-/* Takes a slot that no copy uses, if more than keep_free slots are free. Else *out is NULL. wait: waits up to some
- * milliseconds for a slot first. A caller that waits must hold no slot, and calls again unless its transfer has failed.
- * TDICT_EDEVICE. */
+/* If more than keep_free slots are free, takes a slot that no copy uses. Otherwise *out is NULL. If `wait` is true,
+ * first waits up to some milliseconds for a slot. A caller that waits must hold no slot, and calls again unless its
+ * transfer has failed. TDICT_EDEVICE. */
 tdict_status tdict_ring_take(tdict_ring *ring, int keep_free, bool wait, tdict_slot **out, tdict_error *err);
-/* Returns a slot. busy: a copy still uses its bytes, and its event was recorded after the copy. */
+/* Returns a slot. `busy` is true if a copy still uses the slot's bytes. The slot's event must then have been recorded
+ * after that copy. */
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
 
 #endif

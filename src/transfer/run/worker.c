@@ -130,7 +130,7 @@ static tdict_status queue_runs(tdict_lane *lane, const tdict_chunk *chunk, tdict
     size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
-    if (to <= item->offset + from) continue; /* an empty leaf */
+    if (to <= item->offset + from) continue; /* an empty leaf needs no copy */
     lines[count++] = (tdict_cu_line){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
@@ -173,8 +173,8 @@ static tdict_status record_unrecorded(tdict_lane *lane, tdict_error *err) {
   return last && status == TDICT_OK ? tdict_lane_record_flight(lane, NULL, last, false, err) : status;
 }
 
-/* Ends a series of copies without an event. If the caller waits and nothing else is in flight, synchronizing the
- * stream is cheaper than an event. */
+/* Ends a series of copies whose event is not recorded yet. If the caller waits and nothing else is in flight,
+ * synchronizing the stream is cheaper than an event. */
 static tdict_status end_unrecorded(tdict_lane *lane, tdict_error *err) {
   if (!lane->unrecorded || !lane->worker->transfer->caller_waits || lane->count > 0)
     return record_unrecorded(lane, err);
@@ -273,12 +273,12 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
-  /* Queue what was gathered, and record the last events. */
+  /* Queue the gathered copies, and record the last events. */
   const uint32_t last = lane->unrecorded ? lane->unrecorded->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unrecorded(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
     atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
-  if (!t->caller_waits) tdict_latch_down(&t->queued); /* else no thread can wait for `queued` */
+  if (!t->caller_waits) tdict_latch_down(&t->queued); /* otherwise no thread can wait for `queued` */
   return status;
 }
 
@@ -325,7 +325,8 @@ void tdict_work_with_others(tdict_worker *worker) {
 }
 
 struct tdict_deferred_tail {
-  tdict_task task; /* first: the pool passes it to run_deferred_tail(). The task holds a reference of the transfer */
+  tdict_task task; /* first member, because the pool passes a pointer to the task to run_deferred_tail(). The task holds
+                    * a reference of the transfer */
   tdict_lane lane;
   tdict_status status;
   _Atomic(bool) offered; /* acquire/release: the thread that sets it to false runs the tail */
@@ -359,7 +360,7 @@ void tdict_work_and_return(tdict_worker *worker) {
   tail->status = claim_chunks(&tail->lane, &err);
   if (tail->status == TDICT_OK && tail->lane.gpu && t->plan.way_bytes[TDICT_WAY_STAGE_OUT])
     tail->status = tdict_lane_wait_all(&tail->lane, &err);
-  if (tail->status != TDICT_OK) { /* on failure, wait for the copies here */
+  if (tail->status != TDICT_OK) { /* after a failure, wait for the copies on this thread */
     finish_lane(&tail->lane, tail->status, cpu);
     return;
   }

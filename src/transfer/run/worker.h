@@ -18,7 +18,7 @@ void tdict_work_with_others(tdict_worker *worker);
 typedef struct tdict_deferred_tail tdict_deferred_tail;
 bool tdict_deferred_tail_create(tdict_future *transfer); /* returns false if out of memory; freed with the transfer */
 void tdict_work_and_return(tdict_worker *worker);
-/* Runs the deferred tail on this thread, if there is one and no other thread has begun it. */
+/* Runs the deferred tail on this thread, if the transfer has one and no other thread has begun to run it. */
 void tdict_deferred_tail_run(tdict_future *transfer);
 
 #endif

@@ -1,7 +1,6 @@
 /* The kinds of work that a timeline shows, and ranges of them for NVIDIA's profilers. If NVTX is absent at build time,
- * ranges are empty macros. If NVTX is present but no profiler runs, a range costs a load and a test. No state is owned
- * here.
- * Thread rule: one thread pushes and pops a range; ranges of a thread are nested. */
+ * ranges are empty macros. If NVTX is present but no profiler runs, a range only loads and tests one variable. The file
+ * owns no state. Thread rule: one thread pushes and pops a range; the ranges of a thread must be nested. */
 #ifndef TDICT_TRANSFER_TRACE_RANGES_H
 #define TDICT_TRANSFER_TRACE_RANGES_H
 
@@ -11,9 +10,9 @@ typedef enum tdict_range {
   TDICT_RANGE_SUBMIT,
   TDICT_RANGE_WAIT,
   TDICT_RANGE_HOOK,
-  TDICT_RANGE_TRANSFER, /* the whole transfer; on streams: a copy */
+  TDICT_RANGE_TRANSFER, /* on a thread: the whole transfer; on a stream: one copy */
   TDICT_RANGE_FETCH,    /* a loader's batch: fetched, collated, passed to the engine */
-  TDICT_RANGE_READY,    /* a count, not work: batches that a loader holds ready */
+  TDICT_RANGE_READY,    /* not work, but a number: the batches that a loader holds ready */
   TDICT_NUM_RANGES
 } tdict_range;
 static inline const char *tdict_range_name(tdict_range range) {

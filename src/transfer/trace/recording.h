@@ -11,9 +11,9 @@
 enum { TDICT_TRACE_TRACKS = 512, TDICT_TRACE_GPUS = 64 };
 
 typedef struct tdict_slice {
-  _Atomic(bool) complete;   /* release: stored after all other fields */
-  uint8_t range;            /* a tdict_range */
-  uint16_t track;           /* index of the thread's track; not used on streams */
+  _Atomic(bool) complete;   /* stored with release order, after all other fields */
+  uint8_t range;            /* a value of tdict_range */
+  uint16_t track;           /* index of the thread's track; unused for slices on streams */
   uint32_t transfer;        /* the transfer's number */
   int64_t begin_ns, end_ns; /* for a slice on a stream, begin_ns is the time just before the copy was queued */
   size_t bytes;
@@ -23,16 +23,17 @@ typedef struct tdict_slice {
 } tdict_slice;
 
 typedef struct tdict_track {
-  _Atomic(uintptr_t) thread; /* acq_rel; 0: the track is free */
+  _Atomic(uintptr_t) thread; /* the thread's handle; 0: the track is free. Accessed with acq_rel order */
   _Atomic(int32_t) id;       /* the system's thread id; 0: not set yet. Release: stored after the fields below */
-  int32_t number;            /* counts workers and callers separately, from 1 */
+  int32_t number;            /* number of the worker or of the caller, from 1. Workers and callers are numbered
+                              * separately */
   bool worker;
 } tdict_track;
 
 /* Relates a GPU's clock to the host's clock. */
 typedef struct tdict_trace_gpu {
-  tdict_gpu *gpu;      /* counted */
-  tdict_cu_event base; /* owned; NULL: recording failed, and no slice of the GPU is timed */
+  tdict_gpu *gpu;      /* retained */
+  tdict_cu_event base; /* owned; NULL: the event could not be recorded, so the GPU's slices are not timed */
   int64_t base_ns;
 } tdict_trace_gpu;
 
@@ -45,7 +46,7 @@ typedef struct tdict_recording {
    * the thread has named its track and entered its GPU. The writer starts with an acquire load, so the writer sees the
    * names of all tracks that the slices use. `complete` orders the contents of a slice. */
   _Atomic(int64_t) next;
-  _Atomic(int64_t) dropped; /* relaxed: slices dropped for other reasons */
+  _Atomic(int64_t) dropped; /* relaxed: number of slices dropped because no track was free */
   int64_t capacity;
   _Atomic(int32_t) num_workers, num_callers; /* relaxed: counters that number the tracks */
   tdict_track tracks[TDICT_TRACE_TRACKS];

@@ -1,10 +1,10 @@
-/* Records what transfers do. A recording is counted: the engine holds the last recording, and each transfer that
- * began during a recording holds it until the transfer ends. A recording owns its slices and the driver events in
+/* Records what transfers do. A recording is reference counted: the engine holds the last recording, and each transfer
+ * that began during a recording holds it until the transfer ends. A recording owns its slices and the driver events in
  * them, and retains their GPUs.
  *
  * A ticket counter hands out slices of one array, and slices are never returned. Therefore no thread waits, and the
- * memory is bounded.
- * Thread rule: safe from any thread. A slice belongs to the thread that took it until it is complete. */
+ * memory is bounded. Thread rule: safe from any thread. Until a slice is complete, only the thread that took the slice
+ * may access it. */
 #ifndef TDICT_TRANSFER_TRACE_TRACE_H
 #define TDICT_TRANSFER_TRACE_TRACE_H
 
@@ -24,7 +24,7 @@ typedef struct tdict_recording tdict_recording;
 typedef struct tdict_tracer {
   const tdict_forkmark *mark; /* borrowed from the engine */
   pthread_mutex_t lock;       /* guards: recording */
-  tdict_recording *recording; /* counted; NULL: nothing was recorded yet */
+  tdict_recording *recording; /* retained; NULL: no recording was started yet */
   _Atomic(bool) on;           /* relaxed: a transfer that reads an old value is not recorded */
 } tdict_tracer;
 void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark);
@@ -32,19 +32,20 @@ void tdict_tracer_reset(tdict_tracer *tracer);
 /* Returns the context's tracer. Defined in context.c. */
 tdict_tracer *tdict_context_tracer(const tdict_context *context);
 
-/* A transfer's part in a recording. */
+/* The state that a transfer needs to add slices to a recording. */
 typedef struct tdict_traced {
-  tdict_recording *recording; /* counted; NULL: this transfer is not recorded */
+  tdict_recording *recording; /* retained; NULL: this transfer is not recorded */
   uint32_t number;
   const tdict_pool *pool; /* the timeline shows the threads of this pool as workers */
 } tdict_traced;
 /* Adds a transfer to the recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
-/* Adds the transfer's own slice, from begin_ns to now, and releases the recording. A second call does nothing. */
+/* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording. A second call does
+ * nothing. */
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
 
-/* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is its bytes, or a
- * count for TDICT_RANGE_READY. Does nothing if no recording is on. */
+/* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is the slice's number
+ * of bytes. For TDICT_RANGE_READY, `value` is the number of batches. Does nothing if no recording is on. */
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value);
 
 /* Adds a slice of the calling thread, from begin_ns to now. The transfer must be recorded. */
@@ -67,8 +68,9 @@ static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range ra
   return tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
 }
 
-/* Opens a slice on a stream before copies are queued; tdict_trace_close() ends it after them. Returns NULL if there
- * is no room or the events fail. The transfer must be recorded, and the caller inside a scope of the GPU. */
+/* Opens a slice on a stream before copies are queued; After the copies are queued, tdict_trace_close() ends the slice.
+ * Returns NULL if the recording is full or an event fails. The transfer must be recorded. The caller must be inside a
+ * scope of the GPU. */
 typedef struct tdict_slice tdict_slice;
 tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);
 void tdict_trace_close(tdict_slice *slice, tdict_gpu *gpu);
