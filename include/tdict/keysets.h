@@ -2,8 +2,8 @@
  *
  * Results have new nodes, share tensors and objects with the source trees, and are not locked. The trees that are read
  * do not change. Functions whose names end in `_in_place` change the tree instead of making a new one.
- * Each node of a result has the batch size and device of the node that its keys come from. No element is read or
- * copied, so all functions work on every device.
+ * The root of a result has the batch size and device of the source tree; for tdict_merge() this is the first tree.
+ * No element is read or copied, so all functions work on every device.
  * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL or an invalid path.
  * Cost of each function: O(keys that are read or created).
  * Thread rule: as in tdict/tree.h. */

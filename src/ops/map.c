@@ -64,7 +64,7 @@ static arena *get_arena(maker *m, tdict_memory *memory) {
   return added;
 }
 
-/* Adds the bytes of a new tensor to the arena of its memory. */
+/* Adds the aligned size of a new tensor to the size of the arena that will hold it. */
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;

@@ -1,13 +1,12 @@
 /* Streams, operations and engines of the simulated driver, and the driver's own struct.
  *
- * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). A marker
- * at the head of a stream is done at once, by the thread that moved the marker to the head. Work is done by an engine's
- * thread. Each device has one engine for copies to the device, one for copies to the host, and one for all other work.
- * An engine moves all bytes of a copy together, when the simulated time of the copy has passed.
- *
- * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
- * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
- * everything. The lock is released while bytes are copied or a function runs. */
+ * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). When a
+ * marker reaches the head of a stream, the current thread executes it. A wait stays at the head until its operation is
+ * done. Work is done by an engine's thread. Each device has one engine for copies to the device, one for copies to the
+ * host, and one for all other work. An engine moves all bytes of a copy together, when the simulated time of the copy
+ * has passed.  An operation is reference counted. The operation's stream holds a reference, and so does the event that
+ * the operation records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock
+ * guards everything. The lock is released while bytes are copied or a function runs. */
 #ifndef TDICT_SIM_QUEUE_H
 #define TDICT_SIM_QUEUE_H
 

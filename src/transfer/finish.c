@@ -231,7 +231,7 @@ void tdict_transfer_finish(tdict_future *t) {
     TDICT_ASSERT(waiting->num_pending > 0);
     bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
-    if (ready) tdict_transfer_launch(waiting); /* `waiting` owns the edge d and may be freed now */
+    if (ready) tdict_transfer_launch(waiting); /* may free `waiting`, which owns d: use neither afterwards */
   }
   tdict_transfer_release(t);
   pthread_mutex_lock(&e->lock);
