@@ -4,9 +4,11 @@
  * marker reaches the head of a stream, the current thread executes it. A wait stays at the head until its operation is
  * done. Work is done by an engine's thread. Each device has one engine for copies to the device, one for copies to the
  * host, and one for all other work. An engine moves all bytes of a copy together, when the simulated time of the copy
- * has passed.  An operation is reference counted. The operation's stream holds a reference, and so does the event that
- * the operation records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock
- * guards everything. The lock is released while bytes are copied or a function runs. */
+ * has passed.
+ *
+ * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
+ * records. Waiting operations and waiting threads hold references, too.
+ * Thread rule: the driver's lock guards everything. The lock is released while bytes are copied or a function runs. */
 #ifndef TDICT_SIM_QUEUE_H
 #define TDICT_SIM_QUEUE_H
 
