@@ -87,7 +87,7 @@ void tdict_transfer_release(tdict_future *f) {
   log_unreported_error(f);
   if (f->traced.recording) tdict_trace_leave(&f->traced, f->begin_ns, f->plan.total_bytes);
   /* otherwise the engine has already taken the plan's memory */
-  if (f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan);
+  if (f->plan.cap_items || f->plan.cap_leaves || f->plan.cap_objects) tdict_plan_reset(&f->plan);
   for (int i = 0; i < f->num_wait_events; i++) tdict_gpu_give_event(f->wait_events[i].gpu, f->wait_events[i].event);
   for (uint32_t i = 0; i < f->num_uses; i++) f->uses[i]->ops->release(f->uses[i]);
   tdict_gpu_release(f->gpu);
