@@ -102,7 +102,7 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
 tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory, tdict_tensor **out,
                                 tdict_error *err) {
   tdict_tensor *copy;
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tensor ? "out" : "t");
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tensor ? "out" : "tensor");
   tdict_status status = tdict_tensor_empty(tensor->dtype, tensor->ndim, tensor->dims, memory, &copy, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_copy(copy, tensor, err);
@@ -115,7 +115,7 @@ tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory
 }
 
 tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tensor ? "out" : "t");
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tensor ? "out" : "tensor");
   if (!tdict_tensor_is_contiguous(tensor)) return tdict_tensor_clone(tensor, tensor->storage->memory, out, err);
   *out = tdict_tensor_retain(tensor);
   return TDICT_OK;

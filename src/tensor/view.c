@@ -53,7 +53,7 @@ tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor, const tdict_ten
   int64_t c_order[TDICT_MAX_NDIM];
   tdict_layout_size size;
   if (!tensor || !layout || !out)
-    return tdict_fail(err, TDICT_EINVAL, "as_strided: %s is NULL", !tensor ? "t" : !layout ? "layout" : "out");
+    return tdict_fail(err, TDICT_EINVAL, "as_strided: %s is NULL", !tensor ? "tensor" : !layout ? "layout" : "out");
   tdict_status status = tdict_options_read(&v, sizeof v, layout, "tdict_tensor_desc", err);
   if (status == TDICT_OK) status = tdict_layout_check("as_strided", tensor->dtype, v.ndim, v.shape, &size, err);
   if (status != TDICT_OK) return status;
@@ -85,7 +85,7 @@ static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range 
 tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range, tdict_tensor **out,
                                 tdict_error *err) {
   if (!tensor || !range || !out)
-    return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !tensor ? "t" : !range ? "range" : "out");
+    return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !tensor ? "tensor" : !range ? "range" : "out");
   tdict_status status = check_range(tensor, range, err);
   if (status != TDICT_OK) return status;
   int64_t dims[2 * TDICT_MAX_NDIM];
@@ -104,7 +104,7 @@ tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_r
 
 tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order, tdict_tensor **out,
                                   tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", tensor ? "out" : "t");
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", tensor ? "out" : "tensor");
   if (!order && tensor->ndim > 0) return tdict_fail(err, TDICT_EINVAL, "permute: order is NULL");
   if (ndim != tensor->ndim)
     return tdict_fail(err, TDICT_EINVAL, "permute: order has %d dimensions, the tensor has %d", ndim,

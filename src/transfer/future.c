@@ -42,7 +42,7 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
 
 /* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
 static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
-  if (!f) return tdict_fail(err, TDICT_EINVAL, "future: f is NULL");
+  if (!f) return tdict_fail(err, TDICT_EINVAL, "future: future is NULL");
   if (tdict_pool_thread_data() && tdict_hooks_is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
   if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
@@ -79,8 +79,7 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
 }
 
 /* Makes the stream wait for the tail events of all workers. The caller holds error_lock, and the outcome is not final
- * yet.
- * Once the outcome is final, the tail events are returned to their pools. */
+ * yet. Later, the tail events are returned to their pools. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
   tdict_gpu_scope scope;
@@ -154,7 +153,7 @@ tdict_future_phase tdict_future_state(const tdict_future *future) {
 bool tdict_future_is_ready(const tdict_future *future) { return tdict_future_state(future) != TDICT_FUTURE_PENDING; }
 
 tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out, tdict_error *err) {
-  if (!future || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", future ? "out" : "f");
+  if (!future || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", future ? "out" : "future");
   if (!tdict_future_is_ready(future)) return tdict_fail(err, TDICT_EINVAL, "future: the transfer has not ended");
   return tdict_options_write(out, &future->stats, sizeof future->stats, "stats", err);
 }

@@ -206,9 +206,8 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
 
 /* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that help
  * here do not take it. The order cannot include transfers of other contexts. If a transfer of another context uses the
- * same bytes, removes all marks and returns that transfer's fence in *foreign (counted). The caller waits for the fence
- * and tries again. TDICT_EINVAL:
- * a source's bytes are lost. */
+ * same bytes, removes all marks and returns a new reference to that transfer's fence in *foreign. The caller waits for
+ * the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};

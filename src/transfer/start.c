@@ -21,12 +21,11 @@
 #include "transfer/run/chunk_parts.h"
 #include "transfer/run/worker.h"
 
-enum {
-  MAX_READERS = 15,
-  MANY_ITEMS = 8192,
-  MANY_LEAVES = 2048
-}; /* MANY_ITEMS: number of items from which several threads place items. MANY_LEAVES: reading this many leaves takes
-    * longer than waking threads */
+enum { MAX_READERS = 15 };
+/* Number of items from which several threads place items. */
+enum { MANY_ITEMS = 8192 };
+/* Reading this many leaves takes longer than waking threads. */
+enum { MANY_LEAVES = 2048 };
 
 /* The state of one start; lives for one call. */
 typedef struct starter {

@@ -320,9 +320,9 @@ CASE(tensor_clone_refuses) {
   tdict_tensor *host = naive_tensor(TDICT_F32, 2, shape, 5), *turned = NULL, *foreign = NULL, *out = mark;
   td_ok(tdict_tensor_permute(host, 2, turn, &turned, err));
   td_fails(TDICT_ENOMEM, "the pool is full", tdict_tensor_clone(host, &full.base, &out, err));
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_clone(NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_clone(NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_clone(host, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_contiguous(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_contiguous(NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_contiguous(host, NULL, err));
   const int64_t strides[] = {1, 2};
   tdict_tensor_desc v = {sizeof v, (void *)fake_offset, tdict_cuda(0), TDICT_F32, 2, shape, strides, 0, 0};

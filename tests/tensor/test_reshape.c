@@ -74,7 +74,7 @@ CASE(tensor_reshape_refuses) {
   td_fails(TDICT_EINVAL, "33 dimensions", tdict_tensor_reshape(t, TDICT_MAX_NDIM + 1, shape, &out, err));
   td_fails(TDICT_EINVAL, "-1 dimensions", tdict_tensor_reshape(t, -1, shape, &out, err));
   td_fails(TDICT_EINVAL, "shape is NULL", tdict_tensor_reshape(t, 1, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_reshape(NULL, 1, shape, &out, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_reshape(NULL, 1, shape, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_reshape(t, 1, shape, NULL, err));
   assert_ptr_equal(out, mark);
   tdict_tensor_release(t);

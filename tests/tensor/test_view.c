@@ -172,7 +172,7 @@ CASE(tensor_as_strided_refuses) {
   td_fails(TDICT_EINVAL, "struct_size", tdict_tensor_as_strided(t, &layout, 0, &v, err));
   td_fails(TDICT_EINVAL, "layout is NULL", tdict_tensor_as_strided(t, NULL, 0, &v, err));
   layout = layout_of(1, ten, NULL);
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_as_strided(NULL, &layout, 0, &v, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_as_strided(NULL, &layout, 0, &v, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_as_strided(t, &layout, 0, NULL, err));
   assert_ptr_equal(v, mark);
   tdict_tensor_release(t);
@@ -239,7 +239,7 @@ CASE(tensor_slice_refuses) {
   const tdict_tensor_range first = {0, 0, 1, 1};
   td_fails(TDICT_EINVAL, "leave", tdict_tensor_slice(none, &first, &v, err));
   td_fails(TDICT_EINVAL, "dim is 0", tdict_tensor_slice(scalar, &first, &v, err));
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_slice(NULL, &first, &v, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_slice(NULL, &first, &v, err));
   td_fails(TDICT_EINVAL, "range is NULL", tdict_tensor_slice(t, NULL, &v, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_slice(t, &first, NULL, err));
   assert_ptr_equal(v, mark);
@@ -287,7 +287,7 @@ CASE(tensor_permute_refuses) {
   td_fails(TDICT_EINVAL, "order has 2 dimensions, the tensor has 3", tdict_tensor_permute(t, 2, orders[0], &v, err));
   td_fails(TDICT_EINVAL, "order has 4 dimensions", tdict_tensor_permute(t, 4, orders[0], &v, err));
   td_fails(TDICT_EINVAL, "order has -1 dimensions", tdict_tensor_permute(t, -1, orders[0], &v, err));
-  td_fails(TDICT_EINVAL, "t is NULL", tdict_tensor_permute(NULL, 3, orders[0], &v, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_permute(NULL, 3, orders[0], &v, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_permute(t, 3, orders[0], NULL, err));
   assert_ptr_equal(v, mark);
   tdict_tensor_release(t);

@@ -13,7 +13,7 @@ static bool uses_slot(const tdict_item *item) {
 
 tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
   const tdict_plan *p = &t->plan;
-  if (p->num_chunks < TDICT_BATCH_CHUNKS) return TDICT_OK;
+  TDICT_ASSERT(p->num_chunks >= TDICT_BATCH_CHUNKS);
   uint32_t chunk = 0;
   while (chunk < p->num_chunks && !uses_slot(&p->items[p->chunks[chunk].first])) chunk++;
   if (chunk == p->num_chunks) return TDICT_OK;
@@ -46,13 +46,13 @@ static tdict_status queue_copies(const tdict_future *t, const tdict_batch_stream
   size_t bytes = 0;
   for (int i = 0; i < b->count; i++) bytes += b->lines[i].bytes;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
-  const bool has_turn = tdict_gpu_begin_queue(s->gpu);
+  const bool locked = tdict_gpu_begin_queue(s->gpu);
   tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, s->gpu, s->stream, bytes) : NULL;
   tdict_status status = tdict_gpu_queue_lines(s->gpu, b->kind, b->lines, (size_t)b->count, s->stream, err);
   if (slice) tdict_trace_close(slice, s->gpu);
   for (int i = 0; i < b->count && status == TDICT_OK; i++)
     status = tdict_gpu_record(s->gpu, b->slots[i]->event, s->stream, err);
-  tdict_gpu_end_queue(s->gpu, has_turn);
+  tdict_gpu_end_queue(s->gpu, locked);
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, begin, bytes);
   return status;
 }

@@ -10,8 +10,8 @@
 
 tdict_status tdict_chunk_parts_create(tdict_future *t, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;
-  if (!t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
-  if (t->num_parts < 2 || count == 0) return TDICT_OK;
+  if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->num_parts = 1;
+  if (t->num_parts == 1) return TDICT_OK;
   t->chunk_parts = malloc(count * sizeof *t->chunk_parts);
   if (!t->chunk_parts)
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the parts of %u chunks", count);

@@ -131,8 +131,8 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
-  if (status == TDICT_OK) /* after a failure the slot's batch may not have been queued, so the slot has no valid
-                           * bytes */
+  /* After a failure the slot's batch may not have been queued, so the slot has no valid bytes. */
+  if (status == TDICT_OK)
     retire_oldest(lane, f->out && tdict_transfer_has_failed(t));
   else
     tdict_transfer_fail(t, t->plan.num_items ? f->chunk->first : UINT32_MAX, err);
@@ -265,8 +265,8 @@ static void end_flights(tdict_lane *lane) {
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err) {
   if (!lane->gpu) return TDICT_OK;
   tdict_status status = abandon ? TDICT_OK : tdict_lane_wait_all(lane, err);
-  if (abandon || lane->has_untracked_copies || status != TDICT_OK) { /* otherwise every copy has an event, and all
-                                                                      * events were waited for */
+  /* Otherwise every copy has an event, and all events were waited for. */
+  if (abandon || lane->has_untracked_copies || status != TDICT_OK) {
     tdict_error later;
     tdict_status sync_status = tdict_lane_synchronize(lane, &later);
     if (status == TDICT_OK && sync_status != TDICT_OK) {

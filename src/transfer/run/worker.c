@@ -31,7 +31,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
     return tdict_lane_post(lane, slot, chunk, &line, err);
   tdict_pieces_queue queue = {lane->gpu, lane->stream, slot->data, *error_item};
   const int64_t span = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT);
-  bool has_turn = tdict_gpu_begin_queue(lane->gpu);
+  const bool locked = tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice =
       lane->worker->transfer->traced.recording
           ? tdict_trace_open(&lane->worker->transfer->traced, lane->gpu, lane->stream, chunk->end - chunk->begin)
@@ -41,7 +41,7 @@ static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_
   *error_item = queue.item;
   bool submitted = status == TDICT_OK;
   if (submitted) status = tdict_lane_record_flight(lane, slot, chunk, out, err);
-  tdict_gpu_end_queue(lane->gpu, has_turn);
+  tdict_gpu_end_queue(lane->gpu, locked);
   (void)tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_SUBMIT, span, chunk->end - chunk->begin);
   if (submitted) return status;
   (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* some copies of the slot may be in flight */
@@ -270,10 +270,10 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }
+  /* Queue the gathered copies, and record the last events. */
   if (status == TDICT_OK && t->batch && !tdict_transfer_has_failed(t) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
-  /* Queue the gathered copies, and record the last events. */
   const uint32_t last = lane->unrecorded ? lane->unrecorded->first : UINT32_MAX;
   if (status == TDICT_OK && (status = end_unrecorded(lane, err)) != TDICT_OK) tdict_transfer_fail(t, last, err);
   if (!t->caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
