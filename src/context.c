@@ -1,5 +1,5 @@
-/* The context: creates and owns the log, the thread pool, the devices and the transfer engine, and passes each layer
- * the objects that it depends on. This is the only file that includes headers of every layer. Thread rule: see
+/* Implements the context, which owns the log, the thread pool, the devices and the transfer engine. Passes each layer
+ * the objects that the layer depends on. This is the only file that includes headers of every layer. Thread rule: see
  * tdict/context.h. */
 #include "context.h"
 

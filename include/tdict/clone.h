@@ -20,8 +20,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
  *
  *  If the type of an object has a `clone` hook, the hook copies the object. Otherwise the tensors of the object are
  *  copied. The copy is not locked.
- *  @param[in]  memory  Memory of the copies. If NULL, the copy of a device tensor is in the memory of that tensor, and
- *                      the copy of a host tensor is in plain host memory.
+ *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its own memory, and a host
+ *                      tensor is copied to plain host memory.
  *  @param[out] out     New tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of objects,
  *          see tdict/object.h.
@@ -66,7 +66,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const 
                                                      const tdict_compare_options *options, tdict_difference *out,
                                                      tdict_error *err);
 /** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. If a transfer into
- *  a tree failed, the tree is not equal to any tree, not even to itself. */
+ *  a tree failed and left lost bytes, the tree is not equal to any tree, not even to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

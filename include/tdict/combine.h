@@ -8,8 +8,8 @@
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. The functions allocate one
  * storage per memory, one block for all tensors, and one block per node. The functions that write into `dst` allocate
  * only a temporary list of the leaves.
- * Each function returns #TDICT_ESHAPE if the shape of a tensor in a child tree no longer begins with the batch size of
- * the tree (see tdict/tree.h).
+ * A program can change a child tree so that a tensor no longer begins with the batch size of the tree (see
+ * tdict/tree.h). Each function then returns #TDICT_ESHAPE.
  * Thread rule: as in tdict/tree.h. The input trees are read; a `dst` tree is written. */
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H

@@ -78,8 +78,9 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
 
 /** @brief Returns the pool of page-locked host memory for all devices of the context.
  *  The memory is owned by the context and never NULL. If the context has no device that can read pinned memory, every
- *  allocation fails with #TDICT_ENODEVICE and the reason. On a machine with several NUMA nodes, blocks of 2 MiB or
- *  more are requested on the node of the default device's GPU, if that node is known.
+ *  allocation fails with #TDICT_ENODEVICE and the reason. On a machine with several NUMA nodes, the library requests
+ *  blocks of 2 MiB or more on the node of the default device's GPU. If that node is unknown, the library requests no
+ *  node.
  *
  *  **Your own copies** (cudaMemcpyAsync, NCCL, a DLPack consumer). If a copy spans two registrations, the driver
  *  returns CUDA_ERROR_INVALID_VALUE. By default each block is one registration, so one copy may span any bytes of a
@@ -92,8 +93,8 @@ TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, s
  *
  *  **Cost of large blocks.** While the driver registers or unregisters a block, no other thread can queue a copy or a
  *  kernel. If `pin_piece_bytes` is set, the library registers piece by piece and pauses after each piece.
- *  `bench/pinning` measured this on an NVIDIA H200. In this list, the longest wait is the longest time that a small
- *  copy on another thread waited. Each piece had 32 MiB.
+ *  `bench/pinning` measured this cost on an NVIDIA H200. In this list, the longest wait is the longest time that a
+ *  small copy on another thread waited. Each piece had 32 MiB.
  *  - Pinning 1 GiB at once takes 49 ms, with a longest wait of 28 ms. Pinning 1 GiB in pieces takes 36 ms, with a
  *    longest wait of 1.2 ms.
  *  - Pinning 4 GiB at once takes 194 ms, with a longest wait of 110 ms. Pinning 4 GiB in pieces takes 151 ms, with a

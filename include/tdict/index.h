@@ -58,9 +58,9 @@ static inline tdict_index tdict_index_of(int32_t kind, int64_t start, int64_t st
 /** Selects @p count elements of a dimension. @p data points to @p count int64_t positions; negative positions count
  *  from the end. */
 #define TDICT_LIST(data, count) tdict_index_of(TDICT_INDEX_LIST, (count), 0, 0, (data))
-/** Selects the elements where a bool tensor in host memory is not 0. The mask must have the same sizes as the batch
- *  dimensions that it covers; these dimensions become one dimension. If a transfer into the mask has failed, functions
- *  that use the mask return #TDICT_EINVAL. */
+/** Selects the elements where a bool or uint8 tensor in host memory is not 0. The mask must have the same sizes as the
+ *  batch dimensions that it covers; these dimensions become one dimension. If a transfer into the mask has failed,
+ *  functions that use the mask return #TDICT_EINVAL. */
 #define TDICT_MASK(tensor) tdict_index_of(TDICT_INDEX_MASK, 0, 0, 0, (tensor))
 
 #define TDICT_MAX_INDEX 16
@@ -109,9 +109,9 @@ static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index nex
  *  @return #TDICT_OK; #TDICT_EINVAL if the tree has no batch dimension, the index has too many items or two
  *          TDICT_REST, a step is 0, or a position is outside its dimension; #TDICT_ESHAPE if a mask has other sizes
  *          than its dimensions, lists have different numbers of positions, or a tensor of a child no longer begins
- *          with the batch size (see tdict/tree.h); #TDICT_EDTYPE if a mask is not bool; #TDICT_EWRONGDEVICE if a
- *          mask is not in host memory; #TDICT_ENOTSUP if a list or mask is used on tensors on a device;
- *          #TDICT_ENOMEM. */
+ *          with the batch size (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8;
+ *          #TDICT_EWRONGDEVICE if a mask is not in host memory; #TDICT_ENOTSUP if a list or mask is used on tensors on
+ *          a device; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
                                                        tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes them into the storages of @p dst. Use it to read many

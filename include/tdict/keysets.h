@@ -83,8 +83,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
 /** @brief Splits the keys of this node at the separators and makes nested trees of the parts. Keys without a separator
  *  do not change.
  *
- *  The result does not depend on the order of the keys: "a.b" is put into the tree at "a" whether the key "a" is before
- *  or after "a.b". If that tree exists already, its keys precede the added keys.
+ *  The result does not depend on the order of the keys. For example, "a.b" is put into the tree at "a", even if the key
+ *  "a" is after "a.b". If that tree exists already, its keys precede the added keys.
  *  @param[in] separator  NULL means ".".
  *  @return #TDICT_OK; #TDICT_EEXIST if two entries would have the same path; #TDICT_EINVAL if a key begins or ends
  *          with the separator or contains two separators in a row, since keys are not empty; #TDICT_ESHAPE if an entry

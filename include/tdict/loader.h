@@ -112,8 +112,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  @param[out] out     a new reference; NULL at the end of an epoch. If epochs have no batches, every call returns
  *                      NULL.
  *  @return #TDICT_OK; the error of fetching, collating, pinning or the transfer: its message begins with the index of
- *          the sample or the number of the batch; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`: the
- *          message names the worker and its samples, or the batch that has not arrived, and the call may be repeated;
+ *          the sample or the number of the batch; #TDICT_ETIMEDOUT the batch was not ready within `timeout_ns`, and the
+ *          call may be repeated (the message names the worker and its samples, or the batch that has not arrived);
  *          #TDICT_EINVAL @p loader or @p out is NULL, or `endless` is set and an epoch of a stream had no batch;
  *          #TDICT_EWRONGDEVICE @p stream does not belong to the device of the batches; #TDICT_ECAPTURE @p stream is
  *          being captured; #TDICT_EFORKED the process is a fork of the process that created the loader.

@@ -13,8 +13,8 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Statistics of one memory. The size of a block is the requested size, rounded up to a multiple of 4096 bytes for
- *  pinned memory and of 256 bytes for device memory.
+/** Statistics of one memory. The size of a block is the requested size, rounded up. Pinned memory is rounded up to a
+ *  multiple of 4096 bytes, and device memory to a multiple of 256 bytes.
  *  A reused block of device memory may be up to an eighth larger than requested. A reused block counts with its full
  *  size. */
 typedef struct tdict_memory_counts {

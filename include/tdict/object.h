@@ -5,9 +5,9 @@
  * tree only once, and do not let an object hold a reference to the tree that contains it. An object cannot be popped,
  * because other trees may hold its box; tdict_rename() moves it.
  *
- * Transfers. If a type lacks the hook that a transfer needs, the transfer passes the object through unchanged and
- * counts the object in the statistics of the transfer. If the option `strict_objects` is set, the transfer fails
- * instead.
+ * Transfers. If a type has neither the hook that a transfer needs nor `flatten`, the result of the transfer holds the
+ * same object. The statistics of the transfer count such objects. If the option `strict_objects` is set, the transfer
+ * fails instead.
  *
  * Operations on trees. Operations that only move keys share the box: tdict_set_tree(), tdict_select(), tdict_update(),
  * tdict_flatten_keys(), tdict_clone() and similar. Operations that leave every element at its index share the box too.
@@ -15,11 +15,11 @@
  * on the tensors, and call `unflatten` to make the object of the result:
  *
  * - tdict_clone_deep() calls the `clone` hook, or else uses the tensors.
- * - One element of each of the first dimensions (TDICT_AT, tdict_unbind()): the `index` hook per dimension, else the
- * tensors.
+ * - An operation that takes one element of each of the first dimensions (TDICT_AT, tdict_unbind()) calls the `index`
+ * hook once per dimension, or else uses the tensors.
  * - tdict_stack() along dimension 0 calls the `stack` hook, or else uses the tensors.
  * - Other indices, shape changes, split, stack, cat and pad_sequence use the tensors.
- * - Writes in place, also to `out` trees, use the tensors of both objects, which must have the same type.
+ * - Writes in place use the tensors of both objects, which must have the same type. Writes to a `dst` tree do the same.
  * - tdict_visit(), tdict_apply() and tdict_filter() use the tensors, with paths below the path of the object.
  * - tdict_compare() uses the tensors, unless both trees hold the same object.
  *

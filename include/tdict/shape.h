@@ -7,10 +7,12 @@
  * tensor if its strides allow no view.
  * Cost of each result: O(tensors + nodes), with one block allocated for all tensors and one block per node. No element
  * is read or copied, except where a function says so.
- * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL, an invalid dimension
- * or an invalid size. They return #TDICT_EOVERFLOW for sizes that no tensor can have. They return #TDICT_ESHAPE if a
- * tree would have more than TDICT_MAX_BATCH_NDIM batch dimensions, or if a tensor of a child no longer begins with the
- * batch size (see tdict/tree.h).
+ * All functions return #TDICT_ENOMEM if memory is exhausted. They return #TDICT_EINVAL for NULL, an invalid dimension,
+ * an invalid size, or a shape with more than TDICT_MAX_BATCH_NDIM dimensions. They return #TDICT_EOVERFLOW for sizes
+ * that no tensor can have. They return #TDICT_ESHAPE if a child tree would have more than TDICT_MAX_BATCH_NDIM batch
+ * dimensions. tdict_unsqueeze() also returns #TDICT_ESHAPE if @p tree already has TDICT_MAX_BATCH_NDIM batch
+ * dimensions. All functions return #TDICT_ESHAPE if a tensor of a child no longer begins with the batch size (see
+ * tdict/tree.h).
  * All functions work on every device. Thread rule: as in tdict/tree.h; a result is a separate tree. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H

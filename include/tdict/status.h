@@ -56,7 +56,7 @@ typedef struct tdict_error {
 TDICT_API const char *tdict_status_name(tdict_status status);
 
 /** @brief Prints an error as one line, such as
- *          `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels`.
+ *          `TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels`.
  *  @param[in] err  Borrowed. If its native code is not 0, the code is printed in brackets. If NULL, nothing is printed.
  *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors.
  *  @note Thread-safe. The macros of tdict/try.h call this function. */

@@ -185,10 +185,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
  *  dtype and shape; their strides may differ. Two device tensors must be on the same device. If the tensors overlap,
  *  the result is unspecified. The call first waits for transfers that write @p src or use @p dst, and for work on @p
  *  dst recorded by tdict_record_stream(). For device memory too, the call returns only after the copy is done.
- *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY;
- *          #TDICT_EWRONGDEVICE
- *          for two devices, or device memory that belongs to no context; #TDICT_EINVAL for NULL, or if a transfer
- *          into @p src has failed; #TDICT_EDEVICE, which leaves the elements of @p dst unspecified. */
+ *  @return #TDICT_OK; #TDICT_ESHAPE or #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EREADONLY if @p dst is
+ *          read-only; #TDICT_EWRONGDEVICE for two devices, or device memory that belongs to no context; #TDICT_EINVAL
+ *          for NULL, or if a transfer into @p src has failed; #TDICT_EDEVICE, which leaves the elements of @p dst
+ *          unspecified. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
 /** @brief Creates a copy of @p tensor in C order in @p memory; NULL is plain host memory.
  *  @return The errors of tdict_tensor_empty() and tdict_tensor_copy(). */

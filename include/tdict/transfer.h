@@ -87,10 +87,9 @@ typedef struct tdict_transfer_options {
   int32_t mode; /**< a tdict_mode */
   /** Number of threads that copy. 0: the calling thread copies. n > 0: n threads of the context's pool; the pool must
    *  have at least n threads. -1 (default): the library chooses. If the value is -1, the caller of a blocking call may
-   *  copy too, so that the call makes progress even if the pool is busy. The caller does not copy for trees of 2048
-   *  leaves or more, and in other cases that docs/engine.md lists. The modes BLOCKING and NON_BLOCKING use one thread.
-   *  In a blocking call, or if the value is 0, that thread is the caller. Otherwise that thread is a thread of the
-   *  pool. */
+   *  copy too. The call then makes progress even if the pool is busy. The caller does not copy for trees of 2048 leaves
+   *  or more, and in other cases that docs/engine.md lists. The modes BLOCKING and NON_BLOCKING use one thread. In a
+   *  blocking call, or if the value is 0, that thread is the caller. Otherwise that thread is a thread of the pool. */
   int32_t num_threads;
   /** Copies from and to devices wait for the work that is queued on this stream. NULL: copies from the host into new
    *  device memory wait for nothing, and other copies wait for the device's legacy stream.

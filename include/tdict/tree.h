@@ -221,8 +221,8 @@ typedef struct tdict_entry {
   void *object;
   const tdict_type *type; /**< the type of `object`, or NULL */
 } tdict_entry;
-/** A function that is called for each entry of a walk. Returns a tdict_status; any other number becomes
- *  #TDICT_EHOOK. */
+/** Visits one entry of a walk. tdict_walk() calls the function for each entry. Returns a tdict_status; any other number
+ *  becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
 /** @brief Calls @p visit for every tensor, tree and object below @p tree, in insertion order. A tree is visited before
  *  its children.

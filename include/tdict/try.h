@@ -4,7 +4,7 @@
  * Each macro takes a call that returns a tdict_status, and evaluates the call once. If the status is #TDICT_OK, nothing
  * else happens. Otherwise the macro prints one line to stderr, such as
  *
- *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key there; keys: state, pixels
+ *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels
  *
  * and leaves the function. The calling function must have a tdict_error variable `err`, and pass `&err` to the call.
  * If the call passes NULL instead, set `err` to zero first. The macros then print only the status.

@@ -54,7 +54,7 @@ static inline tdict_visit_options tdict_visit_options_default(void) {
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL or there are no trees; #TDICT_ENOTFOUND if a key is missing
  *          in one of the trees; #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object has
  *          no `flatten`; #TDICT_ENOMEM; the status that @p visit returned, with err->path set to the path if @p visit
- *          left err->path empty. All errors except those of @p visit are returned before @p visit is called. */
+ *          left err->path empty. All errors except the errors of @p visit are returned before @p visit is called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_visitor visit, const tdict_visit_options *options,
                                                    tdict_error *err);

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Sanitized builds define NDEBUG too, since they are optimized. gcc and clang tell of sanitizers in different ways. */
+/* Sanitized builds define NDEBUG too, since they are optimized. gcc defines macros for sanitizers, and clang has
+ * __has_feature(). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TDICT_SANITIZED 1
 #elif defined(__has_feature)
@@ -31,7 +32,8 @@
 #endif
 
 #if TDICT_ASSERTS
-/* dprintf() does not take the lock of a stdio stream, which another thread may hold. */
+/* Writes one line and raises a trap. dprintf() does not take the lock of a stdio stream, which another thread may
+ * hold. */
 __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const char *condition, const char *file,
                                                                        int line) {
   dprintf(STDERR_FILENO, "tdict: %s:%d: assertion failed: %s\n", file, line, condition);
@@ -44,7 +46,7 @@ __attribute__((noreturn, cold)) static inline void tdict_assert_failed(const cha
 #endif
 
 /* Returns true if some thread holds the mutex. Used by assertions about locks. The owner of a default mutex is unknown,
- * so the function cannot tell whether the calling thread holds it. */
+ * so the function cannot tell whether the calling thread holds the mutex. */
 static inline bool tdict_lock_is_held(pthread_mutex_t *lock) {
   if (pthread_mutex_trylock(lock) != 0) return true;
   pthread_mutex_unlock(lock);

@@ -52,7 +52,7 @@ void tdict_error_print(const tdict_error *err, FILE *file) {
           native);
 }
 
-/* Fills *err unless it is NULL. */
+/* Fills *err unless `err` is NULL. */
 static void write_error(tdict_error *err, tdict_status status, int32_t native, const char *format, va_list args) {
   if (!err) return;
   char text[sizeof err->message];

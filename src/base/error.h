@@ -10,7 +10,7 @@
 /* Fills *err with the status, the formatted message, an empty path and native code 0. If `err` is NULL, writes nothing.
  * Returns `status`. */
 tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
-/* Like tdict_fail(), but also sets the native code: an error code of the driver, or an errno. */
+/* Fills *err like tdict_fail(), and also sets the native code: an error code of the driver, or an errno. */
 tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
     TDICT_PRINTF(4, 5);
 /* Sets err->path, cut in the middle if it is too long. `err` may be NULL. Returns `status`, so a function can end
@@ -21,8 +21,8 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a user callback returned. Call it after every callback.
  * Returns `returned` if it is a tdict_status, else TDICT_EHOOK. `what` names the callback in the message.
- * `callback_err` is the error that the callback filled; may be NULL. Sets callback_err->status to the returned
- * status. */
+ * `callback_err` is the error that the callback may have filled; may be NULL. If the callback failed and filled
+ * `callback_err`, its status is set to the returned status. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *callback_err);
 
 /* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and

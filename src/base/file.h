@@ -11,7 +11,7 @@
  * errors name the path in the message and in err->path. */
 tdict_status tdict_file_open_to_read(const char *what, const char *path, int *fd, tdict_error *err);
 /* Opens a stdio stream for reading. Accepts the same files and returns the same errors as tdict_file_open_to_read().
- * Close it with fclose(). */
+ * The caller closes the stream with fclose(). */
 tdict_status tdict_file_stream_to_read(const char *what, const char *path, FILE **out, tdict_error *err);
 /* Opens a stdio stream for writing. Creates the file, or empties an existing file. The file must be a regular file or a
  * character device such as /dev/null. Returns the errors of tdict_file_open_to_read(). */

@@ -14,7 +14,7 @@ static inline void prefetch_to_read(const char *ahead) {
 }
 
 /* Prefetches a block for writing: takes the cache lines of the block from other cores and devices in advance. The
- * instruction is illegal on some old processors, so call this only if the processor has AVX-512. */
+ * instruction is illegal on some old processors, so call this function only if the processor has AVX-512. */
 static inline void prefetch_to_write(const char *dst) {
 #if defined(__x86_64__) && defined(__GNUC__)
   for (size_t at = 0; at < BLOCK_BYTES; at += LINE_BYTES) __asm__ volatile("prefetchw %0" : : "m"(dst[at]));
@@ -122,7 +122,7 @@ void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from
   char *dst = to;
   const char *src = from, *next = ahead;
   size_t head = (size_t)(-(uintptr_t)dst % LINE_BYTES);
-  /* The copy is too short to hold an aligned block. */
+  /* Streaming stores are not wanted, or the copy is too short to hold an aligned block. */
   if (kind == TDICT_STREAM_PLAIN || bytes < head + BLOCK_BYTES) {
     copy_cached(dst, src, bytes, next);
     if (padded > bytes) memset(dst + bytes, 0, padded - bytes);

@@ -23,7 +23,7 @@ bool tdict_stream_has(tdict_stream_kind kind);
 void tdict_stream_copy(tdict_stream_kind kind, void *to, const void *from, size_t bytes);
 /* Copies like tdict_stream_copy(), then writes zeros up to `padded` bytes; padded >= bytes. The last cache line is then
  * written completely, so the processor need not read this line first. Also prefetches `bytes` bytes at `ahead`, in
- * whole blocks of 256 bytes, because the next copy reads them. On processors with AVX-512, ordinary stores also
+ * whole blocks of 256 bytes, because the next copy reads these bytes. On processors with AVX-512, ordinary stores also
  * prefetch the destination 1024 bytes ahead. Prefetched addresses need not be mapped. If `ahead` is NULL, nothing is
  * prefetched. */
 void tdict_stream_copy_padded(tdict_stream_kind kind, void *to, const void *from, size_t bytes, size_t padded,

@@ -6,8 +6,9 @@
 #include "base/error.h"
 #include "tdict/values.h"
 
-/* Uses a switch because every operation calls this function for every tensor, and a switch is fast. Lanes are set to 1
- * first: a type with several lanes is known if its one-lane type is known. */
+/* Returns the name of a dtype, or NULL for an unknown dtype. Every operation calls this function for every tensor, so
+ * the function uses a switch, which is fast. Lanes are set to 1 first, since a type with several lanes is known if its
+ * one-lane type is known. */
 static const char *find_dtype_name(tdict_dtype dtype) {
   if (dtype >> 16 == 0) return NULL;
   switch ((dtype & 0xffffu) | 1u << 16) {

@@ -1,6 +1,6 @@
 /* Implements a memory that calls the program's allocator. Copies and fills of device memory use the gpu, which the
- * memory retains. The memory is reference counted: the program holds one reference, each storage another. Thread rule:
- * safe from any thread. */
+ * memory retains. The memory is reference counted: the program holds one reference, and each storage holds one. Thread
+ * rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence
   m->allocator.release(m->allocator.user, block->data, block->bytes);
 }
 
-/* The bytes are on the gpu, so the gpu's memory copies and fills the bytes. */
+/* Copies by the operations of the gpu's memory, because the bytes are on the gpu. */
 static tdict_status allocator_copy(tdict_memory *memory, const tdict_rect *rect, tdict_direction direction,
                                    tdict_error *err) {
   tdict_memory *device = &((allocator_memory *)memory)->gpu->memory;

@@ -33,7 +33,7 @@ static bool is_unused(tdict_driver *driver, tdict_kept_block *block) {
 }
 
 bool tdict_block_cache_take(tdict_block_cache *c, tdict_driver *driver, size_t bytes, tdict_kept_block *out) {
-  const size_t max_excess = bytes / 8; /* a much larger block would waste memory while it is in use */
+  const size_t max_excess = bytes / 8; /* a much larger block would waste memory */
   int best = -1;
   pthread_mutex_lock(&c->lock);
   for (int i = c->count - 1; i >= 0; i--) { /* newest first: if several blocks have the same size, take the block that

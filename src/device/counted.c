@@ -46,7 +46,8 @@ tdict_cu tdict_counted_stream_destroy(tdict_driver *d, tdict_cu_stream stream) {
   return result;
 }
 
-/* Only the timeline needs events with timing: an event without timing costs less. */
+/* Creates an event and counts the event if the call succeeds. Only the timeline needs events with timing, which cost
+ * more. */
 static tdict_cu create_counted_event(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
   tdict_cu result = d->ops->event_create(d, out, flags);
   if (result == TDICT_CU_SUCCESS) atomic_fetch_add_explicit(&d->num_events, 1, memory_order_relaxed);

@@ -1,7 +1,7 @@
 /* Declares the part of the CUDA driver API that driver_cuda.c uses, so that building needs no CUDA toolkit. The file
- * declares the handles, struct layouts and constants. For each entry it lists the name, version, symbol and signature.
- * The source is NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every declaration with
- * cuda.h.
+ * declares the handles, struct layouts and constants. For each entry, the file lists the name, version, symbol and
+ * signature. The source is NVIDIA's "CUDA Driver API" manual. tests/device/check_cuda_header.c compares every
+ * declaration with cuda.h.
  *
  * The driver's enums are plain ints here: an int has the same size and calling convention. If TDICT_CUDA_HEADER_CHECK
  * is defined, cuda.h must be included first, and the enum types of cuda.h are used. The comparison of signatures is
@@ -81,7 +81,7 @@ enum {                                                             /* CUpointer_
        TDICT_CUDA_POINTER_RANGE_START = 11,
        TDICT_CUDA_POINTER_RANGE_SIZE = 12
 };
-/* CUmemPool_attribute: attributes up to this value are 32-bit ints, higher ones are 64-bit. */
+/* CUmemPool_attribute: attributes up to this value are 32-bit ints, and higher attributes are 64-bit. */
 enum { TDICT_CUDA_POOL_LAST_INT = 3 };
 
 /* CUmemLocation */
@@ -90,7 +90,8 @@ struct tdict_cuda_location {
   int id; /* ordinal of a device */
 };
 
-/* CUmemPoolProps. Later CUDA versions gave names to parts of `reserved` (maximum size, usage). 0 is their default. */
+/* CUmemPoolProps. Later CUDA versions gave names to parts of `reserved` (maximum size, usage). The default of these
+ * parts is 0. */
 struct tdict_cuda_pool_props {
   tdict_cuda_allocation_type allocation;
   tdict_cuda_handle_type handles;
@@ -155,7 +156,7 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
 
 /* Lists every entry as X(field, name, version, symbol, parameters). `version` is the CUDA version that introduced this
  * form of the call (3020 is 3.2); cuGetProcAddress is asked for that version. `symbol` is the exported name of the same
- * form. clang-format is off because it takes the pointers for products. */
+ * form. clang-format is off because clang-format would format the pointers as products. */
 /* clang-format off */
 #define TDICT_CUDA_ENTRIES(X)                                                                                 \
   X(init, cuInit, 2000, cuInit, (unsigned flags))                                                             \
@@ -245,7 +246,7 @@ TDICT_CUDA_ENTRIES(TDICT_CUDA_DECLARE_)
 TDICT_CUDA_NEWER_ENTRIES(TDICT_CUDA_DECLARE_)
 #undef TDICT_CUDA_DECLARE_
 
-/* The driver's functions. Only the newer ones may be NULL. */
+/* The driver's functions. Only the functions of TDICT_CUDA_NEWER_ENTRIES may be NULL. */
 typedef struct tdict_cuda_api {
 #define TDICT_CUDA_MEMBER_(field, name, version, symbol, parameters) tdict_cuda_##field##_fn *field;
   TDICT_CUDA_ENTRIES(TDICT_CUDA_MEMBER_)

@@ -110,7 +110,7 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
 }
 
 /* Creates the pool of pinned memory. The default device's driver pins the pages for all of its devices. If the default
- * is the cpu, another device pins them. If there is no device, every allocation from the pool fails. */
+ * device is the cpu, another device pins the pages. If there is no device, every allocation from the pool fails. */
 static tdict_status create_pinned_memory(tdict_devices *d, size_t limit_bytes, tdict_pool *pool, tdict_error *err) {
   tdict_gpu *gpu;
   tdict_device device = d->device;
@@ -157,7 +157,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
 void tdict_devices_destroy(tdict_devices *d) {
   if (!d) return;
   if (d->pinned) {
-    tdict_pinned_pool_forget_threads(d->pinned); /* storages may keep the pool after its threads have ended */
+    tdict_pinned_pool_forget_threads(d->pinned); /* a storage may keep the pinned pool longer than the threads exist */
     d->pinned->ops->release(d->pinned);
   }
   for (int i = 0; i < d->num_absent; i++) d->absent[i]->ops->release(d->absent[i]);

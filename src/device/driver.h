@@ -2,8 +2,8 @@
  * the table for a simulated GPU. A wrapper may implement the table over another driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
- * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never accesses
- * them.
+ * codes: 0 is success. Handles are the driver's own pointers. Device addresses are `void *`; the host never
+ * dereferences them.
  *
  * A driver is reference counted. Thread rule: every entry is safe from any thread. An entry marked (ctx) needs a
  * current context on the calling thread; without a current context the entry returns TDICT_CU_INVALID_CONTEXT. */

@@ -28,7 +28,7 @@ static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_
 static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
 static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
 
-/* libcuda stays loaded: it has its own threads and exit handlers, which crash if their code is unloaded. */
+/* libcuda stays loaded: its threads and exit handlers crash if their code is unloaded. */
 static void cuda_close(tdict_driver *d) { free(d); }
 
 static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
@@ -418,8 +418,8 @@ static const entry entries[] = {
 static const entry newer_entries[] = {TDICT_CUDA_NEWER_ENTRIES(ENTRY)};
 #undef ENTRY
 
-/* Looks up the function of an entry. Returns NULL if the driver lacks it. If cuGetProcAddress is missing, looks up the
- * exported symbol. */
+/* Looks up the function of an entry. Returns NULL if the driver lacks the function. If cuGetProcAddress is missing,
+ * looks up the exported symbol. */
 static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry *e, tdict_cu *code) {
   void *symbol = NULL;
   tdict_cuda_lookup_result found = TDICT_CUDA_LOOKUP_NOT_FOUND;
@@ -429,7 +429,7 @@ static void *find_entry(void *library, tdict_cuda_lookup_fn *lookup, const entry
   return *code || found != TDICT_CUDA_LOOKUP_SUCCESS ? NULL : symbol;
 }
 
-/* Fills the table. A missing entry is an error; a missing entry of a newer driver is NULL. */
+/* Fills the table. A missing entry is an error, except for an entry of newer drivers, whose pointer is then NULL. */
 static tdict_status load_entries(void *library, int version, tdict_cuda_api *api, tdict_error *err) {
   tdict_cuda_lookup_fn *lookup = NULL;
   tdict_cu code;
@@ -468,7 +468,7 @@ static tdict_status check_version(void *library, int *out, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Initializes the driver and checks that it has a device. */
+/* Initializes the driver and checks that at least one device exists. */
 static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   int count = 0;
   const char *call = "cuInit";

@@ -104,8 +104,8 @@ void tdict_gpu_free_block(tdict_gpu *gpu, const tdict_kept_block *block) {
   if (block->event) tdict_gpu_give_event(gpu, block->event);
 }
 
-/* Destroys what the gpu created. Frees kept blocks first, because freeing blocks queues work on free_stream. Inside a
- * scope. */
+/* Destroys the resources that the gpu created. Frees kept blocks first, because freeing blocks queues work on
+ * free_stream. Inside a scope. */
 static void destroy_resources(tdict_gpu *gpu) {
   tdict_driver *d = gpu->driver;
   tdict_gpu_free_kept(gpu, 0, 0);

@@ -74,7 +74,8 @@ void tdict_gpu_leave(tdict_gpu *gpu, tdict_gpu_scope *scope);
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
 /* Streams and events are pooled. tdict_gpu_take_*() returns an idle stream (non-blocking) or event, or creates one. The
- * caller owns it until tdict_gpu_give_*() makes it idle again. Inside a scope. TDICT_EDEVICE, TDICT_ELOST. */
+ * caller owns the stream or event until tdict_gpu_give_*() makes it idle again. Inside a scope. TDICT_EDEVICE,
+ * TDICT_ELOST. */
 tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
@@ -93,7 +94,7 @@ tdict_status tdict_gpu_sync_stream(tdict_gpu *gpu, tdict_cu_stream stream, tdict
 tdict_status tdict_gpu_sync_event(tdict_gpu *gpu, tdict_cu_event event, tdict_error *err);
 /* Queries an event: returns TDICT_CU_SUCCESS if the work before the event is done, TDICT_CU_NOT_READY, or an error. */
 tdict_cu tdict_gpu_query_event(tdict_gpu *gpu, tdict_cu_event event);
-/* Writes the milliseconds between two timing events. Both must be done. */
+/* Writes the milliseconds between two timing events. Both events must be done. */
 tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_event to, float *ms, tdict_error *err);
 
 /* Returns TDICT_ECAPTURE if the stream is being captured into a graph. `what` begins the message. Inside a scope. */
@@ -103,9 +104,9 @@ tdict_status tdict_gpu_refuse_capture(tdict_gpu *gpu, tdict_cu_stream stream, co
  * that hangs on one thread does not block the others. Pass the result to tdict_gpu_end_queue(). */
 bool tdict_gpu_begin_queue(tdict_gpu *gpu);
 void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
-/* Queues the copy of a rectangle. Pitches may be negative. Host memory in it should be pinned. The driver cannot copy
- * across two registrations, so the copy is split at the boundary. Boundaries are multiples of TDICT_PINNED_GRAIN.
- * Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
+/* Queues the copy of a rectangle. Pitches may be negative. The host memory of the rectangle should be pinned. The
+ * driver cannot copy across two registrations, so the copy is split at the boundary. Boundaries are multiples of
+ * TDICT_PINNED_GRAIN. Inside a scope. TDICT_EDEVICE, TDICT_ELOST; on failure some rows may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device. Uses one driver call if the driver
@@ -114,8 +115,8 @@ tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdic
 tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
                                    tdict_cu_stream stream, tdict_error *err);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver
- * uses a link between the gpus if there is one, else host memory. `from` NULL means `gpu` itself. Inside a scope; fails
- * as tdict_gpu_queue_rect() does. */
+ * copies over a link between the gpus if a link exists, else through host memory. `from` NULL means `gpu` itself.
+ * Inside a scope; fails as tdict_gpu_queue_rect() does. */
 tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
 /* Returns true if the gpu's copy engines can access all of [address, address + bytes): the range is pinned memory. The

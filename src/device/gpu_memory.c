@@ -1,7 +1,6 @@
-/* Device memory of a gpu. Blocks are allocated from the gpu's memory pool, and are allocated and freed in stream order.
- * This file also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a
- * pinned buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and
- * threads. */
+/* Device memory of a gpu. Blocks come from the gpu's memory pool, and are allocated and freed in stream order. This
+ * file also copies and fills single tensors; these calls wait for the result. Copies to the host pass through a pinned
+ * buffer, because the driver's copies to pageable memory block other threads. See gpu.h for ownership and threads. */
 #include "device/gpu_memory.h"
 
 #include <string.h>
@@ -15,7 +14,8 @@
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */
 
-/* Returns the bytes that the driver's pool holds, live and cached; 0 if the driver does not say. */
+/* Returns the bytes that the driver's pool holds, live and cached. Returns 0 if the driver does not report this
+ * number. */
 static size_t get_pool_bytes(tdict_gpu *gpu) {
   uint64_t held = 0;
   tdict_cu result = gpu->driver->ops->pool_get(gpu->driver, gpu->pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT, &held);
@@ -27,7 +27,7 @@ static tdict_status allocate_from_pool(tdict_gpu *gpu, size_t bytes, void **out,
   tdict_driver *d = gpu->driver;
   void *data;
   tdict_cu result = d->ops->mem_alloc_async(d, &data, bytes, gpu->pool, gpu->alloc_stream);
-  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees have not returned their memory yet: wait for them and retry */
+  if (result == TDICT_CU_OUT_OF_MEMORY) { /* queued frees may still hold memory: wait for these frees and retry */
     tdict_gpu_free_kept(gpu, 0, 0);
     d->ops->stream_synchronize(d, gpu->free_stream);
     d->ops->pool_trim(d, gpu->pool, 0);
@@ -113,10 +113,11 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   return ordered;
 }
 
-/* Smallest limit of the cache. Otherwise the limit is the peak of live memory, because more would never be reused. */
+/* The cache keeps at most the peak of live memory, because more would never be reused. If the peak is lower than
+ * MIN_CACHE_LIMIT, the cache keeps at most MIN_CACHE_LIMIT. The gpu's cache_bytes may set a lower limit. */
 #define MIN_CACHE_LIMIT ((size_t)64 << 20)
 
-/* Keeps the block for reuse. Frees the oldest blocks first, until at most limit_bytes are kept. */
+/* Keeps the block for reuse. Before that, frees the oldest kept blocks, so that at most limit_bytes are kept in all. */
 static void keep_block(tdict_gpu *gpu, const tdict_kept_block *block, size_t limit_bytes) {
   bool fits = block->bytes <= limit_bytes, kept = false;
   while (fits && !kept) { /* repeat: another thread may fill the list meanwhile */

@@ -57,7 +57,7 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
   gpu->driver = tdict_driver_retain(driver);
   gpu->ordinal = ordinal;
   gpu->node = -1;
-  /* Ask the driver. After this point a failure releases the gpu. */
+  /* Query the device. After this point a failure releases the gpu. */
   driver->ops->device_name(driver, ordinal, gpu->name, (int)sizeof gpu->name);
   tdict_status status =
       tdict_gpu_check(gpu, driver->ops->ctx_retain(driver, ordinal, &gpu->context), "cuDevicePrimaryCtxRetain", err);

@@ -1,5 +1,5 @@
-/* A use is a fence for the work that a program has queued on a stream so far. tdict_record_stream() creates it. A use
- * is reference counted and retains its gpu. Thread rule: safe from any thread. */
+/* A use is a fence for the work that a program has queued on a stream so far. tdict_record_stream() creates a use. A
+ * use is reference counted and retains its gpu. Thread rule: safe from any thread. */
 #ifndef TDICT_DEVICE_USE_H
 #define TDICT_DEVICE_USE_H
 

@@ -18,7 +18,8 @@ tdict_status tdict_loader_finish_previous(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns TDICT_ETIMEDOUT. The message names the worker and the samples that the worker fetches. */
+/* Returns TDICT_ETIMEDOUT. If a worker has begun the batch, the message names this worker and the samples of the
+ * batch. */
 static tdict_status fail_timed_out(const tdict_loader *l, const tdict_loader_slot *slot, tdict_error *err) {
   if (slot->state != TDICT_SLOT_BUSY)
     return tdict_fail(err, TDICT_ETIMEDOUT, "loader: no worker has begun batch %lld of epoch %lld within %.3f s",
@@ -59,7 +60,7 @@ static tdict_status wait_for_batch(tdict_loader *l, tdict_loader_slot *slot, int
 
 /* Waits until the transfer of a READY slot has ended, and returns TDICT_ETIMEDOUT after the deadline. The slot is not
  * freed, so the call can be repeated. A failed transfer is reported later by deliver_tree(). The caller holds the lock.
- * It is released while waiting; no worker touches a READY slot. */
+ * The function releases the lock while waiting, since no worker touches a READY slot. */
 static tdict_status wait_for_device(tdict_loader *l, const tdict_loader_slot *slot, int64_t deadline,
                                     tdict_error *err) {
   if (!slot->future || deadline == INT64_MAX) return TDICT_OK;

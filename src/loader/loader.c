@@ -157,7 +157,8 @@ static void free_loader(tdict_loader *l) {
   free(l);
 }
 
-/* Timed waits use deadlines of the monotonic clock, so `batch_done` must use that clock, too. */
+/* Initializes the locks and condition variables. Timed waits use deadlines of the monotonic clock, so `batch_done` must
+ * use that clock, too. */
 static void init_sync(tdict_loader *l) {
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);

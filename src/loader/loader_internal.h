@@ -115,8 +115,8 @@ tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_lo
 tdict_status tdict_loader_start_workers(tdict_loader *loader, tdict_error *err);
 /* Stops and joins the threads. */
 void tdict_loader_stop_workers(tdict_loader *loader);
-/* Begins the next batch and fills its slot on the calling thread. The caller holds the lock; it is released while
- * fetching. Adds the time since `since_ns` to the idle time. */
+/* Begins the next batch and fills its slot on the calling thread. The caller holds the lock. The function releases the
+ * lock while fetching. Adds the time since `since_ns` to the idle time. */
 void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
 /* Drops all prefetched batches and continues at position `to`. Waits until no worker is busy. The caller holds the
  * lock. */

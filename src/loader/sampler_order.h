@@ -1,4 +1,4 @@
-/* The settings that a sampler's order depends on. Saved states of loaders contain and compare them.
+/* Defines the settings that a sampler's order depends on. Saved states of loaders contain these settings.
  * Owns no data. Thread rule: thread-safe. */
 #ifndef TDICT_LOADER_SAMPLER_ORDER_H
 #define TDICT_LOADER_SAMPLER_ORDER_H

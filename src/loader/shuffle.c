@@ -1,6 +1,7 @@
 /* Computes random permutations without a table, by a Feistel network over the cells of a rectangle. The rectangle is a
- * little larger than the range. A result outside the range is permuted again until it is inside ("cycle walking", Black
- * and Rogaway, "Ciphers with arbitrary finite domains", 2002), so the result is a permutation of the range.
+ * little larger than the range. A result outside the range is permuted again until the result is inside the range. The
+ * numbers of the range are therefore permuted. This method is cycle walking (Black and Rogaway, "Ciphers with arbitrary
+ * finite domains", 2002).
  * Owns no data. Thread rule: pure functions, thread-safe. */
 #include "loader/shuffle.h"
 

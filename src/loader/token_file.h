@@ -16,8 +16,8 @@ typedef struct tdict_token_file {
   int32_t width; /* bytes in a token: 2 or 4 */
 } tdict_token_file;
 
-/* Opens and maps a file. `format` is a tdict_token_format. Returns TDICT_EIO if the file cannot be read, TDICT_EFORMAT
- * if its size or header is wrong. err->path is then `path`. */
+/* Opens and maps a file. `format` is a tdict_token_format. Returns TDICT_EIO if the file cannot be read. Returns
+ * TDICT_EFORMAT if its size or header is wrong. In both cases err->path is `path`. */
 tdict_status tdict_token_file_open(tdict_token_file *out, const char *path, int32_t format, tdict_error *err);
 /* Unmaps the file. A second call does nothing. */
 void tdict_token_file_close(tdict_token_file *file);

@@ -104,7 +104,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   finish_batch(l, slot);
 }
 
-/* The thread function: fills one batch after the other until the loader stops. */
+/* Runs a worker thread: fills one batch after the other until the loader stops. */
 static void *run_worker(void *user) {
   tdict_loader_worker *worker = user;
   tdict_loader *l = worker->loader;
@@ -142,7 +142,7 @@ void tdict_loader_stop_workers(tdict_loader *l) {
 }
 
 void tdict_loader_seek(tdict_loader *l, tdict_batch_position to) {
-  /* Stop new batches, and wait for those that are running. */
+  /* Stop new batches, and wait for running batches. */
   l->is_paused = true;
   while (l->num_busy > 0) pthread_cond_wait(&l->batch_done, &l->lock);
 

@@ -12,7 +12,7 @@ static size_t offset_in_pitch(size_t from, size_t to, size_t pitch) {
   return to >= from ? (to - from) % pitch : (pitch - (from - to) % pitch) % pitch;
 }
 
-/* Returns the width of each row if rows are `pitch` bytes apart. */
+/* Returns the number of bytes that the extent covers in each row of `pitch` bytes, at most `pitch`. */
 static size_t width_of(const tdict_extent *e, size_t pitch) {
   const size_t bytes = e->layout ? e->width : e->end - e->begin;
   return bytes < pitch ? bytes : pitch;
@@ -34,7 +34,7 @@ static const tdict_extent *extent_at(const tdict_extents *list, size_t i) { retu
 /* Makes room for one more extent at the end. Returns false if memory is exhausted. */
 static bool reserve_extent(tdict_extents *list) {
   if (list->first + list->count < list->cap) return true;
-  /* Reuse the room at the front if it is more than half of the array. */
+  /* Reuse the room at the front if this room is more than half of the array. */
   if (list->first > list->cap / 2) {
     memmove(list->at, list->at + list->first, list->count * sizeof *list->at);
     list->first = 0;
@@ -83,7 +83,7 @@ static size_t find_dense(const tdict_extents *list, size_t at) {
   return low;
 }
 
-/* Adds a dense extent and merges it with those that it touches. */
+/* Adds a dense extent. Merges the extent with the extents that it overlaps or touches. */
 static bool add_dense(tdict_extents *list, tdict_extent e) {
   size_t i = find_dense(list, e.begin), end = i;
   if (i > 0 && extent_at(list, i - 1)->end == e.begin) i--;

@@ -1,5 +1,5 @@
-/* Extents describe which bytes of a storage a tensor covers. A set of extents belongs to its owner, who locks it.
- * Pure functions of their arguments; thread-safe. */
+/* Extents describe which bytes of a storage a tensor covers. Functions of single extents are pure and thread-safe. A
+ * set of extents has no lock: the owner of the set must hold a lock during each call. */
 #ifndef TDICT_MEMORY_EXTENT_H
 #define TDICT_MEMORY_EXTENT_H
 
@@ -20,7 +20,8 @@ static inline tdict_extent tdict_extent_all(size_t begin, size_t end) {
   return (tdict_extent){.begin = begin, .end = end, .origin = begin};
 }
 typedef enum tdict_overlap { TDICT_OVERLAP_NONE, TDICT_OVERLAP_UNKNOWN, TDICT_OVERLAP_YES } tdict_overlap;
-/* Returns whether two extents share a byte. Returns UNKNOWN if the rows of an extent are unknown. */
+/* Returns whether two extents share a byte. Returns UNKNOWN if the rows of an extent are unknown, or if the two pitches
+ * differ. */
 tdict_overlap tdict_extent_overlap(const tdict_extent *a, const tdict_extent *b);
 
 /* An array with free room at both ends. The first extent is at[first]. */

@@ -1,5 +1,5 @@
 /* A fence represents work that uses some bytes, such as a transfer. A fence is done only after its marks on storages
- * are removed, so the bytes are unused when a wait has returned.
+ * are removed. When a wait for the fence has returned, the work of the fence no longer uses the bytes.
  * Upper layers implement fences; storages keep references to them. Thread rule: every operation is safe from any
  * thread. */
 #ifndef TDICT_MEMORY_FENCE_H

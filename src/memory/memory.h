@@ -29,7 +29,7 @@ typedef enum tdict_direction {
 typedef struct tdict_memory_ops {
   /* Allocates a block. Returns TDICT_ENOMEM and errors of the driver. */
   tdict_status (*allocate)(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err);
-  /* Frees the block. The memory takes over one reference to each fence, and must not reuse the bytes before all
+  /* Frees the block. The memory takes over one reference to each fence. The memory must not reuse the bytes before all
    * fences are done. */
   void (*free)(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences);
   /* `copy` and `fill` return after the work is done. Both are NULL if the host can access the memory. Callers then use

@@ -59,8 +59,8 @@ static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) 
   return at <= b->bytes && bytes <= b->bytes - at;
 }
 
-/* Splits the block after `bytes` bytes. Returns the new block to the right of it, or NULL if host memory is
- * exhausted. */
+/* Splits the block after `bytes` bytes. Returns the new block, which is the right neighbour of `b`. Returns NULL if
+ * host memory is exhausted. */
 static tdict_pinned_block *split_block(tdict_pinned_block *b, size_t bytes) {
   TDICT_ASSERT(bytes > 0 && bytes < b->bytes);
   tdict_pinned_block *rest = calloc(1, sizeof *rest);

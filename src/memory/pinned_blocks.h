@@ -1,5 +1,5 @@
 /* Blocks of pinned memory. Runs of pages are split into blocks of exact sizes; free neighbours are merged again.
- * The pool counts bytes, locks and polls fences; this file does not.
+ * The pool counts the bytes, takes the lock and polls the fences. This file does none of these.
  * Thread rule: call under the lock of the pool that owns the list. Only tdict_blocks_new() needs no lock. */
 #ifndef TDICT_MEMORY_PINNED_BLOCKS_H
 #define TDICT_MEMORY_PINNED_BLOCKS_H

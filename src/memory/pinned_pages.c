@@ -17,9 +17,10 @@
 #include "base/error.h"
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MAX_TOUCHING_THREADS = 16, RESERVED_CPUS = 2 };
-/* The pause between two pieces. A thread that waits for the driver's lock gets the lock only if the lock is free until
- * the thread has woken up.
- * Waking usually takes less than half of this pause. A thread that missed several pauses would wait too long. */
+/* The pause between two pieces. A thread that waits for the driver's lock must first wake up. The thread gets the lock
+ * only if the lock is still free then.
+ * Waking up usually takes less than half of this pause. If the pause were shorter, the thread could miss several pauses
+ * and wait too long. */
 enum { PAUSE_NS = 200000 }; /* pause after a piece of TDICT_PINNED_PIECE bytes or more; shorter after smaller pieces */
 enum { LOG_WARNING = 2 };   /* equals TDICT_LOG_WARNING of tdict/context.h, which belongs to a layer above */
 
@@ -37,7 +38,7 @@ static void *map_aligned(size_t bytes, size_t alignment) {
   return raw + head;
 }
 
-/* Asks the system to place the pages on the node. From here on any thread may touch them. */
+/* Asks the system to place the pages on the node. After this call, any thread may touch the pages. */
 static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
   enum { BITS = 8 * sizeof(unsigned long), MOST_NODES = 1024 };
   unsigned long nodes[MOST_NODES / BITS] = {0};
@@ -47,14 +48,14 @@ static void bind_to_node(const tdict_pinner *p, void *data, size_t bytes) {
     p->ops->bind_refused(p->self, p->node, errno);
 }
 
-/* Lets other threads take the driver's lock. Small pieces get a shorter pause. */
+/* Pauses, so that other threads can take the driver's lock. The pause is shorter after small pieces. */
 static void pause_between_pieces(size_t piece) {
   const size_t parts = piece < TDICT_PINNED_PIECE ? TDICT_PINNED_PIECE / piece : 1;
   const struct timespec pause = {0, (long)(PAUSE_NS / parts)};
   nanosleep(&pause, NULL);
 }
 
-/* Unregisters the first `bytes` bytes, which are whole pieces or everything. */
+/* Unregisters the first `bytes` bytes. `bytes` is a multiple of `piece`, or the size of all pages. */
 static void unregister(const tdict_pinner *p, char *data, size_t bytes, size_t piece) {
   for (size_t at = 0; at < bytes; at += piece) {
     if (at) pause_between_pieces(piece);

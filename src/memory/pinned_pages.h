@@ -70,7 +70,7 @@ tdict_status tdict_pinned_pages_get(const tdict_pinner *pinner, size_t bytes, td
                                     tdict_error *err);
 /* Unpins and frees the pages. */
 void tdict_pinned_pages_put(const tdict_pinner *pinner, const tdict_pinned_pages *pages);
-/* Returns the way in which tdict obtains a block of `bytes` bytes unless that way fails. */
+/* Returns the way that is tried first for a block of `bytes` bytes. */
 tdict_pinned_way tdict_pinned_first_way(size_t bytes);
 
 #endif

@@ -64,9 +64,9 @@ static void release_fence_lists(tdict_fence_list *done) {
   }
 }
 
-/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Under the lock. Returns them
- * linked by `newer`.
- * The caller unpins them after unlocking, since unpinning waits for the device. */
+/* Removes free runs from the pool, oldest first, while more than keep_bytes are cached. Under the lock. Returns these
+ * runs linked by `newer`.
+ * The caller unpins the runs after unlocking, since unpinning waits for the device. */
 static tdict_pinned_block *remove_surplus(pool *p, size_t keep_bytes) {
   tdict_pinned_block *taken = NULL;
   for (tdict_pinned_block *b = p->free_blocks.oldest, *next; b && p->counts.cached_bytes > keep_bytes; b = next) {
@@ -119,7 +119,7 @@ static tdict_pinned_block *take_free_block(pool *p, size_t bytes, size_t at_most
   return b;
 }
 
-/* Returns any free block that fits, also a much larger block or a block for another node. Used if no more may be
+/* Returns any free block that fits, also a much larger block or a block for another node. Used if no more bytes may be
  * pinned. Under the lock. */
 static tdict_pinned_block *take_any_block(pool *p, size_t bytes, int node) {
   tdict_pinned_block *b = take_free_block(p, bytes, SIZE_MAX, node);
@@ -146,8 +146,8 @@ static tdict_status fail_over_limit(const pool *p, size_t bytes, tdict_error *er
       p->counts.cached_bytes, room);
 }
 
-/* Finds a free block (*out), or reserves `bytes` to be pinned (*out is NULL). The reservation keeps the limit while
- * several threads allocate.
+/* Finds a free block (*out), or reserves `bytes` to be pinned (*out is NULL). Without the reservation, threads that
+ * allocate at the same time could together exceed the limit.
  * Unpins cached runs of other sizes if the limit requires it. Under the lock, which is unlocked while unpinning.
  * Returns TDICT_ENOMEM if the limit does not allow the bytes. */
 static tdict_status take_or_reserve(pool *p, size_t bytes, int node, tdict_pinned_block **out, tdict_error *err) {
@@ -200,7 +200,7 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
   if (status != TDICT_OK && b && drop_cache(p)) /* Unpin the cache and try again: its pages may be the memory that the
                                                  * system lacks. */
     status = pin_pages(p, bytes, node, &pages, &cause);
-  /* End the reservation, and count the block if there is one. */
+  /* End the reservation, and count the block if a block was obtained. */
   pthread_mutex_lock(&p->lock);
   TDICT_ASSERT(p->reserved_bytes >= bytes);
   p->reserved_bytes -= bytes;
@@ -310,7 +310,7 @@ static void pool_counts(const tdict_memory *m, tdict_memory_counts *out) {
 
 static void pool_retain(tdict_memory *m) { atomic_fetch_add_explicit(&((pool *)m)->refs, 1, memory_order_relaxed); }
 
-/* Releases a reference. The last release waits for all fences, since no later call can poll them. */
+/* Releases a reference. The last release waits for all fences, since no later call can poll the fences. */
 static void pool_release(tdict_memory *m) {
   pool *p = (pool *)m;
   if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1 || is_forked(p)) return;

@@ -19,13 +19,14 @@
  * exhausted. */
 tdict_status tdict_pinned_pool_create(const tdict_pinner *pinner, size_t limit_bytes, tdict_memory **out,
                                       tdict_error *err);
-/* Tells the pool that the pinner's thread pool no longer exists. The caller then touches pages. */
+/* Tells the pool that the pinner's thread pool no longer exists. After this call, the thread that allocates touches the
+ * pages. */
 void tdict_pinned_pool_forget_threads(tdict_memory *memory);
 /* Unpins cached runs whose fences are done, until at most keep_bytes are cached. */
 void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes);
 /* Returns the `self` pointer of the pinner; NULL if the memory is not a pinned pool. */
 void *tdict_pinned_pool_pinner_self(const tdict_memory *memory);
-/* Returns how the pages of the storage were obtained (a tdict_pinned_way); 0 if they are not from this pool. */
+/* Returns how the pages of the storage were obtained (a tdict_pinned_way); 0 if the pages are not from this pool. */
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage);
 
 #endif

@@ -1,5 +1,5 @@
 /* A storage is a reference-counted range of bytes on a device. A storage knows how to free its bytes, and keeps the
- * fences of the transfers that use them.
+ * fences of the transfers and streams that use the bytes.
  * Thread rule: everything here is safe from any thread. */
 #ifndef TDICT_MEMORY_STORAGE_H
 #define TDICT_MEMORY_STORAGE_H
@@ -17,12 +17,12 @@
 
 typedef struct tdict_storage tdict_storage;
 typedef struct tdict_fence_node tdict_fence_node;
-/* A mark of a transfer on a storage. The mark is part of the transfer's plan, so marking allocates nothing. */
+/* A mark of a transfer on a storage. A transfer allocates its marks in advance, so marking allocates nothing. */
 struct tdict_fence_node {
   /* owned by the storage; relaxed: the thread that locked the list writes `next`, and the thread of the mark reads
-   * it */
+   * `next` */
   _Atomic(tdict_fence_node *) next;
-  tdict_storage *storage; /* the plan holds the reference */
+  tdict_storage *storage; /* the transfer holds the reference */
   tdict_fence *fence;
   bool writes;
 };
@@ -57,8 +57,8 @@ tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero,
 /* Creates a storage with unspecified bytes on a NUMA node, if the memory can choose the node: see allocate_near. */
 tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
                                        tdict_error *err);
-/* Creates a storage over memory of the program. `release` may be NULL; it is called with `user` when the storage is
- * freed. */
+/* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
+ * is not NULL, `release` is called with `user` when the storage is freed. */
 tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
                                 tdict_error *err);
 tdict_storage *tdict_storage_retain(tdict_storage *s);
@@ -81,14 +81,14 @@ static inline bool tdict_storage_is_idle(const tdict_storage *s) {
   return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 &&
          atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
 }
-/* Returns a conflicting fence with a new reference, or NULL. Writers conflict with every use; if `to_write`, readers
- * conflict too. Marks of `except` are ignored. */
+/* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
+ * `to_write` is true, the mark of a reader conflicts, too. Marks of `except` are ignored. */
 tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
-/* Calls fn for every conflicting fence. The list of marks is locked meanwhile, so fn must be short and must not
- * touch storages. */
+/* Calls fn for the fence of every conflicting mark. The list of marks is locked meanwhile, so fn must be short and must
+ * not touch storages. */
 void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
                                  void *user);
-/* Waits until no fence conflicts. */
+/* Waits until no mark conflicts. If `to_write` is true, also waits for the uses by streams of the program. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
 /* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. Removes uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
@@ -100,7 +100,8 @@ void tdict_storage_each_use(tdict_storage *s, void (*fn)(void *user, tdict_fence
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
 /* Marks all bytes of the storage as lost. */
 void tdict_storage_lose_all(tdict_storage *s);
-/* Marks these bytes as written, also if they were not lost. For strided extents see tdict_extent_set_remove(). */
+/* Removes these bytes from the lost bytes, because they were written. Bytes that were not lost stay valid. For strided
+ * extents see tdict_extent_set_remove(). */
 void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
 /* Returns true if some byte of the storage is lost. */
 static inline bool tdict_storage_has_lost(const tdict_storage *s) {

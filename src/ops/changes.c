@@ -56,8 +56,8 @@ static tdict_tree *get_replacement_or_self(const tdict_changes *c, tdict_tree *n
 tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
                                        tdict_error *err) {
   tdict_cursor cursor;
-  /* The cursor does not list nodes with one reference, and a replacement has one reference, so list visited nodes
-   * here. */
+  /* The cursor could skip visited nodes only if they have several references, but a replacement has one reference. So
+   * list visited nodes here. */
   tdict_pointers seen;
   tdict_cursor_init(&cursor, get_replacement_or_self(c, tree), false);
   tdict_pointers_init(&seen);

@@ -9,7 +9,7 @@
 
 enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
 
-/* Returns true if a context that the library knows can copy the tensor's device memory. */
+/* Returns true if the tensor is in device memory that has a copy function. */
 static bool has_copy_function(const tdict_tensor *t) {
   const tdict_memory *m = t->storage->memory;
   return !tdict_is_on_host(t) && m && m->ops->copy;

@@ -16,13 +16,14 @@ tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const t
 /* Checks only dtypes, the read-only flag and devices. Does not wait for transfers. */
 tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                       tdict_error *err);
-/* Waits for transfers that write `src`. Returns TDICT_EINVAL if one of them failed, so that its bytes are lost. */
+/* Waits for transfers that write `src`. Returns TDICT_EINVAL if bytes of `src` are lost, because a transfer into them
+ * failed. */
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err);
 /* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` counts in `shape`. */
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err);
 /* Describes a view of `src` with the dimensions `shape`, which repeats `src` along new leading dimensions. Returns
- * false if the dimensions of `src` are not the last ones of `shape`. */
+ * false if the dimensions of `src` are not the last dimensions of `shape`. */
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);
 
 #endif

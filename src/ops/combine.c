@@ -1,4 +1,4 @@
-/* Implements stack and cat, into a new tree or into an existing one. Results are owned by the caller.
+/* Implements stack and cat, into a new tree or into an existing tree. Results are owned by the caller.
  * Thread rule: as in tdict/combine.h. */
 #include "tdict/combine.h"
 
@@ -38,7 +38,7 @@ static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *
                     tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
 }
 
-/* Computes the batch size of the result, and checks that the batch sizes of the trees allow it. */
+/* Computes the batch size of the result, and checks that the batch sizes of the trees match. */
 static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
   const tdict_tree *first = j->items[0];
   if (j->is_stack && first->batch_ndim == TDICT_MAX_BATCH_NDIM)

@@ -66,10 +66,12 @@ static bool is_close(const tdict_compare_options *o, double a, double b) {
   return fabs(a - b) <= o->absolute + o->relative * fabs(b);
 }
 
-/* Returns true for dtypes whose elements are compared as bytes: integers, bool and types of several lanes. */
+/* Returns true for integers, bool and types of several lanes. Without tolerances, their elements are compared as
+ * bytes. */
 static bool is_exact(tdict_dtype dtype) { return (dtype & 0xffu) <= 1 || dtype == TDICT_BOOL || dtype >> 16 != 1; }
 
-/* Compares two elements: by bytes if their dtype is exact, else as complex numbers with tolerances. */
+/* Compares two elements: by bytes if their dtype is exact and both tolerances are 0, else as complex numbers. Without
+ * tolerances, two bools that are not 0 are equal. */
 static bool is_same_element(const comparer *c, tdict_dtype dtype, const void *a, const void *b) {
   double ar, ai, br, bi;
   bool tolerant = c->o.relative != 0 || c->o.absolute != 0;
@@ -144,7 +146,7 @@ static void compare_elements(comparer *c, const tdict_tensor *a, const tdict_ten
   }
 }
 
-/* Waits for transfers that write `t`. Returns `t`, or a host copy of it if it is on a device. The caller releases
+/* Waits for transfers that write `t`. Sets *out to `t`, or to a host copy if `t` is on a device. The caller releases
  * *copy. */
 static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char *which, const tdict_tensor **out,
                                                tdict_tensor **copy, tdict_error *err) {

@@ -9,8 +9,8 @@
 #include "tdict/keysets.h"
 #include "tree/agree.h"
 
-/* Holds the path of the current node and the separator after it. A frame's mark is the length of that prefix. The
- * buffer has room for one more key, which append_key() may copy as whole words. */
+/* Holds a prefix: the path of the current node, followed by the separator. A frame's mark is the length of its prefix.
+ * The buffer has room for one more key, which append_key() may copy as whole words. */
 typedef struct name_buffer {
   char *text;
   size_t cap;
@@ -55,7 +55,7 @@ static tdict_status no_memory_to_flatten(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Returns the next child tree of a frame's node, or NULL after the last one. */
+/* Returns the next child tree of a frame's node, or NULL after the last child tree. */
 static tdict_tree *get_next_child(tdict_frame *top) {
   const tdict_tree *node = top->node;
   for (const uint32_t end = node->keys->num_slots; top->slot < end;) {
@@ -105,8 +105,8 @@ static tdict_status add_flat_leaf(const char *what, tdict_tree *made, const tdic
   return TDICT_OK;
 }
 
-/* Returns the full name of a key that append_key() put after a prefix of `mark` bytes. If both are short, the hash
- * is computed from words; `prefix` holds the bytes of a prefix shorter than 8 bytes. */
+/* Returns the full name of a key that append_key() put after a prefix of `mark` bytes. If prefix and key are short, the
+ * hash is computed from words; `prefix` holds the bytes of a prefix shorter than 8 bytes. */
 static inline tdict_name make_flat_name(const char *text, uint64_t prefix, size_t mark, const tdict_key *key) {
   const size_t length = key->length;
   if (mark >= TDICT_WORD_BYTES || length > TDICT_WORD_BYTES || length == 0) return tdict_name_of(text, mark + length);

@@ -77,7 +77,7 @@ tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_
   return status;
 }
 
-/* The state of a write from all leaves of one tree to the leaves at the same paths of another. The plan selects
+/* The state of a write from all leaves of one tree to the leaves at the same paths of another tree. The plan selects
  * elements of `to`. If `reads_index` is true, the plan selects elements of `from`, and both trees must have the same
  * keys. */
 typedef struct writer {
@@ -88,7 +88,7 @@ typedef struct writer {
   tdict_flat_pairs pairs;
 } writer;
 
-/* If both trees must have the same keys, returns TDICT_ENOTFOUND if `to` has more keys than `from`. */
+/* Returns TDICT_ENOTFOUND if both trees must have the same keys, but `to` has more keys than `from`. */
 static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
   if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTFOUND, "%s: dst has %zu keys, but the tree has %zu", w->plan->what,
@@ -120,7 +120,7 @@ static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, td
 static tdict_status describe_value(const writer *w, const tdict_tensor *to, const tdict_tensor *from, tdict_made *made,
                                    tdict_error *err) {
   tdict_made wanted;
-  /* The value's tensor must have all dimensions after the batch size; only leading batch dimensions may be missing. */
+  /* The value's tensor must have all dimensions after the batch size. Only leading batch dimensions may be missing. */
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
@@ -160,8 +160,8 @@ static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err);
 
-/* Writes the tensors of one object to the tensors of another object. The check pass opens both objects; the write pass
- * uses the opened pairs again, in the same order. */
+/* Writes the tensors of one object to the tensors of another object. The check pass flattens both objects; the write
+ * pass uses the flattened pairs again, in the same order. */
 static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                  tdict_error *err) {
   if (checks_only) {
@@ -183,7 +183,7 @@ static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const cha
 }
 
 /* Writes the leaves from the cursor's start. If `checks_only` is true, only checks whether the leaves can be written.
- * Opened objects contain no objects, so the recursion is one level deep. */
+ * Flattened objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
   for (tdict_leaf leaf, to_leaf = 0; (leaf = tdict_cursor_next(c)) != 0;) {
@@ -237,7 +237,7 @@ static tdict_status fill_zeros(const tdict_map *map, size_t entry, const tdict_t
   return TDICT_OK;
 }
 
-/* Makes a new tree of zeroed tensors like those of `value`, with the batch size of `td`. */
+/* Makes a new tree of zeroed tensors like the tensors of `value`, but with the batch size of `td`. */
 static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, const char *what, tdict_tree **out,
                                tdict_error *err) {
   tdict_affine a = {.ndim_in = value->batch_ndim, .ndim_out = td->batch_ndim, .grows = true};

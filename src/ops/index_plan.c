@@ -55,8 +55,8 @@ static tdict_status add_whole_dims(index_reader *r, int count, tdict_error *err)
   return status;
 }
 
-/* Converts a position of the next dimension to a non-negative position. Returns TDICT_EINVAL if it is outside the
- * dimension. */
+/* Converts a position of the next dimension to a non-negative position. Returns TDICT_EINVAL if the position is outside
+ * the dimension. */
 static tdict_status find_position(const index_reader *r, int64_t at, int64_t *out, tdict_error *err) {
   int64_t count = r->shape[r->next_dim], found = at < 0 ? at + count : at;
   if (found < 0 || found >= count)
@@ -95,7 +95,8 @@ static tdict_status add_range(index_reader *r, const tdict_index *item, tdict_er
   return add_axis(r, (tdict_axis){r->next_dim++, found, step}, err);
 }
 
-/* Adds a list or mask of `count` positions, with room for the positions. Checks that its length fits the others. */
+/* Adds a list or mask of `count` positions, with room for the positions. Checks that `count` fits the counts of the
+ * other lists and masks. */
 static tdict_status add_gather(index_reader *r, int dims, int64_t count, tdict_error *err) {
   tdict_index_plan *p = r->plan;
   tdict_gather *g = &p->gathers[p->num_gathers]; /* an index has at most TDICT_MAX_INDEX items, so there is room */
@@ -177,7 +178,7 @@ static int64_t scan_mask(const tdict_tensor *mask, int64_t *positions) {
   return found;
 }
 
-/* Adds a mask as the list of the positions where it is not 0. */
+/* Adds a mask as the list of the positions where the mask is not 0. */
 static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_error *err) {
   const tdict_tensor *mask = item->data;
   tdict_status status = check_mask(r, mask, err);

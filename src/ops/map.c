@@ -20,11 +20,11 @@ typedef struct arena {
 } arena;
 typedef struct maker {
   const tdict_map *map;
-  const tdict_tree *root; /* the source, with its objects opened; tensors must begin with its batch size */
+  const tdict_tree *root; /* the source, or its copy with flattened objects; tensors must begin with its batch size */
   tdict_cursor cursor;
   size_t entry, num_tensors, num_dims;
   bool is_locked;     /* true if a node of the source is locked */
-  bool found_objects; /* true if the source contains objects that are not opened yet */
+  bool found_objects; /* true if the source contains objects that are not flattened yet */
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
@@ -83,7 +83,7 @@ static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdic
   return TDICT_OK;
 }
 
-/* Counts a tensor, and the bytes of its result if that is a new tensor. */
+/* Counts a tensor, and the bytes of its result if the result is a new tensor. */
 static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
   /* A child may have been changed through a borrowed handle. Without this check, offsets would be computed from
    * dimensions that the tensor does not have. */
@@ -97,7 +97,8 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
   return status == TDICT_OK && made.fresh ? measure_fresh(m, from, &made, err) : status;
 }
 
-/* Measures all leaves. Stops at the first unopened object, since the tree is then mapped with opened objects. */
+/* Measures all leaves. Stops at the first object that is not flattened, since the tree is then mapped again with
+ * flattened objects. */
 static tdict_status measure_all(maker *m, tdict_error *err) {
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
@@ -126,8 +127,8 @@ static tdict_status allocate_result(maker *m, tdict_error *err) {
   return m->num_tensors ? tdict_slab_create(m->num_tensors, m->num_dims, NULL, &m->slab, err) : TDICT_OK;
 }
 
-/* Returns the number of batch dimensions of `from` after the mapped ones. An empty child may not have the batch size
- * of the root; then returns 0. */
+/* Returns the number of batch dimensions of `from` after the mapped dimensions. Returns 0 if `from` does not have the
+ * batch size of the root, which is possible for an empty child. */
 static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
   if (from->batch_ndim < map->batch_in) return 0;
   for (int i = 0; i < map->batch_in; i++)
@@ -233,8 +234,8 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
   }
 }
 
-/* Measures and creates the tree, without locks. If unopened objects are found, sets *found_objects and creates
- * nothing. */
+/* Measures and creates the tree, without locks. If the tree has objects that are not flattened, sets *found_objects and
+ * creates nothing. */
 static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
   tdict_tree *made = NULL;
   m->entry = m->num_tensors = m->num_dims = 0;
@@ -259,7 +260,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   return status;
 }
 
-/* Maps a copy of the tree whose objects are opened, and makes objects of the results again. */
+/* Maps a copy of the tree with flattened objects, and makes objects of the results again. */
 static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   const tdict_map *map = m->map;
   const tdict_flatten_rule opening = {map->what, map->way, map->memory != NULL, map->batch_in, td->batch_size, NULL};
@@ -290,7 +291,8 @@ static bool has_locked_node(maker *m, const tdict_tree *td) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     if (!tree) continue;
     locked = tdict_node_is_locked(tree);
-    (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: map_once() entered the same nodes in the opened tree */
+    (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: map_once() entered the same nodes of the flattened
+                                                 * tree */
   }
   return locked;
 }

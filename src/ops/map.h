@@ -27,9 +27,9 @@ struct tdict_map {
   tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                        tdict_error *err);
   void *user;
-  /* `way` is the hook that objects use. `object` calls that hook for one object. Objects without the hook are opened,
-   * and `describe` is called for their tensors. If `objects_opened` is true, the caller has opened the objects and
-   * closes them in the result. */
+  /* `way` is the hook that objects use. `object` calls that hook for one object. An object without the hook is opened:
+   * a tree of its tensors replaces the object, and `describe` is called for these tensors. If `objects_opened` is true,
+   * the caller has opened the objects, and makes objects of these trees in the result. */
   tdict_object_method way;
   tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
@@ -37,8 +37,8 @@ struct tdict_map {
 /* Makes the tree. Unless drops_locks is true, locks the new tree like the source. Returns TDICT_ENOMEM. Returns
  * TDICT_ESHAPE if a node would have too many batch dimensions. Also returns TDICT_ESHAPE if a tensor does not begin
  * with the first batch_in batch dimensions of the source. Returns the errors of the callbacks, and sets err->path to
- * the leaf if a callback left it empty. Returns TDICT_ENOTSUP for an object that cannot take part, and the errors of
- * hooks. */
+ * the leaf if a callback left err->path empty. Returns TDICT_ENOTSUP for an object that cannot take part, and the
+ * errors of hooks. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* Makes a copy of the nodes of a tree that shares key tables and leaves. The copy is not locked. Returns
  * TDICT_ENOMEM. */

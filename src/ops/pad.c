@@ -1,4 +1,4 @@
-/* Stacks sequences of different lengths and pads the shorter ones. The result is owned by the caller.
+/* Stacks sequences of different lengths and pads the shorter sequences. The result is owned by the caller.
  * Thread rule: as in tdict/combine.h. */
 #include "base/error.h"
 #include "base/options.h"
@@ -133,7 +133,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, do
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, true, &p.aligned, err);
   if (status != TDICT_OK) return status;
   tdict_tree **opened = NULL, *made = NULL;
-  /* Open the objects, so that their tensors are padded too. */
+  /* Flatten the objects, so that their tensors are padded too. */
   status = plan_padded_batch_size(&p, err);
   if (status == TDICT_OK && p.aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = what, .way = TDICT_OBJECT_AS_TENSORS};

@@ -86,7 +86,7 @@ static tdict_status describe_grouping(const tdict_map *map, size_t entry, const 
   }
   /* Find strides for the new shape. */
   if (from->numel == 0) {
-    tdict_layout_size size; /* if one size is 0, the product of the others may still be too large */
+    tdict_layout_size size; /* if one size is 0, the product of the other sizes may still be too large */
     tdict_status status = tdict_layout_check(map->what, from->dtype, made->ndim, made->shape, &size, err);
     if (status != TDICT_OK) return status;
     tdict_layout_strides(made->ndim, made->shape, made->strides);
@@ -127,7 +127,8 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
   return tdict_map_run(&map, td, out, err);
 }
 
-/* Computes the product of some dimensions. Returns false if it overflows; a dimension of 0 makes it 0. */
+/* Computes the product of some dimensions. Returns false if the product overflows. If a dimension is 0, the product is
+ * 0. */
 static bool count_elements(const tdict_tree *td, int first, int last, int64_t *total) {
   bool fits = true;
   *total = 1;

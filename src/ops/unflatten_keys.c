@@ -50,8 +50,8 @@ static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *pa
   return TDICT_OK;
 }
 
-/* Prepares a leaf for a replacement and returns a reference that the caller owns. A child tree with too few batch
- * dimensions is replaced by a shallow copy that has them. */
+/* Prepares a leaf for a replacement and returns a reference that the caller owns. A child tree that lacks batch
+ * dimensions or the device of `under` is replaced by a shallow copy that has them. */
 static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out,
                                tdict_error *err) {
   const tdict_demand demand = tdict_demand_of(under, u->what, NULL);

@@ -19,7 +19,7 @@ typedef struct visit_job {
   const char *what;
   const tdict_tree *const *trees;
   size_t count;
-  tdict_tree **opened;      /* copies of the trees with their objects opened; NULL if there are no objects */
+  tdict_tree **opened;      /* copies of the trees with flattened objects; NULL if there are no objects */
   tdict_leaf_visitor visit; /* exactly one of visit and make is set */
   tdict_leaf_maker make;
   tdict_visit_options o;
@@ -67,7 +67,7 @@ static tdict_status list_entry(void *user, const tdict_entry *entry, tdict_error
   return TDICT_OK;
 }
 
-/* Returns the first tree, with its objects opened. */
+/* Returns the first tree, or its copy with flattened objects. */
 static const tdict_tree *get_first_tree(const visit_job *j) { return j->opened ? j->opened[0] : j->trees[0]; }
 
 /* Lists the leaves in two walks: the first counts, the second fills the arrays. */

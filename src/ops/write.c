@@ -1,4 +1,4 @@
-/* Writes elements in place. Owns nothing after a call.
+/* Writes elements in place. The functions own nothing after a call.
  * Thread rule: as in tdict/write.h. */
 #include "tdict/write.h"
 
@@ -113,7 +113,7 @@ static tdict_status fill_tree(const tdict_tree *td, const char *parent_path, dou
   bool found_object = false;
   tdict_cursor_init(&cursor, td, true);
   tdict_status status = fill_leaves(&cursor, parent_path, value, &found_object, err);
-  /* Open the objects, and check again through their tensors. */
+  /* Flatten the objects, and check their tensors. */
   if (status == TDICT_OK && found_object) {
     status = tdict_objects_flatten(&opening, td, &opened, err);
     found_object = false;
@@ -159,7 +159,7 @@ typedef struct copier {
   tdict_flat_pairs pairs;
 } copier;
 
-/* If both trees must have the same keys, returns TDICT_ENOTFOUND if the destination has more keys than the source. */
+/* Returns TDICT_ENOTFOUND if both trees must have the same keys, but the destination has more keys than the source. */
 static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, const tdict_tree *from,
                                        tdict_error *err) {
   if (!c->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
@@ -194,8 +194,8 @@ static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err);
 
-/* Copies the tensors of one object to the tensors of another object. The check pass opens both objects; the write pass
- * uses the opened pairs again, in the same order. */
+/* Copies the tensors of one object to the tensors of another object. The check pass flattens both objects; the write
+ * pass uses the flattened pairs again, in the same order. */
 static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
                                 tdict_error *err) {
   const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS};
@@ -214,7 +214,7 @@ static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char
   return status;
 }
 
-/* Copies the leaves from the cursor's start. If `checks_only` is true, only checks whether this is possible. Opened
+/* Copies the leaves from the cursor's start. If `checks_only` is true, only checks whether this is possible. Flattened
  * objects contain no objects, so the recursion is one level deep. */
 static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
                                         tdict_error *err) {

@@ -19,7 +19,7 @@ typedef struct tdict_latch {
 void tdict_latch_init(tdict_latch *latch, int64_t count);
 /* Destroys the latch. No thread may use the latch any more. */
 void tdict_latch_destroy(tdict_latch *latch);
-/* Decrements the count, not below zero. If the count becomes zero, wakes all waiters. */
+/* Decrements the count if the count is above zero. If the count becomes zero, wakes all waiters. */
 void tdict_latch_down(tdict_latch *latch);
 /* Sets the count to zero and wakes all waiters. */
 void tdict_latch_open(tdict_latch *latch);

@@ -1,6 +1,7 @@
 /* Implements the thread pool with one queue and one lock. The pool owns its threads; callers own their tasks.
- * A worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks. The
- * thread that slept last is woken first, since its data is most likely still in the caches. Thread rule: see pool.h. */
+ * A worker spins briefly for the next task before it sleeps, since waking a thread takes longer than many tasks take.
+ * The thread that fell asleep last is woken first, since its data is most likely still in the caches. Thread rule: see
+ * pool.h. */
 #include "sched/pool.h"
 
 #include <pthread.h>
@@ -17,7 +18,8 @@
 
 enum { MIN_THREADS = 8, SPIN_NS = 80000, SPIN_MIN_CPUS = 3, MAX_UNRESERVED_CPUS = 3, POLLS_PER_CLOCK_READ = 16 };
 
-/* A thread sleeps on its sleeper. Each thread has a separate sleeper. */
+/* The condition variable on which one thread sleeps. Each thread has a separate sleeper, so that a chosen thread can be
+ * woken. */
 typedef struct sleeper {
   struct sleeper *next; /* the thread that fell asleep before this thread */
   pthread_cond_t woken;
@@ -101,8 +103,8 @@ static void spin_for_tasks(tdict_pool *pool) {
   pool->num_spinning--;
 }
 
-/* Removes the thread that slept last from the stack and marks it as woken. Under the lock. At least one thread must be
- * asleep. The caller unlocks before it signals, since the woken thread needs the lock at once. */
+/* Removes the thread that fell asleep last from the stack and marks this thread as woken. Under the lock. At least one
+ * thread must be asleep. The caller unlocks before it signals, since the woken thread needs the lock at once. */
 static sleeper *pop_sleeper(tdict_pool *pool) {
   sleeper *s = pool->sleep_stack;
   TDICT_ASSERT(tdict_lock_is_held(&pool->lock));

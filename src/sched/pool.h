@@ -1,5 +1,6 @@
 /* The thread pool: a fixed number of threads that run tasks in the order of submission.
- * A task belongs to its submitter and must live until it has run. Thread rule: safe from any thread. */
+ * A task belongs to its submitter and must stay valid until the task has begun to run. Thread rule: safe from any
+ * thread. */
 #ifndef TDICT_SCHED_POOL_H
 #define TDICT_SCHED_POOL_H
 
@@ -49,8 +50,8 @@ bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
 /* Returns true if the calling thread belongs to this pool. */
 bool tdict_pool_is_worker(const tdict_pool *pool);
 
-/* Runs one queued task on the calling thread while the thread waits for `owner`. The task is one that never waits, or a
- * task of `owner`. Returns false if no such task is queued. */
+/* Runs one queued task on the calling thread while the thread waits for `owner`. Runs only a task whose may_wait is
+ * false, or a task of `owner`. Returns false if no such task is queued. */
 bool tdict_pool_help(tdict_pool *pool, const void *owner);
 /* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread. Returns NULL if no pointer was
  * stored. */

@@ -2,8 +2,8 @@
  *
  * A thread's state is allocated when the state first differs from the initial state. The state is recycled when it
  * equals the initial state again, so no cleanup is needed when the thread ends. The driver owns all states and frees
- * them when it closes. Thread rule: only its own thread reads and writes a state; the driver's lock guards the
- * lists. */
+ * them when it closes. Thread rule: only the thread that a state belongs to reads and writes the state. The driver's
+ * lock guards the lists. */
 #include <stdlib.h>
 
 #include "sim/engine.h"

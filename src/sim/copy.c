@@ -31,9 +31,8 @@ static bool has_access(const tdict_sim_device *device, const tdict_sim_device *o
   return owner == device || !range->pool || (range->pool->allowed_peers >> device->ordinal & 1);
 }
 
-/* Checks device memory that a copy of `device` accesses. Writes the host pointer to the memory's bytes. Fills *use for
- * a later check that the allocation still exists. A peer copy names the owner of the memory and passes the owner as
- * `device`. Locked. */
+/* Checks device memory that a copy of `device` accesses. Writes a host pointer to the bytes to *out. Fills *use for a
+ * later check that the allocation still exists. A peer copy passes the owner of the memory as `device`. Locked. */
 static tdict_cu check_device(tdict_sim_driver *d, const tdict_sim_device *device, const void *address, size_t bytes,
                              tdict_sim_use *use, char **out) {
   tdict_sim_device *owner = tdict_sim_device_of(d, address);

@@ -1,6 +1,6 @@
 /* The simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its streams. The
  * driver owns its devices, their memory, streams, events and threads. Closing the driver frees all of these. Thread
- * rule: safe from any thread. No thread may use a driver while it closes. */
+ * rule: safe from any thread. No thread may use a driver while the driver closes. */
 #include "sim/driver.h"
 
 #include <math.h>
@@ -148,7 +148,7 @@ static void close_device(tdict_sim_device *device) {
 
 static void close_driver(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
-  /* Finish all work first: it uses the streams and the memory. */
+  /* Finish all work first, because the work uses the streams and the memory. */
   tdict_driver_sim_resume(base);
   tdict_sim_lock(d);
   for (int32_t i = 0; i < d->num_devices; i++) tdict_sim_wait_device(&d->devices[i]);
@@ -270,7 +270,7 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
   pthread_cond_init(&d->changed, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  /* Open the devices. close_driver() closes those that are open. */
+  /* Open the devices. If this fails, close_driver() closes the devices that are open. */
   while (d->num_devices < options->num_devices && open_device(d, d->num_devices, &monotonic)) d->num_devices++;
   pthread_condattr_destroy(&monotonic);
   if (d->num_devices < options->num_devices) {

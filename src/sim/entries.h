@@ -1,6 +1,6 @@
-/* The entries of the simulated driver's table, grouped by file, and helpers that several files use. driver.h describes
- * the entries. Thread rule: safe from any thread. A comment that ends with "Locked." means: call with the driver's lock
- * held. */
+/* The entries of the simulated driver's table, grouped by file, and helpers that several files use. device/driver.h
+ * describes the entries. Thread rule: safe from any thread. A comment that ends with "Locked." means: call with the
+ * driver's lock held. */
 #ifndef TDICT_SIM_ENTRIES_H
 #define TDICT_SIM_ENTRIES_H
 

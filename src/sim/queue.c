@@ -73,8 +73,8 @@ void tdict_sim_stream_end(tdict_sim_stream *stream) {
   if (!stream->head) free_stream(stream);
 }
 
-/* Adds the stream to the list of streams whose head may be able to run. A list replaces recursion, because one finished
- * operation may unblock a long chain of streams. */
+/* Adds the stream to the list of streams whose head may be able to run. The list avoids deep recursion, because a
+ * finished operation may unblock a long chain of streams. */
 static void add_runnable(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   if (stream->is_runnable) return;
@@ -113,7 +113,7 @@ static void push_work(tdict_sim_engine *engine, tdict_sim_op *op) {
   if (engine->idle) pthread_cond_signal(&engine->wake);
 }
 
-/* Runs the markers at the head of a stream, up to the first work, which it gives to an engine. */
+/* Runs the markers at the head of a stream, then gives the first work after these markers to an engine. */
 static void run_heads(tdict_sim_stream *stream) {
   tdict_sim_driver *d = stream->device->driver;
   tdict_sim_op *op;
@@ -185,8 +185,8 @@ static bool append_wait(tdict_sim_stream *stream, tdict_sim_op *after) {
   return true;
 }
 
-/* Appends the waits between the legacy stream and the blocking streams: the legacy stream waits for all of them, and
- * each of them waits for the legacy stream. Returns false if out of memory. */
+/* Appends the waits between the legacy stream and the blocking streams. The legacy stream waits for all blocking
+ * streams, and each blocking stream waits for the legacy stream. Returns false if out of memory. */
 static bool append_legacy_waits(tdict_sim_stream *stream) {
   tdict_sim_device *device = stream->device;
   tdict_sim_op *last = device->legacy.tail;

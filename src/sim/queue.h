@@ -1,10 +1,10 @@
 /* Streams, operations and engines of the simulated driver, and the driver's own struct.
  *
  * A stream is a queue of operations. An operation is a marker (wait, record, free) or work (copy, fill, call). When a
- * marker reaches the head of a stream, the current thread executes it. A wait stays at the head until its operation is
- * done. Work is done by an engine's thread. Each device has one engine for copies to the device, one for copies to the
- * host, and one for all other work. An engine moves all bytes of a copy together, when the simulated time of the copy
- * has passed.
+ * marker reaches the head of a stream, the current thread executes the marker. A wait stays at the head until its
+ * operation is done. Work is done by an engine's thread. Each device has one engine for copies to the device, one for
+ * copies to the host, and one for all other work. An engine moves all bytes of a copy together, when the simulated time
+ * of the copy has passed.
  *
  * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
  * records. Waiting operations and waiting threads hold references, too.
@@ -108,7 +108,7 @@ typedef struct tdict_sim_engine {
   bool may_finish;     /* true: a step lets the current work finish while the driver is held */
   tdict_sim_op *head;  /* work that can start, sorted by seq */
   tdict_sim_op *current;
-  double bytes_per_second; /* bytes per second; 0: no limit */
+  double bytes_per_second; /* 0: no limit */
   int64_t free_ns;         /* simulated time at which the last work ended */
 } tdict_sim_engine;
 
@@ -121,7 +121,7 @@ struct tdict_cu_context {
   tdict_sim_stream legacy, per_thread;
   tdict_sim_stream *streams; /* all streams of the device, including legacy and per_thread */
   tdict_sim_event *events;
-  int64_t num_streams, num_events; /* number of streams that the user created and has not destroyed */
+  int64_t num_streams, num_events; /* numbers of streams and events that the program created and has not destroyed */
   tdict_sim_engine engines[TDICT_SIM_NUM_ENGINES];
 };
 
@@ -132,7 +132,7 @@ struct tdict_sim_driver {
   tdict_sim_options options;
   tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */
-  pthread_mutex_t lock;     /* guards all later fields and everything they point to */
+  pthread_mutex_t lock;     /* guards all later fields and everything that these fields point to */
   pthread_cond_t changed;   /* signaled when an operation is done or a count or flag below changes */
   int64_t num_waiting;      /* threads that wait for `changed` */
   bool held, stepping, closing;

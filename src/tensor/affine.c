@@ -34,7 +34,7 @@ tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, co
                       TDICT_MAX_NDIM);
   const int64_t *strides = tdict_tensor_dims_strides(t);
   bool has_any = t->numel != 0;
-  /* Compute the dimensions that change, then copy the trailing ones. */
+  /* Compute the dimensions that change, then copy the trailing dimensions. */
   made->fresh = false;
   made->ndim = ndim;
   for (int i = 0; i < a->ndim_out; i++) {
@@ -66,8 +66,8 @@ bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides
     int64_t step = strides[i], elements = shape[i], taken = 1;
     for (i--; i >= 0 && (shape[i] == 1 || strides[i] == wrapping_mul(elements, step)); i--) elements *= shape[i];
     if (elements == 0) return false;
-    /* A group also takes the adjacent new dimensions of size 1. The next group may therefore take no dimension if it
-     * has one element. */
+    /* A group also takes the adjacent new dimensions of size 1. A later group of one element may therefore take no
+     * dimension. */
     for (; to >= 0 && (taken < elements || new_shape[to] == 1); to--) {
       if (new_shape[to] == 0) return false;
       new_strides[to] = wrapping_mul(taken, step);

@@ -19,7 +19,7 @@ typedef struct tdict_affine {
 
 /* A layout and the address of its first element. */
 typedef struct tdict_made {
-  bool fresh; /* describes new memory in C order: data and strides are unused */
+  bool fresh; /* true: the layout describes new memory in C order; `data` and `strides` are unused */
   int32_t ndim;
   void *data;
   int64_t shape[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
@@ -46,7 +46,7 @@ typedef struct tdict_temp {
   tdict_tensor tensor;
   int64_t dims[2 * TDICT_MAX_NDIM];
 } tdict_temp;
-/* Fills the temporary tensor. Returns a pointer to it, valid while `temp` and `over` exist. */
+/* Fills the temporary tensor and returns its address, which is valid while `temp` and `over` exist. */
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
 /* Describes the layout of an existing tensor. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);

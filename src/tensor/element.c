@@ -110,7 +110,7 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
 }
 
 /* Decodes a small float with the given exponent and mantissa bits. If `no_infinity` is true (float8_e4m3fn), there is
- * no infinity, and a number is NaN only if all bits of both fields are 1. */
+ * no infinity, and a number is NaN only if all bits of the exponent and the mantissa are 1. */
 static double decode_small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
   unsigned top = (1u << exponent) - 1, e = bits >> mantissa & top, m = bits & ((1u << mantissa) - 1);
   int bias = (int)(top >> 1);

@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Multiplies the counts; a count of 0 is taken as 1, so that the C-order strides of an empty tensor do not overflow
- * either. Returns false on overflow. */
+/* Multiplies the counts. Counts of 0 are treated as 1, so that the C-order strides of an empty tensor cannot overflow.
+ * Returns false on overflow. */
 static bool compute_span(int ndim, const int64_t *shape, int64_t *span) {
   *span = 1;
   for (int i = 0; i < ndim; i++)
@@ -87,7 +87,7 @@ static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
 }
 
 /* Adds the next outer dimension to the pair. Dimensions are in reverse order until tdict_pair_init() reverses them. If
- * there is no gap, merges the dimension with the inner one. */
+ * there is no gap, merges the dimension with the inner dimension. */
 static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
   int last = pair->ndim - 1;
   int64_t run = (int64_t)pair->run_bytes;

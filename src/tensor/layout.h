@@ -46,7 +46,7 @@ typedef struct tdict_pair_part {
   const void *src;
   size_t begin, end;
 } tdict_pair_part;
-/* Calls fn for each rectangle of the part. Stops at the first status that is not TDICT_OK and returns it. */
+/* Calls fn for each rectangle of the part. Stops at the first status that is not TDICT_OK and returns this status. */
 typedef tdict_status (*tdict_rect_fn)(void *user, const tdict_rect *rect, tdict_error *err);
 tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part, tdict_rect_fn fn, void *user,
                              tdict_error *err);

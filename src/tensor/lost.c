@@ -13,8 +13,8 @@ typedef struct dim_step {
   size_t step; /* in bytes */
 } dim_step;
 
-/* Collects the dimensions with more than one element, smallest step first. The sign of a step is ignored: it covers
- * the same bytes. */
+/* Collects the dimensions with more than one element, smallest step first. The sign of a step is ignored, because steps
+ * in both directions cover the same bytes. */
 static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   const int64_t *strides = tdict_tensor_dims_strides(t);
   int count = 0;
@@ -84,7 +84,7 @@ static tdict_status regain_rows(void *user, const tdict_rect *rect, tdict_error 
   return TDICT_OK;
 }
 
-/* Marks strided elements as written, row by row, if these elements are part of another extent that was lost. */
+/* Marks all elements as written. If strided elements are part of another lost extent, marks them row by row. */
 void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const tdict_extent e = tdict_tensor_extent(t);
   tdict_storage_regain(t->storage, &e);

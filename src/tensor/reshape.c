@@ -1,6 +1,6 @@
 /* Reshapes tensors: a result has the same elements in C order with another shape. A result retains the storage, not the
  * source tensor.
- * Thread rule: only reads its tensor, so any thread that may read the tensor may call this. */
+ * Thread rule: only reads its tensor, so any thread that may read the tensor may call these functions. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "tensor/affine.h"

@@ -244,7 +244,7 @@ tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storag
   return TDICT_OK;
 }
 
-/* No other thread has the slab yet, so its count needs no atomic addition. */
+/* Counts one more reference. No other thread has the slab yet, so the count needs no atomic addition. */
 static void count_new(tdict_slab *slab) {
   atomic_store_explicit(&slab->refs, atomic_load_explicit(&slab->refs, memory_order_relaxed) + 1, memory_order_relaxed);
 }

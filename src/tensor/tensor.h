@@ -48,19 +48,20 @@ void tdict_slab_count(tdict_slab *slab, int64_t more);
  * been checked. Retains `storage`.
  * The reference to the tensor belongs to the caller. No other thread may use the slab yet. Cannot fail. */
 tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
-/* Drops `count` references at once. Frees the slab with the last one. */
+/* Drops `count` references at once. Frees the slab with the last reference. */
 void tdict_slab_release(tdict_slab *slab, int64_t count);
 
-/* Creates a single tensor over an existing storage, which it retains. Uses data, dtype, ndim, shape and strides
- * (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Creates a single tensor over an existing storage. The tensor retains the storage. Uses data, dtype, ndim, shape and
+ * strides (NULL: C order) of `view`, which must have been checked. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
                                tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in its storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
-/* Returns true if some of the tensor's bytes are lost: a transfer into them failed, and they have not been written
- * since. */
+/* Returns true if some of the tensor's bytes are lost: a transfer into these bytes failed, and the bytes have not been
+ * written since. */
 bool tdict_tensor_check_lost(const tdict_tensor *t);
-/* Checks the flag of the storage first, which is nearly always false. */
+/* Returns the same result as tdict_tensor_check_lost(). Checks the storage's flag first, which is nearly always
+ * false. */
 static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
   return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
 }
@@ -72,7 +73,7 @@ static inline void tdict_tensor_regain(const tdict_tensor *t) {
   if (tdict_storage_has_lost(t->storage)) tdict_tensor_regain_lost(t);
 }
 /* Waits until no transfer writes the storage. If `to_write`, also waits until no transfer reads the storage and until
- * the work noted by tdict_record_stream() is done. */
+ * the work recorded by tdict_record_stream() is done. */
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
   if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
 }

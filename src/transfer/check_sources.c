@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "tensor/layout.h"
 
-/* This hash is not cryptographic: it detects accidental changes only. */
+/* Mixes a word into a hash. The hash is not cryptographic: only accidental changes are detected. */
 static uint64_t mix_hash(uint64_t h, uint64_t word) {
   h = (h ^ word) * 0x9e3779b97f4a7c15u;
   return h ^ h >> 29;

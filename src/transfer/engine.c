@@ -1,4 +1,4 @@
-/* The engine of a context: creates and destroys it, keeps one spare plan, and creates rings on demand. See engine.h
+/* Creates and destroys the engine of a context, keeps one spare plan, and creates rings on demand. See engine.h
  * for ownership and threads. */
 #include "transfer/engine.h"
 

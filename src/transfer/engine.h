@@ -44,14 +44,14 @@ typedef struct tdict_engine {
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
 void tdict_engine_wait(tdict_engine *engine);    /* returns after all running transfers have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
-/* Returns the ring of a GPU, borrowed. The first call creates it. Call inside a scope of the GPU. TDICT_ENOMEM,
- * TDICT_EDEVICE. */
+/* Returns the ring of a GPU, borrowed. The first call for a GPU creates the ring. Call inside a scope of the GPU.
+ * TDICT_ENOMEM, TDICT_EDEVICE. */
 tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
 /* Returns how the memory of a GPU's ring was obtained: a tdict_pinned_way, -1 if the memory is not pinned, 0 if the GPU
  * has no ring. */
 int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
 /* tdict_engine_take_plan() moves the spare plan memory into *out, which may be empty. tdict_engine_give_plan()
- * clears a plan and keeps its memory for the next transfer, or frees it if it is too large. */
+ * clears a plan and keeps the plan's memory for the next transfer. If the memory is too large, frees the memory. */
 void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
 void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
 /* Returns the context's engine. Defined in context.c. */

@@ -1,5 +1,5 @@
-/* The end of a transfer: statistics, release of sources, launch of the transfers that wait for it. See finish.h for
- * threads.
+/* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
+ * transfer. See finish.h for threads.
  * A transfer that has begun releases everything except its result here. If a transfer never began, job.c releases
  * everything. */
 #include "transfer/finish.h"
@@ -76,8 +76,8 @@ static void fill_stats(tdict_future *t) {
   s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->begin_ns);
 }
 
-/* Returns the tail events. The caller holds error_lock, so no thread queues a wait for these events now. The copies
- * have ended, so no later waiter needs the events. */
+/* Gives the tail events back to their GPUs. The caller holds error_lock, so no thread queues a wait for these events
+ * now. The copies have ended, so no later waiter needs the events. */
 static void give_tails(tdict_future *t) {
   TDICT_ASSERT(tdict_lock_is_held(&t->error_lock));
   for (int i = 0; i < t->num_workers; i++) {
@@ -113,9 +113,9 @@ static void release_slab(releasing *r) {
   r->count = 0;
 }
 
-/* Removes the mark of a source and releases it. `early` is true if the transfer still runs. If `early` is true and the
- * program owns the memory, returns false and keeps the source. The program's release callback must not run in the
- * middle of a transfer. */
+/* Removes the mark of a source and releases the source. `early` is true if the transfer still runs. If `early` is true
+ * and the program owns the memory, returns false and keeps the source. The program's release callback must not run in
+ * the middle of a transfer. */
 static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
   tdict_fence_node *node = &p->nodes[i];
   tdict_tensor *src = p->items[i].src;
@@ -134,8 +134,8 @@ static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasi
   return true;
 }
 
-/* The mark of one item also protects the following items of the same storage, whose nodes have no fence. A mark that
- * protects several items is removed when the transfer ends. */
+/* The mark of one item also protects the next items if they have the same storage. The nodes of these items have no
+ * fence. A mark that protects several items is removed when the transfer ends. */
 void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   tdict_plan *p = &t->plan;
   if (t->hashes) return; /* check_sources is set: the sources are hashed again when the transfer ends */
@@ -161,8 +161,8 @@ void tdict_transfer_chunk_read(tdict_future *t, const tdict_chunk *chunk) {
   own_chunk->was_read = all;
 }
 
-/* Releases the sources that no chunk has released early. Skips the items of chunks that were read, except at the
- * chunk's borders, where items may extend into the next chunk. */
+/* Releases the sources that were not released early. Skips items that lie completely in a chunk whose was_read is set,
+ * because their sources were released. */
 static void release_sources(tdict_future *t) {
   tdict_plan *p = &t->plan;
   releasing r = {0};

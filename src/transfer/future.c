@@ -1,5 +1,5 @@
-/* The public calls of futures: wait for a transfer, read its state and statistics, cancel it, count handles. A
- * future is the transfer itself: see job.h for ownership.
+/* The public calls of futures: wait for a transfer, read its state and statistics, cancel the transfer, count handles.
+ * A future is the transfer itself: see job.h for ownership.
  * Thread rule: safe from any thread. */
 #include "base/assert.h"
 #include "base/clock.h"
@@ -17,8 +17,8 @@ tdict_future *tdict_future_retain(const tdict_future *future) {
   return t;
 }
 
-/* Drops the result with the last handle, because the worker that ended the transfer may drop its reference a little
- * later. */
+/* Drops the result together with the last handle, if the transfer has ended. Otherwise the result could live a little
+ * longer, because the worker that ended the transfer may still hold a reference. */
 void tdict_future_release(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark)) return;
   if (atomic_fetch_sub_explicit(&future->handles, 1, memory_order_acq_rel) == 1 &&
@@ -79,7 +79,7 @@ tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
 }
 
 /* Makes the stream wait for the tail events of all workers. The caller holds error_lock, and the outcome is not final
- * yet. Later, the tail events are returned to their pools. */
+ * yet. After the outcome is final, the tail events are back in their pools. */
 static tdict_status queue_tail_waits(tdict_future *f, tdict_stream s, tdict_error *err) {
   tdict_gpu *stream_gpu; /* the stream's device. Handle 0 is the legacy stream of the current device */
   tdict_gpu_scope scope;

@@ -1,5 +1,5 @@
-/* Runs hooks of objects as tasks of the pool. A task may wait, so a thread that waits in a hook runs other tasks
- * meanwhile. See hooks.h for ownership and threads. */
+/* Runs hooks of objects as tasks of the pool. A hook may wait for a transfer. Until that transfer ends, the thread of
+ * the hook may run other tasks. See hooks.h for ownership and threads. */
 #include "transfer/hooks.h"
 
 #include <stdlib.h>
@@ -56,8 +56,7 @@ tdict_status tdict_hooks_prepare(tdict_future *t, tdict_context *context, tdict_
   return TDICT_OK;
 }
 
-/* Calls one hook and replaces *box by a box of the object that it returned. The caller owns both
- * boxes. */
+/* Calls one hook and replaces *box by a box of the object that the hook returned. The caller owns both boxes. */
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
 static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box **box, tdict_error *err) {
   void *returned = NULL;
@@ -172,7 +171,7 @@ void tdict_hooks_run(tdict_future *t) {
     if (here)
       run_hook_task(&h->tasks[i].task);
     else
-      tdict_pool_submit(pool, &h->tasks[i].task); /* do not use the transfer after the last submit, because it may be
-                                                   * freed */
+      tdict_pool_submit(pool, &h->tasks[i].task); /* do not use the transfer after the last submit, because the transfer
+                                                   * may be freed */
   }
 }

@@ -20,11 +20,11 @@ struct tdict_hook {
 
 /* Finds the hooks to run in the transfer's plan. Hooks may use `context`. TDICT_ENOMEM. */
 tdict_status tdict_hooks_prepare(tdict_future *transfer, tdict_context *context, tdict_device device, tdict_error *err);
-/* Runs the hooks. On the pool, the last hook also begins the copies. If the transfer works on its caller, the hooks
- * run on the calling thread, which then calls tdict_hooks_begin_copies(). */
+/* Runs the hooks. On the pool, the last hook also begins the copies. If on_caller is set, the hooks run on the calling
+ * thread. The calling thread then calls tdict_hooks_begin_copies(). */
 void tdict_hooks_run(tdict_future *transfer);
 /* Puts the objects that the hooks returned into the result and begins the copies. If there is nothing to copy, or a
- * hook has failed, it ends the transfer and returns false. */
+ * hook has failed, ends the transfer and returns false. */
 bool tdict_hooks_begin_copies(tdict_future *transfer);
 /* Returns true if the calling thread runs a hook of this transfer. */
 bool tdict_hooks_is_inside(const tdict_future *transfer);

@@ -81,7 +81,7 @@ static void log_unreported_error(const tdict_future *f) {
 
 void tdict_transfer_release(tdict_future *f) {
   if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
-  /* In a fork, events and streams belong to the parent, so nothing is freed. */
+  /* In a forked child, events and streams belong to the parent process, so nothing is freed. */
   if (tdict_forkmark_forked(f->mark)) return;
   TDICT_ASSERT(!f->marked);
   log_unreported_error(f);

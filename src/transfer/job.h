@@ -1,9 +1,9 @@
 /* Defines the struct of a transfer: its plan, its settings, its order among transfers, its first error and its
- * references. A transfer is also its public future, and the fence that it attaches to the storages that it reads and
- * writes.
+ * references. The same struct is also the public future of the transfer. It is also the fence in the marks on the
+ * storages that the transfer reads and writes.
  * Fields are grouped by the file that works with them. This file does not know how a transfer is ordered, run or
  * ended: see order.h, run/worker.h and finish.h.
- * Thread rule: one thread fills in a transfer until it begins. After that, each field says what guards it. */
+ * Thread rule: one thread fills in a transfer until the transfer begins. After that, each field says what guards it. */
 #ifndef TDICT_TRANSFER_JOB_H
 #define TDICT_TRANSFER_JOB_H
 
@@ -30,7 +30,7 @@ typedef struct tdict_dependent {
   struct tdict_dependent *next;
 } tdict_dependent;
 
-/* An event of the program's streams. The transfer's copies wait for it before they touch the device. */
+/* An event of the program's streams. The transfer's copies wait for the event before they access the device. */
 typedef struct tdict_wait_event {
   tdict_gpu *gpu;
   tdict_cu_event event;
@@ -42,7 +42,7 @@ struct tdict_future {
   /* References */
   _Atomic(int64_t) refs;    /* the program's handles, attached fences and the work itself */
   _Atomic(int64_t) handles; /* acq_rel: number of references that the program holds. The release of the last handle
-                             * drops the result. acq_rel */
+                             * drops the result */
 
   /* The parts of the context that the transfer uses */
   tdict_engine *engine; /* must not be used after the transfer has ended, because the context may be destroyed */
@@ -155,8 +155,8 @@ static inline bool tdict_transfer_has_failed(const tdict_future *transfer) {
 }
 /* Returns true if the latch is open. May be called in a forked child. */
 bool tdict_transfer_is_open(const tdict_future *transfer, tdict_latch *latch);
-/* Waits for a latch of the transfer until a deadline, and returns true if it is open. A pool thread runs other tasks
- * meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
+/* Waits for a latch of the transfer until a deadline, and returns true if the latch is open. A pool thread runs other
+ * tasks meanwhile, because the work that opens the latch may be queued after the task of the waiting thread. */
 bool tdict_transfer_wait(tdict_future *transfer, tdict_latch *latch, int64_t deadline_ns);
 
 #endif

@@ -31,7 +31,7 @@ static tdict_status refuse_lost(tdict_error *err) {
 
 void tdict_transfer_launch(tdict_future *t) {
   TDICT_ASSERT(t->num_pending == 0 && !t->finished);
-  /* if no earlier transfer existed, mark_and_order() has already checked */
+  /* if no earlier transfer existed, mark_and_order() has already checked the sources */
   uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
@@ -125,8 +125,8 @@ static void find_foreign(void *user, tdict_fence *fence) {
   g->foreign = fence;
 }
 
-/* Waits for a limited time only: the other transfer may be removing its marks, because it has seen the marks of this
- * transfer. */
+/* Waits for a limited time only: the other transfer may also have seen the marks of this transfer and be removing its
+ * own marks. */
 static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
   if (!tdict_pool_is_worker(t->pool) || !tdict_pool_help(t->pool, NULL))
     foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
@@ -134,7 +134,8 @@ static void wait_for_foreign(const tdict_future *t, tdict_fence *foreign) {
 }
 
 /* Attaches a mark to a storage that has other marks, and collects the conflicts. Looks for fences of other engines
- * after attaching: if two engines mark a storage at the same time, at least one of them sees the other. */
+ * after attaching. If two engines mark a storage at the same time, at least one of them then sees the mark of the
+ * other. */
 static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
   tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
   tdict_storage_attach(node);
@@ -143,8 +144,8 @@ static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* Marks the sources in parallel. Skips sources whose storages already have a mark and leaves their fence NULL.
- * mark_sources() handles these sources. */
+/* The state of threads that mark sources in parallel. These threads skip a source whose storage already has a mark, and
+ * leave the fence of its node NULL. mark_sources() then marks these sources. */
 typedef struct marking {
   tdict_future *self;
   _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible */
@@ -205,9 +206,9 @@ void tdict_transfer_unmark(tdict_future *t, uint32_t num_writes) {
 }
 
 /* Attaches the marks and collects the transfers to wait for. The caller holds the engine's lock; pool threads that help
- * here do not take it. The order cannot include transfers of other contexts. If a transfer of another context uses the
- * same bytes, removes all marks and returns a new reference to that transfer's fence in *foreign. The caller waits for
- * the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
+ * to mark sources do not take this lock. The order cannot include transfers of other contexts. If a transfer of another
+ * context uses the same bytes, removes all marks and returns a new reference to that transfer's fence in *foreign. The
+ * caller waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost. */
 static tdict_status mark_and_order(tdict_future *t, tdict_fence **foreign, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->engine->lock) && !t->marked);
   conflict_search g = {.self = t};

@@ -1,15 +1,14 @@
 /* Orders transfers that share bytes. The engine's lock guards which transfer waits for which. Thread rule: the starting
- * thread begins a transfer. If the transfer waits for other transfers, the thread that ends the last of these launches
- * it. */
+ * thread begins a transfer. If the transfer waits for other transfers, the thread that ends the last of these transfers
+ * launches the waiting transfer. */
 #ifndef TDICT_TRANSFER_ORDER_H
 #define TDICT_TRANSFER_ORDER_H
 
 #include "transfer/job.h"
 
 /* Attaches the transfer's marks to its storages. Launches the transfer at once if it waits for no other transfer.
- * Otherwise the last awaited transfer launches it when that transfer ends. The plan, the result, the wait events and
- * the workers' tasks must be set. On failure no copy has begun. TDICT_ENOMEM; TDICT_EINVAL a source's bytes are
- * lost. */
+ * Otherwise the transfer is launched when the last awaited transfer ends. The plan, the result, the wait events and the
+ * workers' tasks must be set. On failure no copy has begun. TDICT_ENOMEM; TDICT_EINVAL a source's bytes are lost. */
 tdict_status tdict_transfer_begin(tdict_future *transfer, tdict_error *err);
 /* Submits the transfer's tasks, or lets the starting thread work. Call when the transfer waits for no earlier
  * transfer. */

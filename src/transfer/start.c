@@ -149,8 +149,8 @@ static tdict_status add_after_event(const starter *s, tdict_future *t, const tdi
   return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
 }
 
-/* Records the events that copies wait for. Copies from the host into new device memory need none, because no work
- * can be queued on new memory. */
+/* Records the events that copies wait for. Copies from the host into new device memory need no events, because no
+ * queued work can use new memory. */
 static tdict_status make_wait_events(const starter *s, tdict_future *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
   if (after) return add_after_event(s, t, after, err);
@@ -207,8 +207,8 @@ static tdict_status make_result(const starter *s, tdict_future *t, tdict_error *
   return tdict_result_build(&t->plan, start->src, t->arena, start->pin ? NULL : &s->device, &t->result, err);
 }
 
-/* Returns true if the result can be built while threads copy. It cannot if hooks or flatten must run, because these
- * may use the result. */
+/* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
+ * objects that hooks return are put into the result. */
 static bool builds_during_copies(const starter *s, const tdict_future *t) {
   bool threads = !t->on_caller || t->num_workers > 1;
   return threads && !t->result && !s->start->dst && t->plan.num_objects == 0 && t->plan.num_items > 0;
@@ -302,7 +302,7 @@ static tdict_status begin_transfer(const starter *s, tdict_future *t, tdict_erro
   return status;
 }
 
-/* Chooses threads and chunks, and wakes the pool threads while the rest is prepared. */
+/* Chooses threads and chunks. Wakes the pool threads early, while the calling thread prepares the transfer. */
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,

@@ -48,7 +48,7 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-/* Handles escaped paths and errors for tdict_get(). find_leaf_fast() returns 0 for both. */
+/* Handles escaped paths and errors for tdict_get(). find_leaf_fast() returns 0 in both cases. */
 static TDICT_COLD tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
                                                tdict_error *err) {
   tdict_leaf leaf = 0;

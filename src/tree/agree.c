@@ -122,7 +122,8 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
 }
 
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
-  /* If the leading dimensions differ, the tree holds no tensor, so its additional dimensions are dropped. */
+  /* If the leading dimensions differ, the tree holds no tensor, so the additional dimensions of the tree are
+   * dropped. */
   if (node->batch_ndim < demand->batch_ndim || !batch_sizes_agree(demand, node->batch_ndim, node->batch_size))
     node->batch_ndim = demand->batch_ndim;
   for (int i = 0; i < demand->batch_ndim; i++) node->batch_size[i] = demand->batch_size[i];

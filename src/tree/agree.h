@@ -55,11 +55,12 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
  * node differ from the demand, its additional dimensions are dropped. The caller must have checked the tree, because
  * this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
-/* Writes to *out the tree to store for `child`. If `child` meets the demand, this is `child` itself with one more
- * reference. Otherwise it is a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.
+/* Writes to *out the tree to store for `child`. If `child` meets the demand, *out is `child` itself with one more
+ * reference. Otherwise *out is a copy of all nodes of `child`, changed to meet the demand. The copy shares all tensors.
  * Returns the errors of tdict_agree_below(). */
 tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
-/* Returns TDICT_EINVAL if `node` is `child` or is below it, else TDICT_OK. Returns TDICT_ENOMEM for deep trees. */
+/* Returns TDICT_EINVAL if `node` is `child` or is below it, else TDICT_OK. Returns TDICT_ENOMEM if there is no memory
+ * to walk the tree. */
 tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,
                                tdict_error *err);
 

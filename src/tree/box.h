@@ -16,8 +16,8 @@ typedef struct tdict_box {
   bool kept;
 } tdict_box;
 
-/* Returns TDICT_EINVAL if the type has no size, name or release, or only one of flatten and unflatten. `what` begins
- * the message. */
+/* Returns TDICT_EINVAL if the struct_size of the type is too small, or the type has no name or no `release`. Also
+ * returns TDICT_EINVAL if the type has only one of `flatten` and `unflatten`. The message begins with `what`. */
 tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err);
 /* Makes a box with one reference. Takes ownership of self on success. Returns TDICT_OK or TDICT_ENOMEM. */
 tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **out, tdict_error *err);
@@ -26,8 +26,8 @@ void tdict_box_discard(tdict_box *box);
 tdict_box *tdict_box_retain(tdict_box *box);
 void tdict_box_release(tdict_box *box);
 /* Makes a box for `given`, the object that a hook of `box` returned. If the hook returned the object of `box` itself,
- * *out is `box` with one more reference. Takes ownership of `given`: on failure it is released. Returns
- * TDICT_ENOMEM. */
+ * *out is `box` with one more reference. Takes ownership of `given`, and releases `given` on failure. Returns
+ * TDICT_ENOMEM if memory is exhausted. */
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
 /* Evaluates to the hook `member` of a type, or to NULL if the type has no such hook. A program that was compiled
  * against an older header has a shorter tdict_type, so struct_size is checked first. */

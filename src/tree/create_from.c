@@ -1,5 +1,5 @@
-/* Creates a tree from a schema. Checks all fields first, then makes one storage and one slab of tensors, and then adds
- * the tensors to a new tree, which no other thread has yet. The tree owns the tensors, and the tensors own the storage.
+/* Creates a tree from a schema. Checks all fields first, then makes one storage and one slab of tensors. Then adds the
+ * tensors to a new tree, which no other thread has yet. The tree owns the tensors, and the tensors own the storage.
  * Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
@@ -108,7 +108,7 @@ static tdict_status create_schema_slab(const plan *p, tdict_memory *memory, tdic
   tdict_storage *storage;
   tdict_status status = tdict_storage_create(memory, p->bytes, p->zero, &storage, err);
   if (status != TDICT_OK) return status;
-  /* Tells transfers that the gaps between the tensors hold no data. */
+  /* This flag tells transfers that the gaps between the tensors hold no data. */
   storage->flags |= TDICT_STORAGE_ARENA;
   status = tdict_slab_create(p->schema->num_fields, p->num_dims, storage, out, err);
   tdict_storage_release(storage);

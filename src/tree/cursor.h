@@ -24,7 +24,7 @@ typedef struct tdict_cursor {
 /* Starts a walk of the entries of `td`. If `once` is true, a node at several places is entered only once. */
 void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once);
 void tdict_cursor_reset(tdict_cursor *cursor);
-/* Starts the walk again. A second walk through the same tree reuses the memory of the first and therefore cannot
+/* Starts the walk again. A second walk through the same tree reuses the memory of the first walk and therefore cannot
  * fail. */
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
 /* Returns the next leaf, or 0 after the last leaf. To walk the entries of a child tree, call tdict_cursor_enter(). */

@@ -83,8 +83,8 @@ static bool pack_names(tdict_keys *to, const tdict_keys *from) {
   return true;
 }
 
-/* Frees the bytes of deleted names if they are more than half. If memory for a new chunk is exhausted, frees
- * nothing. */
+/* Frees the bytes of deleted names if they exceed both REPACK_BYTES and the bytes of names in use. If memory for a new
+ * chunk is exhausted, frees nothing. */
 static void repack_dead_names(tdict_keys *keys) {
   if (keys->dead_bytes > REPACK_BYTES && keys->dead_bytes > keys->name_bytes) (void)pack_names(keys, keys);
 }
@@ -171,7 +171,7 @@ static void index_fill(tdict_keys *keys) {
     if (keys->slots[i].name) index_put(keys, i, keys->slots[i].hash);
 }
 
-/* Adds a slot to the index, if the table has one. */
+/* Adds a slot to the index, if the table has an index. */
 static void index_put_slot(tdict_keys *keys, uint32_t slot) {
   if (keys->cap_index) index_put(keys, slot, keys->slots[slot].hash);
 }
@@ -206,7 +206,7 @@ static bool reserve_slots(tdict_keys *keys, size_t count) {
   return true;
 }
 
-/* Makes the index large enough for `count` slots. Small tables need none. */
+/* Makes the index large enough for `count` slots. Small tables need no index. */
 static bool reserve_index(tdict_keys *keys, size_t count) {
   if (!keys->cap_index && count <= TDICT_SCANNED_SLOTS) return true;
   if (keys->cap_index && count <= max_indexed_slots(keys->cap_index)) return true;

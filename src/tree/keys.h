@@ -22,8 +22,8 @@ typedef struct tdict_keys {
   uint32_t num_slots, num_live, cap_slots, cap_index; /* cap_index is a power of two, or 0 */
   uint32_t room; /* slots that can be used before the slots or the index must grow */
   tdict_key *slots;
-  /* A cell is 0 if it is unused. Otherwise its low bits, up to those of cap_index - 1, hold slot + 1. Its other bits
-   * are bits of the hash. */
+  /* A cell is 0 if it is unused. Otherwise the bits that are set in cap_index - 1 hold slot + 1. The other bits of the
+   * cell are bits of the hash. */
   uint32_t *index;
   struct tdict_names *names;     /* the bytes of the names; 8 bytes may be read at each name */
   size_t name_bytes, dead_bytes; /* bytes of names in use; bytes of names that no slot uses any more */
@@ -38,7 +38,7 @@ tdict_keys *tdict_keys_copy(const tdict_keys *keys);
 int64_t tdict_keys_find(const tdict_keys *keys, const char *name, size_t length);
 /* Returns the hash of a name. */
 uint32_t tdict_keys_hash(const char *name, size_t length);
-/* Like tdict_keys_find(), but uses a hash from tdict_keys_hash(). */
+/* Returns the same slot as tdict_keys_find(), but uses a hash from tdict_keys_hash(). */
 int64_t tdict_keys_find_hashed(const tdict_keys *keys, const char *name, size_t length, uint32_t hash);
 /* The following functions change a table, which must have one reference. */
 /* Allocates room for `slots` slots and `name_bytes` bytes of names, including a 0 for each name. Returns false if
@@ -56,8 +56,8 @@ void tdict_keys_compact(tdict_keys *keys, uintptr_t *leaves);
 
 enum { TDICT_SCANNED_SLOTS = 8 }; /* tables up to this size have no index: their slots are compared one by one */
 
-/* Returns the slot of a name, or -1, by the index. A search normally reads one cell, one slot and the bytes of its
- * name. */
+/* Returns the slot of a name, or -1. The table must have an index. A search normally reads one cell, one slot and the
+ * bytes of its name. */
 static inline int64_t tdict_keys_find_indexed(const tdict_keys *keys, const tdict_name *name) {
   const uint32_t mask = keys->cap_index - 1, *index = keys->index;
   uint32_t cell;

@@ -1,6 +1,6 @@
-/* Implements the locks of trees. A node is locked by tdict_lock() on itself or by a locked node above. `locks_above`
- * counts the slots of locked nodes that hold the node. The count changes only when the node above becomes locked or
- * unlocked, so a node at several places is counted once per place. Each node owns its count.
+/* Implements the locks of trees. A node is locked if tdict_lock() has locked the node itself or a node above it.
+ * `locks_above` counts the slots of locked nodes that hold the node. The count changes only when the node above becomes
+ * locked or unlocked, so a node at several places is counted once per place. Each node owns its count.
  * Thread rule: locking is writing. The last release of a locked node lowers the counts below it, from any thread. */
 #include "base/error.h"
 #include "tree/node.h"

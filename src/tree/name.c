@@ -1,4 +1,4 @@
-/* Reads and hashes the part of a name after its first 8 bytes. Borrows the text.
+/* Hashes names of more than 16 bytes, and reads keys of more than 8 bytes. Borrows the text.
  * Thread rule: see name.h. */
 #include "tree/name.h"
 

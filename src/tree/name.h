@@ -1,5 +1,5 @@
-/* A name is a key as two 8-byte words of its text and a hash. Short keys are thus read, compared and stored without a
- * loop over bytes. The text is borrowed. Thread rule: pure functions. */
+/* A name represents a key by two 8-byte words of its text and a hash. Short keys are thus read, compared and stored
+ * without a loop over bytes. The text is borrowed. Thread rule: pure functions. */
 #ifndef TDICT_TREE_NAME_H
 #define TDICT_TREE_NAME_H
 
@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Marks a function that is called rarely. Not inlining it keeps its registers out of the caller, which is called
- * often. */
+/* Marks a function that is called rarely. The function is not inlined, so its caller, which is called often, needs
+ * fewer registers. */
 #define TDICT_COLD __attribute__((noinline, cold))
 
 enum { TDICT_WORD_BYTES = 8, TDICT_SHORT_NAME = 16 }; /* the two words of a tdict_name hold all bytes of a short name */
@@ -69,10 +69,10 @@ static inline uint64_t tdict_hash_mix(uint64_t hash, uint64_t first, uint64_t la
   return tdict_hash_fold(tdict_hash_fold(hash ^ first, last ^ 0x9e3779b97f4a7c15u), 0xd6e8feb86659fd93u);
 }
 
-/* These functions handle names of more than 8 bytes for the functions below. They take no tdict_name pointer, so that
- * the caller can keep its tdict_name in registers. */
+/* The next two functions handle long names for the functions below. They take no tdict_name pointer, so that the caller
+ * can keep its tdict_name in registers. */
 uint32_t tdict_name_hash_long(const char *text, size_t length);
-/* If the key cannot be read, the name has length 0, as in tdict_name_read(). */
+/* Reads a key like tdict_name_read(). If the function cannot read the key, the name has length 0. */
 tdict_name tdict_name_read_long(const char *text, const char *end);
 
 /* Fills in the words of a name from its text and length. */
@@ -97,7 +97,7 @@ static inline tdict_name tdict_name_of(const char *text, size_t length) {
 }
 
 /* Reads the key at `text` up to a dot or the end of the path. Returns false if the key is empty or has a backslash; the
- * caller then reads it by tdict_path_next(). */
+ * caller then reads the key by tdict_path_next(). */
 static inline bool tdict_name_read(tdict_name *name, const char *text, const char *end) {
   size_t left = (size_t)(end - text), length = left;
   uint64_t first = left >= TDICT_WORD_BYTES ? tdict_word_load(text) : tdict_word_load_part(text, left);

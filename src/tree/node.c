@@ -10,7 +10,8 @@
 
 enum { FIRST_LEAVES = 8 };
 
-/* Makes a node without batch size and device. Takes `keys` on success. Returns NULL if memory is exhausted. */
+/* Makes a node without batch size and device. On success, the node holds `keys` without adding a reference. Returns
+ * NULL if memory is exhausted. */
 static tdict_tree *new_node(tdict_keys *keys) {
   tdict_tree *td = malloc(sizeof *td);
   if (!td) return NULL;
@@ -156,8 +157,8 @@ tdict_tree *tdict_retain(const tdict_tree *tree) {
   return counted;
 }
 
-/* Drops a reference. If it was the last, pushes the node on *to_free: recursion could overflow the stack, because trees
- * may be deep. */
+/* Drops a reference. After the last reference, pushes the node on *to_free. Recursion could overflow the stack, because
+ * trees may be deep. */
 static void drop_node_reference(tdict_tree *td, tdict_tree **to_free) {
   /* acq_rel: the thread that frees the node must see all writes of former holders. */
   if (atomic_fetch_sub_explicit(&td->refs, 1, memory_order_acq_rel) != 1) return;

@@ -68,13 +68,13 @@ tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *
 /* Makes a node with the batch size, device and key table of `like`. Its leaves are empty, for the caller to fill in.
  * The node is not locked. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, tdict_error *err);
-/* Makes a node like tdict_node_create_like(), which shares the leaves of `like`. If the leaves contain trees, sets
- * *trees to true and leaves the slots of trees empty, for the caller to fill in. Returns TDICT_ENOMEM. */
+/* Makes a node like tdict_node_create_like(), but the new node shares the leaves of `like`. If the leaves contain
+ * trees, sets *trees to true and leaves the slots of trees empty, for the caller to fill in. Returns TDICT_ENOMEM. */
 tdict_status tdict_node_create_sharing(const tdict_tree *like, tdict_tree **out, bool *trees, tdict_error *err);
 /* Makes an empty node with the batch size and device of `like`, not locked. Returns NULL if memory is exhausted. */
 tdict_tree *tdict_node_create_under(const tdict_tree *like);
-/* Make sure that no other node shares the leaves, or the leaves and the key table, so that the node can change them.
- * Return false if memory is exhausted. */
+/* tdict_node_own_leaves() makes the leaves private to the node, so that they can be changed. tdict_node_own() also
+ * makes the key table private. Both return false if memory is exhausted. */
 bool tdict_node_own_leaves(tdict_tree *td);
 bool tdict_node_own(tdict_tree *td);
 /* Makes the leaves private and allocates room for `count` slots. Returns false if memory is exhausted. */
@@ -101,8 +101,8 @@ static inline tdict_leaf tdict_leaf_retain_inline(tdict_leaf leaf) {
 }
 /* Drops a reference to the tensor, tree or box of a leaf. An empty leaf is allowed. May run callbacks. */
 void tdict_leaf_release(tdict_leaf leaf);
-/* Removes the lock of `td` from the counts of all nodes below it. Called after unlocking `td` or before freeing it.
- * If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
+/* Removes the lock of `td` from the counts of all nodes below it. Call this function after unlocking `td`, or before
+ * freeing `td`. If `clear` is true, also clears the `locked` flag of nodes that no other locked node holds. */
 void tdict_node_uncount_lock(tdict_tree *td, bool clear);
 /* Writes the path "above.key" to `buffer`, with the key escaped. A long path is cut in the middle, as in tdict_error.
  * `above` is an escaped path; NULL or "" means no path. `key` may be NULL, and `buffer` may be `above`. */

@@ -28,7 +28,7 @@ static bool handles_itself(const tdict_flatten_rule *o, const tdict_type *type) 
 }
 
 tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick) {
-  /* A hook can take one element per dimension. Each dimension after those must be kept whole and in order. */
+  /* A hook can take one element per dimension. Each later dimension must be kept whole and in order. */
   pick->depth = a->ndim_in - a->ndim_out;
   if (pick->depth < 0) return TDICT_OBJECT_AS_TENSORS;
   for (int i = 0; i < a->ndim_out; i++) {
@@ -41,7 +41,7 @@ tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t 
   return pick->depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
 }
 
-/* Ends the call of a hook: returns TDICT_OK if it succeeded with a result. Otherwise writes its error, completed, to
+/* Returns TDICT_OK if a hook succeeded with a result. Otherwise completes the error of the hook, writes the error to
  * *err and returns the status. */
 static tdict_status finish_hook_call(const tdict_type *type, const char *hook, tdict_status status, const void *result,
                                      tdict_error *hook_err, tdict_error *err) {

@@ -8,7 +8,7 @@
 #include "tensor/affine.h"
 #include "tree/cursor.h"
 
-/* How an operation handles an object that has the hook for it. Other objects are handled as tensors. */
+/* How an operation handles an object that has the hook for the operation. Other objects are handled as tensors. */
 typedef enum tdict_object_method {
   TDICT_OBJECT_AS_TENSORS, /* objects are always handled as tensors */
   TDICT_OBJECT_SHARE,      /* no hook is called: every element keeps its index, so the result shares the object */
@@ -21,12 +21,13 @@ typedef struct tdict_element_index {
   int depth;
   int64_t at[TDICT_MAX_NDIM];
 } tdict_element_index;
-/* Returns how an index operation handles objects of batch size `shape`. If the operation takes one element of each of
- * the first dimensions and all elements of the others, writes *pick and returns TDICT_OBJECT_INDEX. */
+/* Returns how an index operation handles objects of batch size `shape`. Returns TDICT_OBJECT_SHARE if every element
+ * keeps its index. Returns TDICT_OBJECT_INDEX and writes *pick if the operation takes one element of each of the first
+ * dimensions, and all elements of the other dimensions. */
 tdict_object_method tdict_object_method_of(const tdict_affine *a, const int64_t *shape, tdict_element_index *pick);
 
-/* Call the hook and write a box with a new reference to *out. Return the errors of the hook, TDICT_EHOOK or
- * TDICT_ENOMEM. */
+/* Each of the next three functions calls a hook and writes a box with a new reference to *out. Returns the errors of
+ * the hook, TDICT_EHOOK or TDICT_ENOMEM. */
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);

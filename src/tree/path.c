@@ -24,8 +24,8 @@ static tdict_status fail_path(const tdict_path *path, const char *why, tdict_err
   return tdict_error_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
 }
 
-/* Returns the end of the key at `text`: its dot or the 0. *escapes is the number of backslashes. Returns NULL if the
- * last backslash escapes nothing. */
+/* Returns the end of the key at `text`: the dot or the terminating 0 after the key. Writes the number of backslashes to
+ * *escapes. Returns NULL if the last backslash escapes nothing. */
 static const char *find_key_end(const char *text, size_t *escapes) {
   *escapes = 0;
   for (; *text && *text != '.'; text++)
@@ -39,7 +39,7 @@ static const char *find_key_end(const char *text, size_t *escapes) {
 static const char *const empty_key = "the path has an empty key";
 static const char *const bare_backslash = "the path ends with a backslash that escapes nothing";
 
-/* Removes the backslashes of a key into the reader's buffer, on the heap if the key is long. */
+/* Copies a key without its backslashes into the reader's buffer. A long key gets a buffer on the heap. */
 static tdict_status unescape(tdict_path *path, const char *text, const char *end, tdict_error *err) {
   char *to = path->local;
   /* The key without backslashes is never longer than the escaped key. */

@@ -21,7 +21,7 @@ static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf,
   return fail_at_key(place, TDICT_ETYPE, why, err);
 }
 
-/* Lists the keys that are most similar to the missing key. */
+/* Returns TDICT_ENOTFOUND. The message lists the keys that are most similar to the missing key. */
 static TDICT_COLD tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
   /* The message has 256 bytes: 160 for the keys leave room for the name of the missing key. */
@@ -42,8 +42,8 @@ tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const ch
     place->slot = tdict_keys_find_name(place->node->keys, &place->path.name);
     if (place->path.last) return TDICT_OK;
     tdict_leaf leaf = tdict_place_leaf(place);
-    /* The path continues, but there is no tree at this key. If the path is invalid, report that first; then report a
-     * tensor or object at this key. */
+    /* The path continues, but there is no tree at this key. If the path is invalid, return that error first.
+     * Otherwise return the error for a tensor or object at this key. */
     if (!tdict_leaf_tree(leaf)) {
       status = tdict_path_check_rest(&place->path, err);
       if (status == TDICT_OK && leaf) status = fail_through_leaf(place, leaf, err);
@@ -79,7 +79,7 @@ static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err
 }
 
 /* Adds the last key read to `tail`, the last node of a chain. The value of the key is the leaf, or a new node if more
- * keys follow. *below is the new node, or NULL. */
+ * keys follow. Sets *below to the new node, or to NULL. */
 static tdict_status extend_node_chain(tdict_place *place, tdict_tree *tail, tdict_leaf leaf, tdict_tree **below,
                                       tdict_error *err) {
   const tdict_path *path = &place->path;

@@ -32,7 +32,7 @@ static inline tdict_tree *tdict_place_find_fast(const tdict_tree *td, const char
  * through a tensor or an object, and TDICT_ENOMEM. Reset the place after success only. */
 tdict_status tdict_place_find(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                               tdict_error *err);
-/* Like tdict_place_find(), but returns TDICT_ENOTFOUND if there is no entry at the path. */
+/* Finds a place like tdict_place_find(), but returns TDICT_ENOTFOUND if there is no entry at the path. */
 tdict_status tdict_place_get(tdict_place *place, const tdict_tree *td, const char *path, const char *what,
                              tdict_error *err);
 void tdict_place_reset(tdict_place *place);
@@ -43,10 +43,11 @@ static inline tdict_leaf tdict_place_leaf(const tdict_place *place) {
 /* Returns TDICT_ELOCKED if the node is locked. */
 tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err);
 /* Sets the leaf at the place and creates the missing nodes on the path. The tree adds a reference to the leaf. *old is
- * the replaced leaf, which the caller owns; 0 if there was none. Returns TDICT_ENOMEM; the tree is then unchanged. */
+ * the replaced leaf, which the caller owns, or 0 if no leaf was replaced. Returns TDICT_ENOMEM; the tree is then
+ * unchanged. */
 tdict_status tdict_place_put(tdict_place *place, tdict_leaf leaf, tdict_leaf *old, tdict_error *err);
-/* Like tdict_place_put(), but releases the replaced leaf. The release comes last, because it may run a callback that
- * reads the tree. */
+/* Sets the leaf like tdict_place_put(), and releases the replaced leaf. The release comes last, because a callback that
+ * the release runs may read the tree. */
 tdict_status tdict_place_set(tdict_place *place, tdict_leaf leaf, tdict_error *err);
 
 #endif

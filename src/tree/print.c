@@ -184,8 +184,7 @@ static void print_below(printer *p, const tdict_tree *td, size_t depth) {
   tdict_cursor_reset(&cursor);
 }
 
-/* Returns true if the byte ranges of two tensors overlap. They are the same tensor, or one is a view of the other, or
- * both are views of a third tensor. */
+/* Returns true if two tensors use the same storage and their byte ranges overlap. */
 static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   int64_t low_a, end_a, low_b, end_b;
   if (a->storage != b->storage || !a->numel || !b->numel) return false;
@@ -197,7 +196,7 @@ static bool tensors_overlap(const tdict_tensor *a, const tdict_tensor *b) {
   return low_a < apart + end_b && apart + low_b < end_a;
 }
 
-/* Counts for each printed tensor the tensors that overlap it. Recurses as print_below(). */
+/* Counts for each printed tensor the tensors that overlap it. Recurses only in the same case as print_below(). */
 static void count_overlaps(printer *p, const tdict_tree *td) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, td, false);
@@ -233,7 +232,7 @@ static void emit_totals(text_output *to, const tdict_tree *td) {
   emit_text(to, "\n");
 }
 
-/* Measures the columns in a first pass and prints in a second, because the widths depend on all lines. */
+/* Measures the columns in a first pass and prints in a second pass, because the widths depend on all lines. */
 static void print_tree(text_output *to, const tdict_tree *td) {
   /* Measure. */
   printer p = {.to = NULL};

@@ -1,4 +1,4 @@
-/* Text for messages about a missing key: the keys that are most similar. Reads the table only.
+/* Makes the text of a message about a missing key, which lists the most similar keys. Only reads the table.
  * Thread rule: many threads may read a table, or one may write it. */
 #ifndef TDICT_TREE_SUGGEST_H
 #define TDICT_TREE_SUGGEST_H
@@ -7,8 +7,8 @@
 
 #include "tree/keys.h"
 
-/* Writes the keys of the table, most similar first, and how many were left out. Returns the buffer. If `name` has a
- * slash, the text first says that paths use dots. */
+/* Writes up to five keys of the table, most similar first, and the number of keys that were left out. Returns the
+ * buffer. If `name` has a slash, the text first says that paths use dots. */
 char *tdict_suggest(const tdict_keys *keys, const tdict_name *name, char *buffer, size_t bytes);
 
 #endif

@@ -35,9 +35,9 @@ static uint32_t num_hooked(const tdict_plan *p) {
   return count;
 }
 
-/* Returns true if the driver copies everything and there is little to queue. Queueing then takes less time than
- * waking a thread, so the caller does it, even of an _async call. is_queued_without_waiting() checks again after the
- * line is cut. */
+/* Returns true if the driver copies everything and there is little to queue. Queueing then takes less time than waking
+ * a thread, so the calling thread queues the copies, even in an _async call. After the line is cut,
+ * is_queued_without_waiting() checks again. */
 enum { FEW_ITEMS = 16 };
 static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
@@ -56,8 +56,8 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
   return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
 }
 
-/* Chooses the threads. If a pool thread starts a transfer, it copies on that thread, so that tasks never wait for
- * tasks. */
+/* Chooses the threads. If a pool thread starts a transfer, that thread makes all copies, so that tasks never wait for
+ * other tasks. */
 static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
@@ -81,9 +81,9 @@ static void choose_threads(const tdict_choice_request *r, size_t bytes, tdict_ch
   c->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
 }
 
-/* Adjusts the chunk size. A caller of an _async call that copies itself needs one slot for each chunk. If all chunks
- * may have the same size, they are made equal, so that no thread ends with a small chunk while another has a large
- * one. */
+/* Adjusts the chunk size. If the calling thread of an _async call makes the copies, the transfer needs one slot for
+ * each chunk. If all chunks may have the same size, the chunks are made equal. Otherwise one thread could end with a
+ * small chunk while another thread copies a large chunk. */
 static void fit_chunks(const tdict_choice_request *r, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {

@@ -28,7 +28,7 @@ typedef struct tdict_choice {
   int64_t spin_ns;
 } tdict_choice;
 
-/* Below this size, handing out a part of a chunk costs more than filling it. */
+/* Below this size, handing out a part of a chunk costs more than filling the part. */
 #define TDICT_PART_BYTES ((size_t)32 << 10)
 /* Returns how many parts a chunk of `bytes` bytes is divided into: one for each 32 KiB, at most 8. */
 static inline uint32_t tdict_parts_of_bytes(size_t bytes) {

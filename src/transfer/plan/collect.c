@@ -1,5 +1,5 @@
-/* Reads a tree into a plan. A leaf is either shared with the result, or becomes an item of the plan with a way to copy
- * it. See collect.h for ownership and threads. */
+/* Reads a tree into a plan. A leaf is either shared with the result or becomes an item of the plan. Each item has a
+ * way, which says how the item is copied. See collect.h for ownership and threads. */
 #include "transfer/plan/collect.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 typedef struct collector {
   tdict_plan *plan;
   const tdict_plan_request *request;
-  tdict_same_bytes same;     /* table of leaves, to find leaves that are the same bytes */
+  tdict_same_bytes same;     /* table of leaves, to find leaves that cover the same bytes */
   bool table_in_use;         /* a leaf had gaps, or did not begin after all earlier leaves of its storage, so all items
                               * are in the table */
   int misses;                /* attempts in a row that found no uniform leaf */
@@ -32,12 +32,12 @@ typedef struct collector {
   const tdict_tree *reached_node; /* the node that was checked last. is_reached_once is true if only one path leads to
                                    * this node */
   bool is_reached_once;
-  const tdict_tree *reached_dst; /* the same two facts about nodes of the destination */
+  const tdict_tree *reached_dst; /* the destination's node that was checked last; dst_is_reached_once is the result */
   bool dst_is_reached_once;
   uintptr_t dst_end; /* end of the last destination that other tensors may share */
-  tdict_slab *slab;  /* the slab whose references grow by slab_count */
+  tdict_slab *slab;  /* the slab to which slab_count references must still be added */
   int64_t slab_count;
-  size_t flat_depth; /* the cursor's depth inside a flattened object, else 0 */
+  size_t flat_depth; /* the cursor's depth at the root of the current flattened object; 0: in no such object */
 } collector;
 
 static tdict_status fail_plan_memory(tdict_error *err) {
@@ -77,8 +77,9 @@ static bool reserve_items(tdict_plan *p, uint32_t more) {
   return true;
 }
 
-/* Returns true if the GPU can read the tensor directly. The driver decides, because ordinary and pinned memory are
- * on the same device. The last result is kept, because neighbouring leaves often share a storage. */
+/* Returns true if the GPU can read the tensor directly. The flags of the storage are not sufficient: the memory
+ * may be pinned by another driver, or the program's claim may be false. The last result is kept, because neighbouring
+ * leaves often share a storage. */
 static bool is_pinned(collector *c, tdict_gpu *gpu, const tdict_tensor *t) {
   const tdict_storage *s = t->storage;
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED))) return false;
@@ -125,7 +126,8 @@ static void choose_way_in(collector *c, tdict_item *item) {
     item->way = c->request->mode == TDICT_MODE_NON_BLOCKING_PIN ? TDICT_WAY_STAGE_IN : TDICT_WAY_PAGEABLE_IN;
 }
 
-/* Chooses the way from a GPU to the host. Never a pageable driver copy, because it blocks other threads. */
+/* Chooses the way from a GPU to the host. Never chooses a pageable driver copy, because such a copy blocks other
+ * threads. */
 static void choose_way_out(collector *c, tdict_item *item) {
   item->kind = TDICT_CU_D2H;
   bool pinned = item->dst ? is_pinned(c, item->gpu, item->dst) : c->request->want_pinned;
@@ -221,7 +223,8 @@ static inline bool node_is_reached_once(collector *c, const tdict_cursor *cursor
   return c->is_reached_once;
 }
 
-/* Enters a subtree. Records here whether several paths reach it, so that no leaf must check all levels above. */
+/* Enters a subtree. Records whether several paths lead to the subtree, so that its leaves need not check all levels
+ * above. */
 static bool enter_node(tdict_cursor *cursor, tdict_tree *node, const tdict_tree *other) {
   if (!tdict_cursor_enter(cursor, node)) return false;
   tdict_frame *top = &cursor->frames[cursor->depth - 1];
@@ -240,7 +243,8 @@ static tdict_status list_items(collector *c, const tdict_tensor *t, tdict_error 
   return TDICT_OK;
 }
 
-/* Collects a leaf for to_device and pin_memory. The leaf is in place, is the same as an earlier leaf, or is copied. */
+/* Collects a leaf for to_device and pin_memory. The leaf is in place, covers the same bytes as an earlier leaf, or is
+ * copied. */
 static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor, tdict_tensor *t, uint32_t *place,
                                         tdict_error *err) {
   const tdict_plan_request *r = c->request;
@@ -368,7 +372,7 @@ static tdict_status check_dst_keys(tdict_cursor *cursor, const tdict_tree *node,
   return TDICT_OK;
 }
 
-/* Returns the tensors of an object, from its type's flatten. */
+/* Returns the tensors of an object, by calling the flatten of its type. */
 static tdict_status flatten_object(const tdict_box *box, tdict_tree **out, tdict_error *err) {
   tdict_tree *flat = NULL;
   tdict_error hook_error = {0};
@@ -384,7 +388,7 @@ static tdict_status flatten_object(const tdict_box *box, tdict_tree **out, tdict
   return TDICT_OK;
 }
 
-/* Chooses what to do with an object. Hooks for the transfer come before flatten. */
+/* Chooses what to do with an object. Prefers hooks for the transfer to flatten. */
 static void choose_action(const collector *c, tdict_object_step *step) {
   const tdict_type *type = step->box->type;
   const tdict_plan_request *r = c->request;

@@ -1,6 +1,6 @@
 /* Collects uniform leaves fast. A uniform leaf is in C order in ordinary host memory. Only the tree references the
  * leaf, and the leaf is copied to one GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
- * can be the same bytes, so no table is searched, and several threads read stretches of leaves. Owned by one
+ * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. Owned by one
  * collection. Thread rule: one thread calls. */
 #ifndef TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H
 #define TDICT_TRANSFER_PLAN_COLLECT_UNIFORM_H

@@ -15,8 +15,8 @@ typedef struct span {
   uint32_t item;
 } span;
 
-/* Sorts spans by their begin, stable, with a radix sort of one byte at a time. qsort would take an eighth of the
- * time of copying very many leaves. */
+/* Sorts spans by their begin with a stable radix sort, one byte at a time. With very many leaves, qsort would take an
+ * eighth of the time of the copies. */
 static void sort_spans(span *spans, span *spare, uint32_t count) {
   for (unsigned shift = 0; shift < 8 * sizeof spans->begin; shift += 8) {
     uint32_t starts[257] = {0};
@@ -68,7 +68,7 @@ static bool have_same_source(const tdict_item *a, const tdict_item *b) {
          have_same_strides(a->src, a->dst) && have_same_strides(b->src, b->dst);
 }
 
-/* If two spans share bytes and have different sources, returns TDICT_EINVAL. */
+/* Returns TDICT_EINVAL if two spans share bytes and have different sources. */
 static tdict_status check_spans(const tdict_plan *plan, const span *x, const span *y, const tdict_tree *mirror,
                                 tdict_error *err) {
   const tdict_item *a = &plan->items[x->item < y->item ? x->item : y->item];

@@ -60,8 +60,8 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
   return !t || (t->slab && t->slab->storage && t->storage->flags & TDICT_STORAGE_ARENA);
 }
 
-/* Returns true if one driver copy can continue from item a into item b. On both sides the items lie in one storage
- * as on the line, and the bytes between them belong to no tensor. */
+/* Returns true if one driver copy can continue from item a into item b. On both sides, the items must lie in one
+ * storage, at the same distance as on the line. The bytes between them must belong to no tensor. */
 static bool continues_run(const tdict_item *a, const tdict_item *b) {
   if (b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain || a->src->storage != b->src->storage)
@@ -121,8 +121,8 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
   return low;
 }
 
-/* Returns the bytes of the next chunk: a quarter of the bytes before `at` or after `at`, whichever are fewer. Small
- * first chunks start the device early.
+/* Returns the bytes of the next chunk: a quarter of the bytes before `at` or after `at`, whichever are fewer, within
+ * [low, high]. Small first chunks start the device early.
  * Small last chunks keep all threads busy until the end. */
 static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
   size_t before = at - whole.begin, after = whole.end - at;
@@ -130,7 +130,8 @@ static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high
   return piece < low ? low : piece > high ? high : piece;
 }
 
-/* Cuts an interval of the line into chunks of `low` to `high` bytes. whole.first contains its begin. */
+/* Cuts an interval of the line into chunks of `low` to `high` bytes. The item whole.first contains the begin of the
+ * interval. */
 static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
@@ -174,7 +175,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_b
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0, end; i < plan->num_items && status == TDICT_OK; i = end) {
     const tdict_item *item = &plan->items[i];
-    /* A pageable copy is not divided. Direct copies have large chunks; slots have chunks of chunk_bytes. */
+    /* A pageable copy is not divided. Direct copies have chunks of up to 16 MiB. Copies through slots have chunks of up
+     * to chunk_bytes. */
     bool whole = item->way == TDICT_WAY_PAGEABLE_IN;
     bool direct = item->way == TDICT_WAY_DIRECT;
     end = whole ? i + 1 : direct ? batch_end(plan, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);

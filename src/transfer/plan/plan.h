@@ -90,7 +90,7 @@ typedef struct tdict_plan {
   tdict_object_step *objects; /* in tree order */
   uint32_t num_objects, cap_objects;
   int64_t num_untouched;              /* objects whose type has no hook for this transfer */
-  int64_t num_shared;                 /* leaves that are already in place, or are the same bytes as another leaf */
+  int64_t num_shared;                 /* leaves that are already in place, or cover the same bytes as another leaf */
   bool one_by_one;                    /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
   uint32_t num_uniform;               /* items that differ only in place and size, see collect_uniform.h */
   bool is_one_run;                    /* one driver copy can cover all items */
@@ -109,9 +109,9 @@ void tdict_plan_pack(tdict_plan *plan);
 /* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. The first and the last
  * chunks are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
-/* Returns the end of the run that begins at item `first`. One driver copy can cover a run: on both sides its leaves lie
- * as on the line. A chunk of direct copies between host and device has up to TDICT_CU_MOST_LINES runs, unless the plan
- * is one_by_one. */
+/* Returns the end of the run that begins at item `first`. One driver copy can cover a run, because its leaves have the
+ * same distances on both sides as on the line. A chunk of direct copies between host and device has up to
+ * TDICT_CU_MOST_LINES runs, unless the plan is one_by_one. */
 uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 /* Returns the first item at or after number `low` that ends after offset `at` of the line. Such an item must exist. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);

@@ -11,7 +11,7 @@
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in
- * it while other threads change `src`. TDICT_ENOMEM. */
+ * this tree while other threads change `src`. TDICT_ENOMEM. */
 tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err);
 /* Writes the path of the n-th leaf of a tree, shortened like the path of an error. */
 void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes);

@@ -36,7 +36,7 @@ static size_t hash_slot(const tdict_same_bytes *same, const tdict_tensor *t) {
 
 static bool are_same_bytes(const tdict_tensor *a, const tdict_tensor *b) {
   if (a->storage != b->storage || a->data != b->data || tdict_tensor_nbytes(a) != tdict_tensor_nbytes(b)) return false;
-  /* Two leaves in C order are the same bytes whatever their shapes are. Else dtype, shape and strides must be equal. */
+  /* Two leaves in C order cover the same bytes for any shapes. Otherwise dtype, shape and strides must be equal. */
   bool a_plain = tdict_layout_is_contiguous(a->ndim, a->dims, tdict_tensor_dims_strides(a));
   bool b_plain = tdict_layout_is_contiguous(b->ndim, b->dims, tdict_tensor_dims_strides(b));
   if (a_plain && b_plain) return true;

@@ -1,4 +1,5 @@
-/* Finds leaves that are the same bytes of one storage, so that the bytes are copied once. Owned by one call.
+/* Finds leaves that cover exactly the same bytes of one storage, so that these bytes are copied once. Owned by one
+ * call.
  * Thread rule: one thread. */
 #ifndef TDICT_TRANSFER_PLAN_SAME_BYTES_H
 #define TDICT_TRANSFER_PLAN_SAME_BYTES_H
@@ -20,15 +21,15 @@ typedef struct tdict_same_bytes {
 } tdict_same_bytes;
 
 /* Returns true if the leaf is in C order and begins after all leaves of its storage that were passed to this function.
- * No earlier leaf is then the same bytes. After the function has returned false, all leaves must be added to the
+ * No earlier leaf then covers the same bytes. After the function has returned false, all leaves must be added to the
  * table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
-/* If an item is the same bytes, writes the item's number to *place. Otherwise leaves *place unchanged. */
+/* If an item covers the same bytes as `t`, writes the item's number to *place. Otherwise leaves *place unchanged. */
 void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
 /* Returns true if no other tensor can hold these bytes: the tensor and its storage have one reference each. */
 bool tdict_same_bytes_is_unshared(const tdict_tensor *t);
-/* returns false if out of memory */
+/* Adds the tensor of an item to the table. Returns false if out of memory. */
 bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 

@@ -1,5 +1,5 @@
-/* The built-in tuning table, measured on an H200 with 16 cores and PCIe 5, and the checks of tables. See tuning.h
- * for ownership and threads. */
+/* The built-in tuning table, and the checks of tables. The table was measured with an H200 GPU, PCIe 5 and 16 CPU
+ * cores. See tuning.h for ownership and threads. */
 #include "transfer/plan/tuning.h"
 
 #include "base/error.h"

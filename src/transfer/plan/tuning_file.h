@@ -18,7 +18,8 @@
 enum { TDICT_TUNING_VERSION = 1, TDICT_TUNING_MACHINE = 256 };
 
 /* Reads a table. machine: NULL, or receives at most TDICT_TUNING_MACHINE bytes, "" if the file names no machine.
- * TDICT_EIO the file cannot be read; TDICT_EFORMAT with the file, the line, what was wanted and what was found.
+ * TDICT_EIO the file cannot be read; TDICT_EFORMAT the file has a wrong format; the message names the file, the line,
+ * and the wanted and found text.
  * Writes nothing on failure. */
 tdict_status tdict_tuning_read(const char *path, tdict_tuning *out, char *machine, tdict_error *err);
 /* Writes a table to a file. An existing file is replaced. TDICT_EIO the file cannot be written; TDICT_EINVAL the

@@ -25,7 +25,7 @@ tdict_status tdict_batch_create(tdict_future *t, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Spins first: the lock is held only while copies are queued. */
+/* Locks the batch. Spins before sleeping, because the lock is held only while copies are queued. */
 static void lock_batch(tdict_future *t) {
   if (!tdict_spin_try(&t->batch_lock)) pthread_mutex_lock(&t->batch_lock);
 }

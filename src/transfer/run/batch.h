@@ -35,8 +35,8 @@ typedef struct tdict_batch_stream {
   bool queued_for_others; /* output: true if copies of other lanes' slots were queued on the stream */
 } tdict_batch_stream;
 
-/* Creates the batch of a transfer that copies through slots; other transfers get none. Call it for transfers of at least
- * TDICT_BATCH_CHUNKS chunks. TDICT_ENOMEM. */
+/* Creates the batch of a transfer that copies through slots. Other transfers get no batch. Call for transfers of at
+ * least TDICT_BATCH_CHUNKS chunks. TDICT_ENOMEM. */
 tdict_status tdict_batch_create(tdict_future *transfer, tdict_error *err);
 /* Returns true if the batch accepts copies of this kind on this GPU. */
 static inline bool tdict_batch_accepts(const tdict_batch *batch, const tdict_gpu *gpu, tdict_cu_kind kind) {

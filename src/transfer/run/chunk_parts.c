@@ -51,8 +51,9 @@ static tdict_slot *load_slot(tdict_chunk_parts *parts) {
   return atomic_load_explicit(&parts->slot, memory_order_acquire);
 }
 
-/* Waits for the slot of a chunk. Usually it is set within microseconds, so spin first. If not, the ring is full:
- * return our finished slots and sleep. Otherwise the thread of the first part would never get a slot. */
+/* Waits for the slot of a chunk. The slot is usually set within microseconds, so spins first. If the slot is still not
+ * set, the ring may be full. Then returns this lane's finished slots and sleeps, so that the thread of the first part
+ * can get a slot. */
 static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_parts *parts, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
@@ -79,7 +80,7 @@ tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, 
   }
   tdict_status status = tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
-  /* Stop counting the slot before other threads see it: any lane may queue its copy. */
+  /* Stop counting the slot before other threads see the slot, because any lane may then queue the slot's copy. */
   tdict_lane_hand_over(lane);
   atomic_store_explicit(&parts->slot, *out, memory_order_release);
   return TDICT_OK;

@@ -20,14 +20,14 @@ typedef struct tdict_chunk_parts {
 /* Allocates the parts of all chunks, if num_parts is above 1 and some bytes go through slots to a device. Else sets
  * num_parts to 1. TDICT_ENOMEM. */
 tdict_status tdict_chunk_parts_create(tdict_future *transfer, tdict_error *err);
-/* Returns to their rings the slots that were filled in part and never queued, because the transfer failed. */
+/* After a failure, some slots may be filled in part and never queued. Returns these slots to their rings. */
 void tdict_chunk_parts_close(tdict_future *transfer);
 /* Returns the number of parts of the chunk, from 1 to the transfer's num_parts. */
 uint32_t tdict_chunk_parts_count(const tdict_future *transfer, const tdict_chunk *chunk);
 /* Returns the n-th part: an interval of the chunk whose begin is a multiple of 256 from the chunk's begin. */
 tdict_chunk tdict_chunk_part_at(const tdict_future *transfer, const tdict_chunk *chunk, uint32_t n);
-/* Returns the slot of the chunk. The thread of the first part takes a slot; all others wait for it. *out is NULL if the
- * transfer has failed. TDICT_EDEVICE. */
+/* Returns the slot of the chunk. The thread of the first part takes a slot from the ring; all other threads wait for
+ * this slot. *out is NULL if the transfer has failed. TDICT_EDEVICE. */
 tdict_status tdict_chunk_parts_slot(tdict_lane *lane, tdict_chunk_parts *parts, bool first, tdict_slot **out,
                                     tdict_error *err);
 /* Counts a part as filled. Returns true for the last part: the caller then queues the slot, after

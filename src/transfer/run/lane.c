@@ -1,5 +1,5 @@
-/* A lane: queues copies on its stream, tracks them until they end, and holds slots for them. See lane.h for
- * ownership and threads. */
+/* Implements a lane, which queues copies on its stream, tracks these copies until they end, and holds their slots. See
+ * lane.h for ownership and threads. */
 #include "transfer/run/lane.h"
 
 #include <string.h>
@@ -236,7 +236,7 @@ tdict_status tdict_lane_record_flight(tdict_lane *lane, tdict_slot *slot, const 
   if (status != TDICT_OK) return status;
   status = tdict_gpu_record(lane->gpu, event, lane->stream, err);
   if (status != TDICT_OK) {
-    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* a copy may be using the slot, and it has no event */
+    (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* a copy without an event may be using the slot */
     if (slot)
       tdict_lane_keep_slot(lane, slot);
     else
@@ -302,7 +302,7 @@ void tdict_lane_pause(tdict_lane *lane) {
   tdict_gpu_leave(lane->gpu, &lane->scope);
 }
 
-/* A failure is ignored here: the next driver call on the lane reports it. */
+/* A failure is ignored here, because a later driver call on the lane reports the failure. */
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
 /* A failure here is not an error: waiters then wait for the end of the transfer. */

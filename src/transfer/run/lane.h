@@ -55,7 +55,7 @@ void tdict_lane_keep_slot(tdict_lane *lane, tdict_slot *slot);
 /* Returns the slots of finished copies to the ring, up to the first unfinished copy, and the spare. Waits only for a
  * copy whose event cannot be queried. TDICT_EDEVICE: that wait failed, and the transfer has failed. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
-/* Adds a flight. There must be room for it. */
+/* Adds a flight. The lane must have room for the flight. */
 void tdict_lane_add(tdict_lane *lane, const tdict_flight *flight);
 /* Records an event after the copy that was just queued for the chunk, and adds the flight. If `slot` is NULL, the copy
  * needs no slot. On failure, waits for the stream, and the lane keeps the slot. TDICT_EDEVICE. */

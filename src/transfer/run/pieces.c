@@ -20,7 +20,7 @@ typedef struct piece {
   size_t at;         /* offset from the chunk's begin */
 } piece;
 
-/* Returns the next piece and moves *number, which starts at chunk->first. Returns false at the end. */
+/* Writes the next piece to *out and advances *number, which starts at chunk->first. Returns false at the end. */
 static bool next_piece(const tdict_plan *plan, const tdict_chunk *chunk, uint32_t *number, piece *out) {
   for (; *number < plan->num_items; ++*number) {
     const tdict_item *item = &plan->items[*number];

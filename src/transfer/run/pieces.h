@@ -1,5 +1,5 @@
-/* Pieces: the parts of leaves that lie in a chunk, and copies of them between a slot and the leaves. The caller owns
- * all memory. Thread-safe: no state. */
+/* A piece is the part of a leaf that lies in a chunk. The functions copy pieces between a slot and the leaves. The
+ * caller owns all memory. Thread-safe: no state. */
 #ifndef TDICT_TRANSFER_RUN_PIECES_H
 #define TDICT_TRANSFER_RUN_PIECES_H
 

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* A ring has 32 slots, but a slot has 4 KiB to 4 MiB. So a very small ring has fewer slots, and a large ring has
- * more. */
+/* A ring normally has 32 slots. Because a slot has 4 KiB to 4 MiB, a very small ring has fewer slots, and a large ring
+ * has more. */
 enum { WANTED_SLOTS = 32, SLOT_STEP = 4096 };
 #define MAX_SLOT_BYTES ((size_t)4 << 20)
 
@@ -96,7 +96,7 @@ static tdict_slot *pop_idle(tdict_ring *ring) {
 }
 
 /* Moves busy slots whose copies have ended to the idle list, until more than keep_free slots are idle. If the driver
- * cannot query an event, waits for it. The caller holds the lock. TDICT_EDEVICE. */
+ * cannot query an event, waits for the event. The caller holds the lock. TDICT_EDEVICE. */
 static tdict_status collect_idle(tdict_ring *ring, int keep_free, tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&ring->lock));
   tdict_slot *before = NULL, *next;

@@ -1,7 +1,7 @@
 /* The staging ring of a device: a fixed amount of pinned memory, divided into slots. Leaves in ordinary memory are
  * copied through the slots.
- * A slot belongs to the thread that took it. A slot may be returned while a copy still uses it; the slot's event is
- * done when the copy is done.
+ * A slot belongs to the thread that took it. A slot may be returned while a copy still uses the slot. The slot's event
+ * is done when the copy is done.
  * Thread rule: safe from any thread that is inside a scope of the ring's GPU. */
 #ifndef TDICT_TRANSFER_RUN_RING_H
 #define TDICT_TRANSFER_RUN_RING_H
@@ -30,7 +30,7 @@ typedef struct tdict_ring {
   pthread_mutex_t lock; /* guards all fields below */
   pthread_cond_t slot_returned;
   int num_idle;
-  tdict_slot *idle;                      /* slots whose bytes no copy uses; last returned first */
+  tdict_slot *idle;                      /* slots whose bytes no copy uses; the slot returned last is first */
   tdict_slot *oldest_busy, *newest_busy; /* slots that were returned while a copy used their bytes */
 } tdict_ring;
 

@@ -1,5 +1,5 @@
-/* Does the work of a thread on a transfer. The thread handles one chunk at a time: through a slot onto the stream, from
- * the stream through a slot, by one driver copy, or by a copy on the host. See worker.h for ownership and threads. */
+/* Does the work of a thread on a transfer. The thread handles one chunk at a time. A chunk is copied through a slot to
+ * or from the device, by one driver copy, or on the host. See worker.h for ownership and threads. */
 #include "transfer/run/worker.h"
 
 #include <stdlib.h>
@@ -18,8 +18,8 @@ typedef struct tdict_claim {
   uint32_t part;
 } tdict_claim;
 
-/* Queues the copy between the slot and the device. A single copy goes into the batch if there is one. Several copies
- * are queued at once. */
+/* Queues the copy between the slot and the device. A single copy goes into the transfer's batch, if the transfer has a
+ * batch. Several copies are queued immediately. */
 static tdict_status queue_chunk(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                 tdict_error *err) {
   const tdict_plan *plan = &lane->worker->transfer->plan;
@@ -286,7 +286,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
  * call. */
 static int64_t cpu_now(const tdict_future *t) { return t->skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
-/* Closes the lane; the last worker ends the transfer. `cpu` is the thread's processor time at its begin. */
+/* Closes the lane; the last worker ends the transfer. `cpu` is the thread's processor time when the worker began. */
 static void finish_lane(tdict_lane *lane, tdict_status status, int64_t cpu) {
   tdict_worker *worker = lane->worker;
   tdict_future *t = worker->transfer;
@@ -314,7 +314,7 @@ void tdict_work_with_others(tdict_worker *worker) {
   tdict_error err = {0};
   int64_t cpu = cpu_now(t);
   tdict_status status = claim_chunks(&lane, &err);
-  /* Remove the tasks of workers that have not begun, because no work is left for them. */
+  /* Remove the tasks of workers that have not begun, because no chunk is left for these workers. */
   for (int i = 1; i < t->num_workers; i++) {
     if (!tdict_pool_remove(pool, &t->workers[i].task)) continue;
     tdict_latch_down(&t->queued);
@@ -329,7 +329,7 @@ struct tdict_deferred_tail {
                     * a reference of the transfer */
   tdict_lane lane;
   tdict_status status;
-  _Atomic(bool) offered; /* acquire/release: the thread that sets it to false runs the tail */
+  _Atomic(bool) offered; /* acquire/release: the thread that sets this flag to false runs the tail */
 };
 
 bool tdict_deferred_tail_create(tdict_future *t) {

@@ -1,5 +1,5 @@
-/* The struct of a recording, for the files that fill it (trace.c) and write it (trace_json.c). See trace.h for
- * ownership and threads. */
+/* The struct of a recording, for trace.c, which fills recordings, and trace_json.c, which writes recordings. See
+ * trace.h for ownership and threads. */
 #ifndef TDICT_TRANSFER_TRACE_RECORDING_H
 #define TDICT_TRANSFER_TRACE_RECORDING_H
 

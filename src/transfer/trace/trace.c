@@ -108,8 +108,8 @@ static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool 
   atomic_store_explicit(&track->id, (int32_t)gettid(), memory_order_release);
 }
 
-/* Returns the calling thread's track, or -1 if there are too many. The tracks are a hash table by thread; none is
- * ever removed. */
+/* Returns the calling thread's track, or -1 if there are too many. The tracks are a hash table with the thread as the
+ * key. No track is ever removed. */
 static int find_track(tdict_recording *r, const tdict_pool *pool) {
   uintptr_t self = (uintptr_t)pthread_self();
   size_t first = (size_t)((self >> 12) * 2654435761u);
@@ -151,7 +151,7 @@ void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begi
             &(tdict_slice){.range = (uint8_t)range, .transfer = traced->number, .bytes = bytes}, begin_ns);
 }
 
-/* Retains the recording while the slice is written, because a start may replace it. */
+/* Retains the recording while the slice is written, because a new start may replace the recording. */
 void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
   if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
@@ -217,7 +217,7 @@ tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_
   return good ? s : NULL; /* an incomplete slice is counted as unfinished */
 }
 
-/* If the event fails, the slice is never complete, and the file does not contain it. */
+/* If the event fails, the slice is never complete, and the file does not contain the slice. */
 void tdict_trace_close(tdict_slice *s, tdict_gpu *gpu) {
   if (tdict_gpu_record(gpu, s->to, s->stream, NULL) != TDICT_OK) return;
   atomic_store_explicit(&s->complete, true, memory_order_release);
@@ -237,8 +237,8 @@ tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options
     return tdict_fail(err, TDICT_EINVAL, "trace_start: max_events is %lld, wanted %d to %d", (long long)o.max_events,
                       MIN_EVENTS, MAX_EVENTS);
   tdict_tracer *tracer = tdict_context_tracer(context);
-  /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced one,
-   * or the new one on failure. */
+  /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced
+   * recording, or the new recording on failure. */
   tdict_recording *made = create_recording(o.max_events), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
@@ -300,7 +300,7 @@ tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_e
   FILE *file = NULL;
   status = tdict_file_stream_to_write("trace_write", path, &file, err);
   if (status == TDICT_OK) status = tdict_recording_write(r, write_file, file, err);
-  /* Keep errno: releasing the recording may change it. */
+  /* Keep errno: releasing the recording may change errno. */
   int code = errno;
   tdict_recording_release(r);
   if (!file) return status;

@@ -1,6 +1,6 @@
-/* Records what transfers do. A recording is reference counted: the engine holds the last recording, and each transfer
- * that began during a recording holds it until the transfer ends. A recording owns its slices and the driver events in
- * them, and retains their GPUs.
+/* Records what transfers do. A recording is reference counted. The engine holds the last recording. Each transfer that
+ * began during a recording holds that recording until the transfer ends. A recording owns its slices and the driver
+ * events in them, and retains their GPUs.
  *
  * A ticket counter hands out slices of one array, and slices are never returned. Therefore no thread waits, and the
  * memory is bounded. Thread rule: safe from any thread. Until a slice is complete, only the thread that took the slice
@@ -61,7 +61,7 @@ static inline int64_t tdict_phase_begin(const tdict_traced *traced, tdict_range 
   tdict_range_push(range);
   return tdict_phase_is_counted(range) || traced->recording ? tdict_now_ns() : 0;
 }
-/* Ends a phase. Returns its nanoseconds if the statistics contain it, else 0. */
+/* Ends a phase. Returns the duration in nanoseconds if the statistics contain this phase, else 0. */
 static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
   tdict_range_pop();
   if (traced->recording) tdict_trace_add(traced, range, begin_ns, bytes);

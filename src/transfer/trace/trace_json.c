@@ -124,8 +124,8 @@ static void put_host_slices(writer *w) {
   }
 }
 
-/* Reads when a copy ran, in the time of the host's clock before the shift of the GPU's slices. Returns false if the
- * copy has not ended. */
+/* Reads when a copy ran, in the time of the host's clock. The shift of the GPU's slices is not applied yet. Returns
+ * false if the copy has not ended. */
 static bool read_times(const writer *w, const tdict_trace_gpu *g, const tdict_slice *s, slice_place *p) {
   float after_ms, took_ms;
   if (tdict_gpu_elapsed(g->gpu, g->base, s->from, &after_ms, NULL) != TDICT_OK) return false;
@@ -150,7 +150,7 @@ static bool is_on(const tdict_slice *s, int index) {
   return atomic_load_explicit(&s->complete, memory_order_acquire) && s->gpu == index;
 }
 
-/* Returns the shift of a GPU's slices: the smallest with which no copy begins before it was queued. */
+/* Returns the smallest shift of a GPU's slices with which no copy begins before that copy was queued. */
 static double find_shift(const writer *w, int index) {
   double shift = 0;
   slice_place p;
