@@ -100,7 +100,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tr
  *          #TDICT_EINVAL if a tree would contain itself. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,
                                                                      tdict_error *err);
-/** @brief Returns a new tree with the entries of all trees. The result has the batch size and device of the first tree.
+/** @brief Returns a new tree with the entries of all @p count trees. The result has the batch size and device of the
+ *  first tree.
  *
  *  The result equals a copy of the first tree that is updated with each of the other trees in order (see
  *  tdict_update()).

@@ -131,7 +131,7 @@ typedef struct tdict_loader_state {
   int64_t dataset_length; /**< samples in the dataset; -1: a stream */
   int64_t batch_size;
   int64_t num_indices;   /**< the length of the sampler; -1: a stream */
-  int64_t num_samples;   /**< samples that all ranks together draw in an epoch; -1: a stream */
+  int64_t num_samples;   /**< samples of an epoch, before its last round is completed or left out; -1: a stream */
   int64_t rank_samples;  /**< samples that each rank draws in an epoch; -1: a stream */
   uint64_t seed;         /**< seed of the sampler; 0 if its order is not random */
   uint64_t weights_hash; /**< a hash of the weights of a WEIGHTED sampler; else 0 */

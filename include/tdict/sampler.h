@@ -23,8 +23,8 @@ typedef struct tdict_sampler_options {
   size_t struct_size;
   int32_t kind; /**< a tdict_sampler_kind */
   uint64_t seed;
-  /** Samples that all ranks together draw in an epoch; 0 (default): the sampler's length. Must not exceed the length
-   *  for SEQUENTIAL and SHUFFLED. */
+  /** Samples of an epoch, before its last round is completed or left out (see `drop_uneven`); 0 (default): the
+   *  sampler's length. Must not exceed the length for SEQUENTIAL and SHUFFLED. */
   int64_t num_samples;
   const double *weights; /**< WEIGHTED: an array of `num_weights` finite numbers of 0 or more, not all 0; copied */
   /** This process takes the positions rank, rank + world_size, ... of each epoch. Default: rank 0, world_size 1. */

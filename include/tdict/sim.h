@@ -6,8 +6,9 @@
  * until the copy finishes. Timings measured on a simulated device say nothing about a GPU.
  *
  * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). These devices belong to
- * one context: sim:0 of another context is a different device. A call returns #TDICT_EWRONGDEVICE if its memory or
- * stream belongs to a simulated device of another context.
+ * one context: sim:0 of another context is a different device. A transfer returns #TDICT_EWRONGDEVICE if a
+ * tensor, the option `memory` or a stream belongs to a simulated device of another context. Copies without a context,
+ * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
  *
  * In a forked child of the process that created the context, every function of this header fails at once. Functions
  * that return a status return #TDICT_EFORKED. Functions that return a pointer return NULL. */

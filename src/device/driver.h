@@ -43,7 +43,8 @@ typedef struct tdict_cu_stream *tdict_cu_stream;   /* CUstream; NULL and (void *
 typedef struct tdict_cu_event *tdict_cu_event;     /* CUevent */
 typedef struct tdict_cu_pool *tdict_cu_pool;       /* CUmemoryPool */
 
-/* CUstream_flags, CUevent_flags, CUmemhostalloc and register flags, CUdevice_attribute, CUstreamCaptureMode */
+/* Constants of the CUDA driver: CUstream_flags, CUevent_flags, flags of cuMemHostAlloc and cuMemHostRegister,
+ * CUdevice_attribute, CUmemPool_attribute, CUstreamCaptureMode, CUstreamCaptureStatus. */
 enum { TDICT_CU_STREAM_DEFAULT = 0, TDICT_CU_STREAM_NON_BLOCKING = 1 };
 enum { TDICT_CU_EVENT_DEFAULT = 0, TDICT_CU_EVENT_BLOCKING_SYNC = 1, TDICT_CU_EVENT_DISABLE_TIMING = 2 };
 enum { TDICT_CU_HOST_PORTABLE = 1 };

@@ -6,7 +6,7 @@
 #include "device/driver.h"
 #include "tdict/sim.h"
 
-/* Opens a simulated driver. All fields of `options` must be set; they are copied. *out holds one reference. Returns the
+/* Opens a simulated driver. Copies `options`. Fills in no defaults, so the caller sets all fields. *out holds one reference. Returns the
  * errors of tdict_driver_sim_check(); TDICT_ENOMEM. */
 tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
 /* Checks the options. TDICT_EINVAL num_devices is not in 1..8, memory_bytes is below 1 MiB, a rate is negative or not

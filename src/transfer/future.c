@@ -1,5 +1,5 @@
-/* The public calls of futures: wait for a transfer, read its state and statistics, cancel the transfer, count handles.
- * A future is the transfer itself: see job.h for ownership.
+/* Implements the public functions of futures: wait for a transfer, read its state and statistics, cancel the transfer,
+ * retain and release handles. A future is the transfer itself: see job.h for ownership.
  * Thread rule: safe from any thread. */
 #include "base/assert.h"
 #include "base/clock.h"

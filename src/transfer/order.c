@@ -68,7 +68,7 @@ typedef struct conflict_search {
   tdict_future *self;
   uint32_t cap;
   bool no_memory;
-  bool lost; /* some bytes of a source's storage are lost */
+  bool lost; /* true: bytes of a source are invalid, because a transfer into them failed */
   tdict_fence *foreign;
 } conflict_search;
 

@@ -74,7 +74,7 @@ tdict_status tdict_node_create_like(const tdict_tree *like, tdict_tree **out, td
     free(td);
     return fail_node_memory(slots, err);
   }
-  /* new_node() took the table without a reference, so that the failure above needs no release. */
+  /* new_node() adds no reference to the key table, so the failure above has no reference to release. */
   (void)tdict_keys_retain(like->keys);
   copy_batch_and_device(td, like);
   td->leaves = leaves;

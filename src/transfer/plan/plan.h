@@ -52,13 +52,13 @@ typedef struct tdict_chunk {
   bool was_read;
 } tdict_chunk;
 
-/* An object of the tree, and what the transfer does with it. Filled in while the tree is read; `result` is set while
- * hooks run. */
 typedef enum tdict_object_action {
   TDICT_OBJECT_KEEP, /* the result holds the same object */
   TDICT_OBJECT_HOOK, /* hooks of the object's type make a new object */
   TDICT_OBJECT_FLAT  /* the object's tensors are copied like all other tensors, and unflatten makes a new object */
 } tdict_object_action;
+/* An object of the source tree, and what the transfer does with the object. Hooks set `result`. Building the result
+ * sets `place`. Reading the tree sets the other fields. */
 typedef struct tdict_object_step {
   tdict_box *box;    /* retained */
   tdict_tree *flat;  /* retained: the tensors that flatten returned, or NULL */
@@ -106,8 +106,9 @@ void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
 /* Packs small pinned leaves: if runs would need many small driver copies, their leaves are copied through slots. Call
  * after tdict_plan_place(). */
 void tdict_plan_pack(tdict_plan *plan);
-/* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. The first and the last
- * chunks are smaller, down to first_bytes. Both limits are multiples of 256. TDICT_ENOMEM. */
+/* Cuts the line into chunks. A chunk that is copied through slots has at most chunk_bytes. Among
+ * neighbouring items with the same way and GPU, the sizes of these chunks grow from first_bytes to chunk_bytes, and
+ * shrink again towards the end. Both limits are multiples of 256. TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, size_t first_bytes, size_t chunk_bytes, tdict_error *err);
 /* Returns the end of the run that begins at item `first`. One driver copy can cover a run, because its leaves have the
  * same distances on both sides as on the line. A chunk of direct copies between host and device has up to

@@ -1,6 +1,7 @@
 /* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are
  * microseconds since the recording began. The writer owns its data for one call.
- * Thread rule: see trace.h; slices that are not complete are left out. */
+ * Leaves out slices that are not complete, because another thread may still write them.
+ * Thread rule: see trace.h. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
