@@ -22,7 +22,8 @@ typedef struct maker {
   const tdict_map *map;
   const tdict_tree *root; /* the source, or its copy with flattened objects; tensors must begin with its batch size */
   tdict_cursor cursor;
-  size_t entry, num_tensors, num_dims;
+  size_t entry, tensor; /* numbers of the entry and of the tensor, in cursor order */
+  size_t num_tensors, num_dims;
   bool is_locked;     /* true if a node of the source is locked */
   bool found_objects; /* true if the source contains objects that are not flattened yet */
   tdict_slab *slab;
@@ -64,12 +65,23 @@ static arena *get_arena(maker *m, tdict_memory *memory) {
   return added;
 }
 
+static tdict_dtype choose_result_dtype(const tdict_map *map, const tdict_tensor *from) {
+  return map->dtype ? map->dtype : from->dtype;
+}
+
+/* Returns true if the result shares the tensor. Counts the tensor. */
+static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
+  const size_t tensor = m->tensor++;
+  return m->map->changes && !m->map->changes(m->map, tensor, from);
+}
+
 /* Adds the aligned size of a new tensor to the size of the arena that will hold it. */
 static tdict_status measure_fresh(maker *m, const tdict_tensor *from, const tdict_made *made, tdict_error *err) {
   tdict_memory *memory;
   tdict_layout_size size;
   tdict_status status = choose_result_memory(m->map, from, &memory, err);
-  if (status == TDICT_OK) status = tdict_layout_check(m->map->what, from->dtype, made->ndim, made->shape, &size, err);
+  if (status == TDICT_OK)
+    status = tdict_layout_check(m->map->what, choose_result_dtype(m->map, from), made->ndim, made->shape, &size, err);
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
   if (!a)
@@ -89,6 +101,7 @@ static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_err
    * dimensions that the tensor does not have. */
   if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
     return tdict_batch_mismatch(m->map->what, m->root, from, err);
+  if (is_next_tensor_shared(m, from)) return TDICT_OK;
   m->num_tensors++;
   m->num_dims += (size_t)(from->ndim + m->map->more_dims);
   if (!m->map->fill) return TDICT_OK;
@@ -150,7 +163,8 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
   node->batch_ndim = map->batch_out + num_kept;
   for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
   for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
-  if (map->memory && node->has_device) node->device = map->memory->device;
+  /* A tensor that is shared stays on its device. */
+  if (map->memory && node->has_device && !map->changes) node->device = map->memory->device;
   *out = node;
   return TDICT_OK;
 }
@@ -158,6 +172,10 @@ static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, con
 /* Creates the result of a tensor: a view, or new elements in the arena of its memory. */
 static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
   tdict_made made;
+  if (is_next_tensor_shared(m, from)) {
+    *to = tdict_leaf_of_tensor(tdict_tensor_retain(from));
+    return TDICT_OK;
+  }
   tdict_status status = m->map->describe(m->map, m->entry, from, &made, err);
   if (status != TDICT_OK) return status;
   tdict_tensor_desc view = {.data = made.data, .dtype = from->dtype, .ndim = made.ndim, .shape = made.shape};
@@ -167,6 +185,7 @@ static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict
     return TDICT_OK;
   }
   tdict_memory *memory = NULL;
+  view.dtype = choose_result_dtype(m->map, from);
   status = choose_result_memory(m->map, from, &memory, err);
   if (status != TDICT_OK) return status;
   arena *a = get_arena(m, memory);
@@ -201,7 +220,7 @@ static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree
   tdict_cursor *c = &m->cursor;
   tdict_cursor_rewind(c, root);
   c->frames[0].mark = (size_t)made;
-  m->entry = 0;
+  m->entry = m->tensor = 0;
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0; m->entry++) {
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_leaf *to = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
@@ -238,7 +257,7 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
  * creates nothing. */
 static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
   tdict_tree *made = NULL;
-  m->entry = m->num_tensors = m->num_dims = 0;
+  m->entry = m->tensor = m->num_tensors = m->num_dims = 0;
   m->found_objects = false;
   m->root = td;
   m->slab = NULL;

@@ -19,6 +19,10 @@ struct tdict_map {
   bool drops_locks; /* true: the result is not locked, even if the source is locked */
   /* memory of new elements; NULL: for a tensor on a device the memory of that tensor, else plain host memory */
   tdict_memory *memory;
+  tdict_dtype dtype; /* dtype of new elements; 0: the dtype of the source */
+  /* If not NULL, returns false for a tensor that the result shares as it is. `tensor` counts the tensors in cursor
+   * order. Called twice per tensor, with the same result. */
+  bool (*changes)(const tdict_map *map, size_t tensor, const tdict_tensor *from);
   /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included.
    * If `fill` is set, called twice per tensor: once to measure, and once to create. */
   tdict_status (*describe)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,

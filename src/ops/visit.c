@@ -152,14 +152,26 @@ static void reset_job(visit_job *j) {
   pthread_mutex_destroy(&j->lock);
 }
 
+static tdict_status run_visit(visit_job *j, const tdict_visit_options *options, tdict_error *err) {
+  init_job(j);
+  tdict_status status = call_for_all(j, options, err);
+  reset_job(j);
+  return status;
+}
+
 tdict_status tdict_visit(const tdict_tree *const *trees, size_t count, tdict_leaf_visitor visit,
                          const tdict_visit_options *options, tdict_error *err) {
   if (!visit) return tdict_fail(err, TDICT_EINVAL, "visit: the function is NULL");
   visit_job j = {.what = "visit", .trees = trees, .count = count, .visit = visit};
-  init_job(&j);
-  tdict_status status = call_for_all(&j, options, err);
-  reset_job(&j);
-  return status;
+  return run_visit(&j, options, err);
+}
+
+tdict_status tdict_visit_in_order(const char *what, const tdict_tree *tree, tdict_leaf_visitor visit, void *user,
+                                  tdict_error *err) {
+  tdict_visit_options o = tdict_visit_options_default();
+  o.user = user;
+  visit_job j = {.what = what, .trees = &tree, .count = 1, .visit = visit};
+  return run_visit(&j, &o, err);
 }
 
 /* Removes the keys without a leaf from a node that only this call holds. Returns false if out of memory. */

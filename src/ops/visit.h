@@ -1,13 +1,19 @@
 /* Declares the function by which tdict_visit() and tdict_apply() get the pool of a context. The context owns the pool.
- * Implemented in src/context.c.
+ * Also declares a visit for other operations.
  * Thread rule: may be called from any thread. */
 #ifndef TDICT_OPS_VISIT_H
 #define TDICT_OPS_VISIT_H
 
 #include "sched/pool.h"
+#include "tdict/visit.h"
 
 struct tdict_context;
-/* Returns the pool of the context, or NULL in a forked child of the process that created the context. */
+/* Implemented in src/context.c. Returns the pool of the context, or NULL in a forked child of the process that created the context. */
 tdict_pool *tdict_context_pool(const struct tdict_context *context);
+
+/* Calls `visit` with `user` for each tensor of the tree, in order. Returns the errors of tdict_visit(), whose messages
+ * begin with `what`. */
+tdict_status tdict_visit_in_order(const char *what, const tdict_tree *tree, tdict_leaf_visitor visit, void *user,
+                                  tdict_error *err);
 
 #endif

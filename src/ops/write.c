@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "ops/check_copy.h"
-#include "ops/index_plan.h"
+#include "ops/index/index_plan.h"
 #include "ops/select.h"
 #include "tensor/element.h"
 #include "tree/objects.h"

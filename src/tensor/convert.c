@@ -1,4 +1,5 @@
-/* Converts numbers to elements of a dtype. Pure functions; nothing is owned. Thread-safe. */
+/* Converts numbers to elements of a dtype, and small floats to numbers. Pure functions; nothing is owned.
+ * Thread-safe. */
 #include "tensor/convert.h"
 
 #include <string.h>
@@ -11,19 +12,35 @@ bool tdict_convert_knows(tdict_dtype dtype) {
          (code == CODE_INT || code == CODE_UINT || code == CODE_FLOAT || code == CODE_BFLOAT);
 }
 
-/* Rounds to a 16-bit float with `mantissa` stored bits and 15 - mantissa exponent bits. Converting to float first would
- * round twice. */
-static uint16_t round_to_16_bits(double value, int mantissa) {
+const tdict_small_float *tdict_small_float_of(tdict_dtype dtype) {
+  static const tdict_small_float f16 = {10, 5, true, 0x7c00}, bf16 = {7, 8, true, 0x7f80};
+  static const tdict_small_float e4m3 = {3, 4, false, 0x7f}, e5m2 = {2, 5, true, 0x7c};
+  switch (dtype) {
+  case TDICT_F16:
+    return &f16;
+  case TDICT_BF16:
+    return &bf16;
+  case TDICT_F8E4M3:
+    return &e4m3;
+  case TDICT_F8E5M2:
+    return &e5m2;
+  default:
+    return NULL;
+  }
+}
+
+/* Rounds the bits of the double. Converting to float first would round twice. */
+unsigned tdict_small_float_encode(const tdict_small_float *layout, double value) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
-  int exponent_bits = 15 - mantissa;
-  uint64_t infinite = (((uint64_t)1 << exponent_bits) - 1) << mantissa;
-  uint64_t sign = bits >> 63 << 15, fraction = bits & (((uint64_t)1 << 52) - 1);
-  int exponent = (int)(bits >> 52 & 0x7ff);
-  if (exponent == 0x7ff) return (uint16_t)(sign | infinite | (fraction ? (uint64_t)1 << (mantissa - 1) : 0));
-  if (exponent == 0) return (uint16_t)sign; /* smaller than any 16-bit float */
+  const int mantissa = layout->mantissa;
+  const unsigned sign = (unsigned)(bits >> 63) << (layout->exponent + mantissa);
+  const uint64_t fraction = bits & (((uint64_t)1 << 52) - 1);
+  const int exponent = (int)(bits >> 52 & 0x7ff);
+  if (exponent == 0x7ff) return sign | layout->top | (fraction ? 1u << (mantissa - 1) : 0);
+  if (exponent == 0) return sign; /* smaller than any small float */
   uint64_t significand = fraction | (uint64_t)1 << 52;
-  int shift = 52 - mantissa, biased = exponent - 1023 + (1 << (exponent_bits - 1)) - 1;
+  int shift = 52 - mantissa, biased = exponent - 1023 + (1 << (layout->exponent - 1)) - 1;
   if (biased <= 0) { /* subnormal: fewer bits are kept */
     shift += 1 - biased;
     biased = 1;
@@ -34,7 +51,28 @@ static uint16_t round_to_16_bits(double value, int mantissa) {
   if (rest > half || (rest == half && (kept & 1))) kept++;
   /* The implicit leading bit adds one to the exponent. A carry out of the mantissa also adds one. */
   uint64_t magnitude = ((uint64_t)(biased - 1) << mantissa) + kept;
-  return (uint16_t)(sign | (magnitude < infinite ? magnitude : infinite));
+  return sign | (magnitude < layout->top ? (unsigned)magnitude : layout->top);
+}
+
+double tdict_small_float_decode(const tdict_small_float *layout, unsigned bits) {
+  const int mantissa = layout->mantissa, places = layout->exponent + mantissa;
+  const unsigned magnitude = bits & ((1u << places) - 1), exponent = magnitude >> mantissa;
+  const uint64_t sign = (uint64_t)(bits >> places & 1) << 63;
+  /* 1023 is the bias of a double. */
+  const uint64_t scale = (uint64_t)(1024 - (1 << (layout->exponent - 1))) << 52;
+  uint64_t wide = ((uint64_t)magnitude << (52 - mantissa)) + scale;
+  double value;
+  if (magnitude >= layout->top) {
+    wide = (uint64_t)0x7ff << 52 | (uint64_t)(magnitude > layout->top || !layout->has_infinity) << 51;
+  } else if (exponent == 0) { /* subnormal: the mantissa times the value of its last bit */
+    uint64_t unit = scale + ((uint64_t)(1 - mantissa) << 52);
+    memcpy(&value, &unit, sizeof value);
+    value *= magnitude;
+    memcpy(&wide, &value, sizeof wide);
+  }
+  wide |= sign;
+  memcpy(&value, &wide, sizeof value);
+  return value;
 }
 
 static bool write_float(tdict_dtype dtype, double value, void *element) {
@@ -44,7 +82,7 @@ static bool write_float(tdict_dtype dtype, double value, void *element) {
     float single = (float)value;
     memcpy(element, &single, sizeof single);
   } else {
-    uint16_t bits = round_to_16_bits(value, dtype == TDICT_F16 ? 10 : 7);
+    uint16_t bits = (uint16_t)tdict_small_float_encode(tdict_small_float_of(dtype), value);
     memcpy(element, &bits, sizeof bits);
   }
   return true;

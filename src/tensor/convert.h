@@ -1,4 +1,4 @@
-/* Converts numbers to elements of a dtype. Pure functions; thread-safe. */
+/* Converts numbers to elements of a dtype, and small floats to numbers. Pure functions; thread-safe. */
 #ifndef TDICT_TENSOR_CONVERT_H
 #define TDICT_TENSOR_CONVERT_H
 
@@ -11,5 +11,18 @@ bool tdict_convert_knows(tdict_dtype dtype);
  * large. Integers are truncated.
  * Returns false and writes nothing if an integer type cannot hold the value or the dtype is not supported. */
 bool tdict_convert_double(tdict_dtype dtype, double value, void *element);
+
+/* The layout of a float of at most 16 bits. The sign bit is above the exponent. */
+typedef struct tdict_small_float {
+  int mantissa, exponent; /* numbers of stored bits */
+  bool has_infinity;      /* false: numbers that are too large become NaN */
+  unsigned top;           /* smallest magnitude that is no number: infinity, or the only NaN */
+} tdict_small_float;
+/* Returns the layout of float16, bfloat16, float8_e4m3fn or float8_e5m2, and NULL for any other dtype. */
+const tdict_small_float *tdict_small_float_of(tdict_dtype dtype);
+/* Rounds to nearest, ties to even. A NaN stays NaN. */
+unsigned tdict_small_float_encode(const tdict_small_float *layout, double value);
+/* Returns the exact value. Uses integers only, because floating-point instructions may flush subnormal numbers. */
+double tdict_small_float_decode(const tdict_small_float *layout, unsigned bits);
 
 #endif

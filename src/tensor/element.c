@@ -109,43 +109,21 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   return status;
 }
 
-/* Decodes a small float with the given exponent and mantissa bits. If `no_infinity` is true (float8_e4m3fn), there is
- * no infinity, and a number is NaN only if all bits of the exponent and the mantissa are 1. */
-static double decode_small_float(unsigned bits, int exponent, int mantissa, bool no_infinity) {
-  unsigned top = (1u << exponent) - 1, e = bits >> mantissa & top, m = bits & ((1u << mantissa) - 1);
-  int bias = (int)(top >> 1);
-  double sign = bits >> (exponent + mantissa) & 1 ? -1 : 1;
-  if (no_infinity ? e == top && m == (1u << mantissa) - 1 : e == top && m) return (double)NAN;
-  if (!no_infinity && e == top) return sign * (double)INFINITY;
-  double scale = e ? 1.0 + m / (double)(1u << mantissa) : m / (double)(1u << mantissa);
-  return sign * ldexp(scale, (int)(e ? e : 1) - bias);
-}
-
 static double read_float(tdict_dtype dtype, const void *element) {
-  uint16_t half = 0;
-  uint8_t byte = 0;
+  const tdict_small_float *small = tdict_small_float_of(dtype);
+  uint16_t bits = 0;
   float single;
   double number;
-  switch (dtype) {
-  case TDICT_F64:
-    memcpy(&number, element, sizeof number);
-    return number;
-  case TDICT_F32:
+  if (small) {
+    memcpy(&bits, element, tdict_dtype_bytes(dtype));
+    return tdict_small_float_decode(small, bits);
+  }
+  if (dtype == TDICT_F32) {
     memcpy(&single, element, sizeof single);
     return (double)single;
-  case TDICT_F16:
-    memcpy(&half, element, sizeof half);
-    return decode_small_float(half, 5, 10, false);
-  case TDICT_BF16:
-    memcpy(&half, element, sizeof half);
-    return decode_small_float(half, 8, 7, false);
-  case TDICT_F8E4M3:
-    memcpy(&byte, element, sizeof byte);
-    return decode_small_float(byte, 4, 3, true);
-  default:
-    memcpy(&byte, element, sizeof byte);
-    return decode_small_float(byte, 5, 2, false);
   }
+  memcpy(&number, element, sizeof number);
+  return number;
 }
 
 static double read_integer(tdict_dtype dtype, const void *element) {

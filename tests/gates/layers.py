@@ -21,6 +21,7 @@ HEADERS = {
     "tree.h": "tree",
     "clone.h": "ops",
     "combine.h": "ops",
+    "convert.h": "ops",
     "index.h": "ops",
     "keysets.h": "ops",
     "shape.h": "ops",

@@ -304,6 +304,21 @@ static bool keep_all(void *user, const tdict_leaves *at) {
   return at->path != NULL;
 }
 
+static void use_dtypes(const tdict_tree *td) {
+  tdict_dtype_options options = tdict_dtype_options_default();
+  tdict_tree *out = NULL;
+  tdict_tensor *wide = NULL, *narrow = NULL;
+  options.filter = keep_all;
+  options.floats_only = true;
+  OK(tdict_to_dtype(td, TDICT_F64, &options, &out, &last_error));
+  tdict_release(out);
+  OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &wide, &last_error));
+  OK(tdict_tensor_to_dtype(wide, TDICT_I32, NULL, &narrow, &last_error));
+  OK(tdict_convert(wide, narrow, &last_error));
+  tdict_tensor_release(narrow);
+  tdict_tensor_release(wide);
+}
+
 static void use_visit(const tdict_tree *td) {
   tdict_visit_options options = tdict_visit_options_default();
   tdict_compare_options exact = tdict_compare_options_default();
@@ -317,6 +332,7 @@ static void use_visit(const tdict_tree *td) {
   tdict_release(out);
   OK(tdict_filter(td, keep, NULL, &out, &last_error));
   TRUE(tdict_depth(out) == 0 && !tdict_is_empty(out));
+  use_dtypes(td);
   OK(tdict_clone_deep(td, NULL, &deep, &last_error));
   OK(tdict_compare(deep, out, &exact, &found, &last_error));
   TRUE(!found.differs && tdict_equal(deep, out));

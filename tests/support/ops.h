@@ -5,7 +5,7 @@
 
 #include "support/model.h"
 
-enum { OPS_POOL = 5, OPS_KINDS = 64, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
+enum { OPS_POOL = 5, OPS_KINDS = 80, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
 typedef struct ops ops;
 struct ops {
   uint32_t (*next)(ops *o); /* where choices come from */
@@ -65,6 +65,7 @@ void ops_grow(m_tree *t, const m_tree *under);
 void ops_complain(ops *o, const char *text);
 
 typedef void (*ops_fn)(ops *o);
+void ops_to_dtype(ops *o); /* the last of ops_children, so that the numbers of the others stay */
 extern const ops_fn ops_shapes[], ops_writes[], ops_keys[], ops_more[], ops_objects[], ops_children[];
 extern const int ops_num_shapes, ops_num_writes, ops_num_keys, ops_num_more, ops_num_objects, ops_num_children;
 extern const char *const ops_shape_names[], *const ops_write_names[], *const ops_key_names[], *const ops_more_names[];

@@ -230,8 +230,9 @@ static void op_share(ops *o) {
   tdict_release(from.td);
 }
 
-const ops_fn ops_children[] = {op_child_set,  op_child_delete, op_child_batch_size, op_child_device,
-                               op_child_lock, op_child_unlock, op_child_shrink,     op_share};
-const char *const ops_child_names[] = {"child_set",  "child_delete", "child_batch",  "child_device",
-                                       "child_lock", "child_unlock", "child_shrink", "share"};
+const ops_fn ops_children[] = {op_child_set,    op_child_delete, op_child_batch_size,
+                               op_child_device, op_child_lock,   op_child_unlock,
+                               op_child_shrink, op_share,        ops_to_dtype};
+const char *const ops_child_names[] = {"child_set",    "child_delete", "child_batch", "child_device", "child_lock",
+                                       "child_unlock", "child_shrink", "share",       "to_dtype"};
 const int ops_num_children = sizeof ops_children / sizeof *ops_children;

@@ -1,7 +1,7 @@
 /* Copies between the elements that an index selects and another tensor. Allocates nothing.
  * Thread rule: as in tdict/index.h. */
 #include "ops/check_copy.h"
-#include "ops/index_plan.h"
+#include "ops/index/index_plan.h"
 #include "tensor/layout.h"
 #include "tensor/rows.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "ops/check_copy.h"
-#include "ops/index_plan.h"
+#include "ops/index/index_plan.h"
 #include "ops/map.h"
 #include "tree/agree.h"
 #include "tree/text.h"

@@ -1,7 +1,7 @@
 /* Tests which indices return views, which return copies and which are refused, on each device. */
 #include <pthread.h>
 
-#include "rig.h"
+#include "ops/rig.h"
 
 /* Checks td[index] of a sample against a map; returns the result. */
 static tdict_tree *get(const tdict_tree *td, tdict_indices index) {

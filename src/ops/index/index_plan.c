@@ -1,6 +1,6 @@
 /* Translates an index into a plan, and describes its result for a tensor. A plan owns its lists of positions.
  * Thread rule: used by one thread at a time. */
-#include "ops/index_plan.h"
+#include "ops/index/index_plan.h"
 
 #include <stdlib.h>
 #include <string.h>

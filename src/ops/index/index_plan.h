@@ -1,8 +1,8 @@
 /* Translates an index into a plan for the first dimensions of tensors. A plan is owned by one call and owns its
  * lists of positions.
  * Thread rule: used by one thread at a time. */
-#ifndef TDICT_OPS_INDEX_PLAN_H
-#define TDICT_OPS_INDEX_PLAN_H
+#ifndef TDICT_OPS_INDEX_INDEX_PLAN_H
+#define TDICT_OPS_INDEX_INDEX_PLAN_H
 
 #include "tdict/index.h"
 #include "tensor/affine.h"

@@ -1,0 +1,18 @@
+/* Converts elements between any two supported dtypes, in a plain way. Pure functions except for the bytes that they
+ * write; thread-safe. */
+#ifndef TDICT_TENSOR_CONVERT_SIMPLE_H
+#define TDICT_TENSOR_CONVERT_SIMPLE_H
+
+#include <stddef.h>
+
+#include "tdict/values.h"
+
+/* Returns true if tdict_convert_simple() supports the pair. Both dtypes must be known and have one lane. */
+bool tdict_convert_supports(tdict_dtype to, tdict_dtype from);
+/* Converts `count` elements, which are adjacent in both arrays. The addresses need not be aligned. The arrays must not
+ * overlap.
+ * Returns `count`, or the index of the first element that an integer dtype cannot hold. In this case the elements of
+ * `dst` are unspecified. */
+size_t tdict_convert_simple(tdict_dtype to, void *dst, tdict_dtype from, const void *src, size_t count);
+
+#endif
