@@ -132,8 +132,8 @@ TDICT_API size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *
  *  @return #TDICT_OK; #TDICT_EFORMAT the bytes are not a blob, and the message names the offset and what was found;
  *          #TDICT_ENOTSUP the blob has a later version; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
  *  @note #TDICT_EFORMAT includes: a key that is twice in a tree; an unknown dtype; more than 16 batch dimensions or 32
- *        dimensions; a tensor whose bytes do not fit 63 bits; bytes after the end. A path of more than
- *        #TDICT_SCHEMA_MAX_DEPTH keys and a blob of more than 2^31 - 1 bytes are also #TDICT_EFORMAT.
+ *        dimensions; a tensor whose bytes do not fit 63 bits. The same error is returned for bytes after the end, a
+ *        path of more than #TDICT_SCHEMA_MAX_DEPTH keys, and a blob of more than 2^31 - 1 bytes.
  *  @note Cost: O(bytes * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out,
                                                               tdict_error *err);
